@@ -22,6 +22,7 @@ golden: .venv/installed
 	$(BIN)/python -m pytest -q specs/experiments --blis-update=always
 
 docs: .venv/installed
+	$(BIN)/python docs/make_plugins.py
 	$(BIN)/python docs/make_schemas.py
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_terminal_reference.py

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
 from blis_tui.errors import BlisError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

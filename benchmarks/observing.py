@@ -3,7 +3,7 @@
     python benchmarks/observing.py                       200 streams at once, spread over 2 s and all in one moment
     python benchmarks/observing.py --client httpx        the same with another client, if it is installed (or aiohttp)
     python benchmarks/observing.py --streams 400 --gap-ms 20
-    python benchmarks/observing.py --many 10000          so many requests, at 500/s: are any lost, how much memory it takes
+    python benchmarks/observing.py --many 10000          so many at 500/s: are any lost, how much memory it takes
 
 The server is a process of its own. It is told with each request when to write each token, counted from when it has
 read the request, and writes into each token when it did. Errors are the client's times less the server's, in

@@ -3,10 +3,19 @@
 ``docs/plugins.md`` shows how to write one. Nothing inside this package imports this module.
 """
 
-from blis_tui.cluster.deciders.decider import DECIDER, Decider
-from blis_tui.cluster.gateway.saturation import SATURATION, Saturation
-from blis_tui.cluster.policy import ADMISSION, ROUTING, AdmissionPolicy, RoutingPolicy
-from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Scorer, SparseScorer, Weight
+from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer, Weight
+from blis_tui.cluster.policy import (
+    ADMISSION,
+    DECIDER,
+    ROUTING,
+    SATURATION,
+    SCORING,
+    AdmissionPolicy,
+    Decider,
+    RoutingPolicy,
+    Saturation,
+    Scorer,
+)
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
@@ -17,12 +26,12 @@ from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
 from blis_tui.engine.preemption.seats import Seats
 from blis_tui.engine.preemption.victims import VICTIM, VictimRule
-from blis_tui.engine.request import Request
+from blis_tui.engine.request import Media, Request, Segments
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
 from blis_tui.engine.streams import Stream
 from blis_tui.registry import NoSettings, setting
-from blis_tui.spec.model import Hardware, Model, Pool
+from blis_tui.spec.model import Engine, Hardware, Model, Pool, Trace
 from blis_tui.workload.arrivals import ARRIVALS, Gaps
 from blis_tui.workload.lengths import LENGTHS, TokenCounts
 from blis_tui.workload.ratios import RATIOS, Ratios
@@ -54,6 +63,7 @@ __all__ = [
     "Context",
     "Costs",
     "Decider",
+    "Engine",
     "FcfsQueue",
     "FigureScorer",
     "Fleet",
@@ -62,6 +72,7 @@ __all__ = [
     "IncomingRequest",
     "InstanceSignals",
     "Limits",
+    "Media",
     "Model",
     "NoSettings",
     "Overheads",
@@ -78,12 +89,14 @@ __all__ = [
     "Saturation",
     "Scorer",
     "Seats",
+    "Segments",
     "SortedQueue",
     "SparseScorer",
     "StepLoad",
     "StepTimeModel",
     "Stream",
     "TokenCounts",
+    "Trace",
     "TraceColumns",
     "TraceText",
     "Traits",

@@ -9,26 +9,29 @@ An implementation describes itself where it is defined::
     @ADMISSION.plugin("token-bucket", "A request is admitted when the bucket holds its input tokens.", Settings)
     class TokenBucket: ...
 
-That is all: whoever makes a registry looks through modules for what is so marked, and schemas, reference pages and
-factories follow from it. Nothing is registered by importing a module; a registry is a value.
+That is all: schemas, reference pages and factories follow from it. Nothing is registered by importing a module; a
+registry is a value. Which plug points there are says ``blis_tui.plug_points``, and what this package brings for them
+``blis_tui.shipped``.
 """
 
 from __future__ import annotations
 
-import importlib
+import inspect
 import pickle
-import pkgutil
+import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
 from blis_tui.errors import BlisError, PolicyError
+from blis_tui.keys import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import FrameType, ModuleType
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,22 +39,7 @@ S = TypeVar("S")
 F = TypeVar("F")
 
 _MARK: Final = "__blis_plugin__"
-
-_PACKAGES: Final = (
-    "blis_tui.cluster.admission",
-    "blis_tui.cluster.deciders",
-    "blis_tui.cluster.gateway",
-    "blis_tui.cluster.routing",
-    "blis_tui.cluster.scoring",
-    "blis_tui.engine.batching",
-    "blis_tui.engine.latency",
-    "blis_tui.engine.preemption",
-    "blis_tui.engine.scheduling",
-    "blis_tui.workload",
-    "blis_tui.workload.formats",
-)
-"""Where this package's own plug-ins are: every module in these packages is looked through."""
-
+_OWN: Final = __name__.partition(".")[0]
 
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object", tuple: "array"}
 
@@ -70,7 +58,8 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
             must say it.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
-    return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
+    about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)
+    return field(default=cast("F", default), metadata={"key": about})
 
 
 def nested(
@@ -84,8 +73,8 @@ def nested(
         reference: the schema of the list, such as ``#/$defs/scorers``.
         default: what a spec that says nothing means, as it would say it.
     """
-    limits = {"$ref": reference, "default": list(default)}
-    return field(default=(), metadata={"doc": doc, "limits": limits, "point": point})
+    about = Key(doc=doc, limits={"$ref": reference, "default": list(default)}, optional=True)
+    return field(default=(), metadata={"key": about, "point": point})
 
 
 def json_type(annotation: object) -> str:
@@ -140,20 +129,26 @@ class Named(Protocol):
         """What it is told."""
 
 
-class PlugPoint(Generic[P, T]):
-    """A place where a spec names an implementation.
+class Point:
+    """A plug point, whatever its plug-ins are called with.
 
     Attributes:
         path: where in a spec, such as ``policy.admission``.
         noun: what stands there, such as ``admission policy``.
+        protocol: what every implementation is.
         members: what every implementation must have: all that the protocol names.
     """
 
     def __init__(self, path: str, noun: str, protocol: type) -> None:
         self.path = path
         self.noun = noun
+        self.protocol = protocol
         public = [name for name in vars(protocol) if not name.startswith("_")]
         self.members = tuple(sorted({*protocol.__annotations__, *public}))
+
+
+class PlugPoint(Point, Generic[P, T]):
+    """A place where a spec names an implementation: called with its settings and ``P``, it answers a ``T``."""
 
     def plugin(
         self,
@@ -173,34 +168,67 @@ class PlugPoint(Generic[P, T]):
 class Registry:
     """All plug-ins that specs may name; it never changes.
 
-    Attributes:
+    Args:
+        plugins: those that are there already.
         origins: where those come from that are not this package's own.
+        shipped: plug point -> name -> the module that has the plug-in; it is imported when the plug-in is asked for.
+
+    Attributes:
+        origins: as above.
     """
 
-    def __init__(self, plugins: Iterable[Plugin], origins: Iterable[Origin] = ()) -> None:
+    def __init__(
+        self,
+        plugins: Iterable[Plugin] = (),
+        origins: Iterable[Origin] = (),
+        shipped: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self.origins = tuple(origins)
         self._plugins = {(plugin.path, plugin.name): plugin for plugin in plugins}
+        self._shipped = {} if shipped is None else shipped
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """All of them."""
-        return tuple(self._plugins.values())
+        """All of them; this imports them all."""
+        paths = dict.fromkeys((*self._shipped, *(path for path, _ in self._plugins)))
+        return tuple(plugin for path in paths for plugin in self.of(path))
+
+    @property
+    def own(self) -> tuple[Plugin, ...]:
+        """Those that are not this package's own."""
+        return tuple(plugin for plugin in self._plugins.values() if plugin.origin is not None)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """What specs may say at a plug point."""
+        return (*self._shipped.get(path, ()), *(name for at, name in self._plugins if at == path))
 
     def of(self, path: str) -> tuple[Plugin, ...]:
-        """The plug-ins of a plug point."""
-        return tuple(plugin for plugin in self.plugins if plugin.path == path)
+        """The plug-ins of a plug point; this imports them all."""
+        return tuple(self.find(path, name) for name in self.names(path))
 
     def find(self, path: str, name: str, noun: str = "plug-in") -> Plugin:
-        """The plug-in of that name at a plug point.
+        """The plug-in of that name at a plug point; no other is imported.
 
         Raises:
             PolicyError: there is none.
         """
         plugin = self._plugins.get((path, name))
-        if plugin is None:
-            known = ", ".join(one.name for one in self.of(path))
+        if plugin is not None:
+            return plugin
+        module = self._shipped.get(path, {}).get(name)
+        if module is None:
+            known = ", ".join(self.names(path))
             raise PolicyError(f"no {noun} `{name}`", help=f"known: {known}; `--plugins` brings others")
-        return plugin
+        return _marked(module)[path, name]
+
+    def used(self, path: str, config: Named) -> Iterator[Plugin]:
+        """The plug-in that a spec names at a plug point, and those that its settings name."""
+        plugin = self.find(path, config.kind)
+        yield plugin
+        for one in fields(plugin.settings):
+            if "point" in one.metadata:
+                for part in cast("tuple[Named, ...]", config.settings.get(one.name, ())):
+                    yield from self.used(one.metadata["point"].path, part)
 
     def create(
         self, point: PlugPoint[P, T], name: str, settings: Mapping[str, object], *args: P.args, **more: P.kwargs
@@ -225,20 +253,28 @@ class Registry:
                 within = one.metadata["point"]
                 parts = cast("tuple[Named, ...]", given[one.name])
                 given[one.name] = tuple((part.kind, self.create(within, part.kind, part.settings)) for part in parts)
-        try:
-            made = plugin.make(plugin.settings(**given), *args, **more)
-            if plugin.origin is not None:
-                pickle.dumps(made)  # as checkpoints will
-                for member in point.members:
-                    if not hasattr(made, member):
-                        message = f"the {point.noun} `{name}` of {plugin.origin.name} has no `{member}`"
-                        raise PolicyError(message, help=f"it needs: {', '.join(point.members)}")  # noqa: TRY301
-        except Exception as error:
-            if plugin.origin is None or isinstance(error, BlisError):
-                raise
-            message = f"the {point.noun} `{name}` of {plugin.origin.name} cannot be made"
-            raise PolicyError(message, help=f"{type(error).__name__}: {error}") from error
-        return cast("T", made)
+        if plugin.origin is None:
+            return cast("T", plugin.make(plugin.settings(**given), *args, **more))
+        return cast("T", _made(point, plugin, lambda: plugin.make(plugin.settings(**given), *args, **more)))
+
+
+def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
+    """What a user's plug-in is, or why it can be none, with the place."""
+    subject = f"the {point.noun} `{plugin.name}` of {plugin.origin.name if plugin.origin else plugin.module}"
+    doing = "cannot be made" if inspect.isclass(plugin.make) else "fails"
+    try:
+        made = make()
+        missing = [member for member in point.members if not hasattr(made, member)]
+        doing = "cannot be saved, as checkpoints need it"
+        pickle.dumps(made)
+    except BlisError:
+        raise
+    except (Exception, SystemExit) as error:
+        message = f"{subject} {doing}: {type(error).__name__}: {error}"
+        raise PolicyError(message, help=place_in_plugin(error, (plugin.module,)) or None) from error
+    if missing:
+        raise PolicyError(f"{subject} has no `{missing[0]}`", help=f"it needs: {', '.join(point.members)}")
+    return made
 
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
@@ -252,10 +288,46 @@ def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
 
 
 @cache
-def builtin() -> Registry:
-    """This package's own plug-ins."""
-    modules = []
-    for name in _PACKAGES:
-        package = importlib.import_module(name)
-        modules += [importlib.import_module(f"{name}.{info.name}") for info in pkgutil.iter_modules(package.__path__)]
-    return Registry(plugins_in(modules))
+def _marked(module: str) -> Mapping[tuple[str, str], Plugin]:
+    """What a module marks as plug-ins, by plug point and name."""
+    return {(plugin.path, plugin.name): plugin for plugin in plugins_in((import_module(module),))}
+
+
+def place_in_plugin(error: BaseException, modules: Iterable[str] = ()) -> str:
+    """The innermost line of a plug-in that an error came through, in words; empty = it came through none.
+
+    Args:
+        error: as it was caught.
+        modules: of plug-ins that are in use; those that an error came through are found without. All modules of
+            their packages count.
+    """
+    frames = _frames(error)
+    through = [name for name in dict.fromkeys(_module_of(frame) for frame, _ in frames) if _has_plugins(name)]
+    packages = {_package(name) for name in (*modules, *through)} - {_OWN}
+    places = [(frame, line) for frame, line in frames if _package(_module_of(frame)) in packages]
+    if not places:
+        return ""
+    frame, line = places[-1]
+    return f"it happens at {frame.f_code.co_filename}:{line} in `{frame.f_code.co_qualname}`"
+
+
+def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
+    """The calls that an error came through, and the line of each."""
+    found, trace = [], error.__traceback__
+    while trace is not None:
+        found.append((trace.tb_frame, trace.tb_lineno))
+        trace = trace.tb_next
+    return found
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _has_plugins(name: str) -> bool:
+    module = sys.modules.get(name)
+    return module is not None and bool(plugins_in((module,)))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from dataclasses import dataclass
+from functools import wraps
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.checkpoints import FIXED_AND_LOG, objects_from, packed, unpacked
@@ -22,17 +21,17 @@ from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
 from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
+from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
 from blis_tui.workload.factory import create_source, fixed_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import LogMark
-    from blis_tui.registry import Plugin
     from blis_tui.workload.source import RequestSource
 
 SLICE_EVENTS: Final = 20_000
@@ -43,7 +42,51 @@ CHECKS: Final = ("all", "end", "off")
 _MAGIC: Final = b"blis-tui checkpoint\n"
 _SEAL_BYTES: Final = len(_MAGIC) + 2 * sha256().digest_size
 
+_P = ParamSpec("_P")
 _R = TypeVar("_R", bound=Record)
+_T = TypeVar("_T")
+
+
+def _says_who_failed(
+    method: Callable[Concatenate[Simulation, _P], _T],
+) -> Callable[Concatenate[Simulation, _P], _T]:
+    """Turn what a user's plug-in raises, or lets happen by its answers, into an error with its place."""
+
+    @wraps(method)
+    def called(self: Simulation, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return method(self, *args, **kwargs)
+        except BlisError:
+            raise
+        except (Exception, SystemExit) as error:
+            moment = f"after event {self.events}" if self.sound else f"at event {self.events + 1}"
+            failed = _failed_plugin(self.experiment, error, moment)
+            if failed is None:
+                raise
+            raise failed from error
+
+    return called
+
+
+def _failed_plugin(experiment: Experiment, error: Exception | SystemExit, moment: str) -> SimulationError | None:
+    """What users' plug-ins, or answers of theirs, have let happen; None = the experiment names none."""
+    used = experiment.plugins_used()
+    place = place_in_plugin(error, [plugin.module for plugin in used]) if used else ""
+    if not used or (isinstance(error, SystemExit) and not place):
+        return None
+    names = ", ".join(f"`{plugin.name}`" for plugin in used)
+    advice = place or f"the engine cannot use what one of the plug-ins {names} has answered"
+    return SimulationError(f"{type(error).__name__} {moment}: {error}", help=advice)
+
+
+def _beyond_all_time(error: BaseException) -> SimulationError | None:
+    """Whether numbers have grown too large, and not those of a plug-in: what that means."""
+    if not isinstance(error, OverflowError | StructError) or place_in_plugin(error):
+        return None
+    return SimulationError(
+        "a time exceeds 2**63 microseconds, about 292,000 years",
+        help="look at the rates of the workload and the coefficients of the step-time model",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +155,13 @@ class Simulation:
             if source is None:
                 source = create_source(experiment.workload, experiment.seed, experiment.plugins)
             self._cluster = Cluster(experiment, source, self.log, self._observers, self._routes)
-        except OverflowError as error:
-            raise _beyond_all_time() from error
+        except BlisError:
+            raise
+        except (Exception, SystemExit) as error:
+            failed = _beyond_all_time(error) or _failed_plugin(experiment, error, "before the first event")
+            if failed is None:
+                raise
+            raise failed from error
         # What a checkpoint leaves out, by the name it has there.
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
         if (trace := fixed_part(source)) is not None:
@@ -154,7 +202,7 @@ class Simulation:
     @property
     def routes_left(self) -> tuple[str, ...]:
         """Requests of ``routes`` whose decision has not been overruled so far."""
-        return tuple(self._cluster.overruled)
+        return tuple(self._cluster.dispatcher.overruled)
 
     @property
     def cluster(self) -> Cluster:
@@ -222,6 +270,7 @@ class Simulation:
         """
         self._cluster.stopping = True
 
+    @_says_who_failed
     def _advance(self, events: int, until_us: int | None) -> int:
         self._require_sound()
         if self._look is not None:
@@ -231,11 +280,8 @@ class Simulation:
         except BaseException as error:
             # Half an event has happened: nothing that follows could be relied on.
             self._broken = True
-            if isinstance(error, OverflowError | StructError):
-                raise _beyond_all_time() from error
-            used = self.experiment.plugins_used()
-            if used and isinstance(error, Exception) and not isinstance(error, BlisError):
-                raise _failed(error, used, self._cluster.events + 1) from error
+            if (failed := _beyond_all_time(error)) is not None:
+                raise failed from error
             raise
         finally:
             # A checkpoint knows nothing of who looks.
@@ -262,6 +308,7 @@ class Simulation:
 
     # ---- looking ----
 
+    @_says_who_failed
     def snapshot(self, window: int | None = None) -> Snapshot:
         """Everything a reader may want to see, frozen.
 
@@ -290,6 +337,7 @@ class Simulation:
         self._require_sound()
         return find_request(self._cluster, name)
 
+    @_says_who_failed
     def digest(self) -> str:
         """A digest of the whole state: equal digests, equal futures."""
         self._require_sound()
@@ -299,6 +347,7 @@ class Simulation:
         """The objects in its state whose classes are from these modules, such as a plug-in's policies."""
         return objects_from(modules, self._cluster)
 
+    @_says_who_failed
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first that does not hold."""
         for invariant in (*INVARIANTS, *SPLIT_INVARIANTS):
@@ -306,6 +355,7 @@ class Simulation:
             if wrong:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
 
+    @_says_who_failed
     def report(self, *, complete: bool | None = None, verify: bool = True) -> Report:
         """The report as of now.
 
@@ -327,6 +377,7 @@ class Simulation:
             invariants=outcomes(self._cluster, verify=verify),
         )
 
+    @_says_who_failed
     def checkup(self) -> Checkup:
         """The checks behind the report's warnings, as of now; it takes time in proportion to the requests so far.
 
@@ -378,12 +429,14 @@ class Simulation:
 
     # ---- back ----
 
+    @_says_who_failed
     def checkpoint(self) -> bytes:
         """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
         self._require_sound()
         content = packed((self._cluster, self.log))
         return self._seal(content) + content
 
+    @_says_who_failed
     def mark(self) -> Mark:
         """A light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
         self._require_sound()
@@ -391,6 +444,7 @@ class Simulation:
             self._archive.log = self.log
         return Mark(self.events, self.now_us, packed(self._cluster, FIXED_AND_LOG), self.log.mark())
 
+    @_says_who_failed
     def return_to(self, mark: Mark) -> None:
         """Go to where ``mark`` was taken, forwards or backwards; subscriptions stay."""
         if len(self.log) > len(self._archive.log):
@@ -412,6 +466,7 @@ class Simulation:
         other.return_to(at)
         return other
 
+    @_says_who_failed
     def restore(self, checkpoint: bytes) -> None:
         """Go to where ``checkpoint`` was taken, forwards or backwards; subscriptions stay.
 
@@ -436,23 +491,3 @@ class Simulation:
         routes = "".join(f" {name} to {one.instance} at {one.event}" for name, one in self._routes.items())
         about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}{routes}".encode()
         return _MAGIC + sha256(about).digest() + sha256(content).digest()
-
-
-def _beyond_all_time() -> SimulationError:
-    return SimulationError(
-        "a time exceeds 2**63 microseconds, about 292,000 years",
-        help="look at the rates of the workload and the coefficients of the step-time model",
-    )
-
-
-def _failed(error: Exception, used: Sequence[Plugin], event: int) -> SimulationError:
-    """What users' plug-ins, or answers of theirs, have let happen."""
-    files = {getattr(sys.modules.get(plugin.module), "__file__", ""): plugin for plugin in used}
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in files]
-    if frames:
-        where = frames[-1]
-        advice = f"it happens at {where.filename}:{where.lineno}, in the plug-in `{files[where.filename].name}`"
-    else:
-        names = ", ".join(f"`{plugin.name}`" for plugin in used)
-        advice = f"the engine cannot use what one of the plug-ins {names} has answered"
-    return SimulationError(f"{type(error).__name__} at event {event}: {error}", help=advice)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.errors import PolicyError
 from blis_tui.inputs import read_input, real_path
-from blis_tui.registry import Origin, Registry, builtin, json_type, plugins_in
+from blis_tui.registry import Origin, Registry, json_type, plugins_in
+from blis_tui.shipped import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,8 +46,7 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
         PolicyError: there is no such package, it cannot be imported, or what it offers cannot be used.
         InputError: a script cannot be read.
     """
-    found = {(plugin.path, plugin.name): plugin for plugin in builtin().plugins}
-    points = {plugin.path for plugin in builtin().plugins}
+    found: dict[tuple[str, str], Plugin] = {}
     origins: list[Origin] = []
     for name in dict.fromkeys(str(name) for name in names):
         origin, modules = _script(Path(name)) if name.endswith(".py") else _package(name)
@@ -54,14 +54,14 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
         if not offered:
             raise PolicyError(f"{name} offers no plug-ins", help="mark a class with @ROUTING.plugin(...) or the like")
         for plugin in offered:
-            _check(plugin, points)
-            other = found.setdefault((plugin.path, plugin.name), plugin)
-            if other is not plugin:
-                whose = "blis-tui has" if other.origin is None else f"{other.origin.name} has"
-                raise _unusable(plugin, f"{whose} one of this name at `{plugin.path}`", "choose another name")
+            _check(plugin)
+            other = found.get((plugin.path, plugin.name))
+            if other is not None or plugin.name in SHIPPED[plugin.path]:
+                whose = "blis-tui" if other is None or other.origin is None else other.origin.name
+                raise _unusable(plugin, f"{whose} has one of this name at `{plugin.path}`", "choose another name")
             found[plugin.path, plugin.name] = replace(plugin, origin=origin)
         origins.append(origin)
-    return Registry(found.values(), origins)
+    return Registry(found.values(), origins, SHIPPED)
 
 
 def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
@@ -123,10 +123,10 @@ def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) 
         ) from error
 
 
-def _check(plugin: Plugin, points: Iterable[str]) -> None:
+def _check(plugin: Plugin) -> None:
     """Whether documents can name it, and its settings."""
-    if plugin.path not in points:
-        raise _unusable(plugin, f"there is no plug point `{plugin.path}`", f"there are {', '.join(points)}")
+    if plugin.path not in SHIPPED:
+        raise _unusable(plugin, f"there is no plug point `{plugin.path}`", f"there are {', '.join(SHIPPED)}")
     if not _NAME.fullmatch(plugin.name):
         raise _unusable(plugin, f"`{plugin.name}` cannot be its name", "lower-case letters, digits and `-`")
     if not is_dataclass(plugin.settings):
@@ -136,11 +136,11 @@ def _check(plugin: Plugin, points: Iterable[str]) -> None:
     except (NameError, TypeError, AttributeError) as error:
         raise _unusable(plugin, f"the types of its settings cannot be read: {error}", None) from error
     for one in fields(plugin.settings):
-        if "doc" not in one.metadata:
+        if "key" not in one.metadata:
             advice = f'write {one.name}: ... = setting("What it means.", default=...)'
             raise _unusable(plugin, f"its setting `{one.name}` says nothing about itself", advice)
         try:
-            kind = "" if "$ref" in one.metadata["limits"] else json_type(hints[one.name])
+            kind = "" if "$ref" in one.metadata["key"].limits else json_type(hints[one.name])
         except (KeyError, TypeError, ValueError):
             raise _unusable(plugin, f"its setting `{one.name}` has no type that documents know", _TYPES_HELP) from None
         given = one.default

@@ -9,7 +9,7 @@ from typing import Final
 
 import blis_tui
 from blis_tui.cli.cases import cases_by_name
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 
 PAGE: Final = Path(__file__).resolve().parent / "memory.md"
 OVERLOAD: Final = "kv-overload"

@@ -15,15 +15,13 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-import blis_tui.cluster.lifecycle_records
-import blis_tui.cluster.records  # their kinds are known once they are imported
-import blis_tui.cluster.session_records
+import blis_tui.cluster.records  # kinds are known once they are imported
 import blis_tui.engine.content_records
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix

@@ -1,26 +1,256 @@
-"""The parts of ``schemas/`` that follow from the plug-ins, written into the files.
+"""The files of ``schemas/``, made from the keys (``blis_tui.keys``) and the plug-ins.
 
-``make docs`` writes them; a test fails when they are stale.
+``make docs`` writes them; a test fails when they are stale. Keywords keep the order that the file has: what is new
+comes last, and nothing else moves.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
+from dataclasses import MISSING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.authoring.project import write_tree
-from blis_tui.registry import builtin
-from blis_tui.spec.branches import PLACES, with_plugins
+from blis_tui.engine.latency.model import LATENCY
+from blis_tui.keys import GROUP, WHICH, keys_of
+from blis_tui.plug_points import POINTS
+from blis_tui.shipped import builtin
+from blis_tui.spec.branches import with_plugins
+from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import schema
+from blis_tui.spec.source import as_list, as_map
 
-NAMES = tuple(dict.fromkeys(("latency", *(file for file, _ in PLACES.values()))))
-"""The schemas that name plug-ins."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.keys import Key, Variants
+    from blis_tui.spec.definitions import Definition
+    from blis_tui.spec.source import Json
+
+_Part: TypeAlias = "dict[str, Json]"
+_Keys: TypeAlias = "Mapping[str, tuple[Key, str]]"
+"""Keys by the names of their fields, with the types of these."""
+
+NAMES: Final = tuple(DEFINITIONS)
+"""All schemas."""
+
+_TYPES: Final = {
+    "bool": "boolean",
+    "int": "integer",
+    "float": "number",
+    "str": "string",
+    "Mapping": "object",
+    "tuple": "array",
+}
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def text_of(name: str) -> str:
     """What the file of a schema must contain."""
-    return json.dumps(with_plugins(name, schema(name), builtin()), indent=2, ensure_ascii=False) + "\n"
+    made = _in_order_of(schema(name), _remembering(name, declared(name)))
+    return json.dumps(with_plugins(name, as_map(made), builtin()), indent=2, ensure_ascii=False) + "\n"
+
+
+def declared(name: str) -> _Part:
+    """A schema as its keys say, but for the plug-ins."""
+    file = _File(name)
+    for where, definition in DEFINITIONS[name].items():
+        file.define(where, definition)
+    document = DEFINITIONS[name].get("document")
+    if document is None:
+        return {"$schema": _DIALECT, **SHARED, "$defs": file.made}
+    required = ["apiVersion", "kind", "metadata", *document.required]
+    head: _Part = {"title": document.kind, "description": _about(document), "$ref": "#/$defs/document"}
+    return {"$schema": _DIALECT, **head, "required": list(required), "$defs": file.made}
+
+
+def map_of(kind: type) -> tuple[_Part, _Part]:
+    """What a schema says of the map that a class describes, and the definitions that this needs."""
+    file = _File("")
+    return file.map(keys_of(kind)), file.made
+
+
+def _remembering(name: str, made: _Part) -> _Part:
+    """With what the file knows of plug-ins: their order, and what their definitions are called."""
+    old = as_map(schema(name)["$defs"])
+    definitions = as_map(made["$defs"])
+    for row in POINTS:
+        if row.schema == name:
+            _remember(_at(old, row.below), _at(definitions, row.below), "kind")
+    if name == LATENCY.path:
+        _remember(as_map(old["document"]), as_map(definitions["document"]), "step_time")
+    made["$defs"] = {**definitions, **{where: part for where, part in old.items() if where not in definitions}}
+    return made
+
+
+def _remember(old: _Part, made: _Part, key: str) -> None:
+    """Which plug-ins a plug point had, in which order."""
+    inner = as_map(as_map(old.get("properties")).get(key)), as_map(as_map(made.get("properties")).get(key))
+    for before, now in ((old, made), inner):
+        now.update({word: before[word] for word in ("enum", "enumDescriptions", "allOf") if word in before})
+
+
+def _at(node: _Part, path: tuple[str, ...]) -> _Part:
+    for step in path:
+        node = as_map(node[step])
+    return node
+
+
+def _about(definition: Definition) -> str:
+    """What a definition is, in the first sentence of its class."""
+    return definition.doc or (inspect.getdoc(definition.of) or "").splitlines()[0]
+
+
+class _File:
+    """One schema that is being made."""
+
+    def __init__(self, name: str) -> None:
+        self.made: _Part = {}
+        self._references = {
+            definition.of: f"{'' if file == name else f'{file}.schema.json'}#/$defs/{where}"
+            for file, definitions in DEFINITIONS.items()
+            for where, definition in definitions.items()
+            if definition.of is not None
+        }
+
+    def define(self, where: str, definition: Definition) -> None:
+        """Add a definition."""
+        made: _Part = {} if definition.nameless else {"description": _about(definition)}
+        if definition.point:
+            made |= _plugged(definition.short)
+        if definition.of is not None:
+            made |= self.map(keys_of(definition.of), is_open=definition.open)
+        if definition.kind:
+            about = f"What this document is: `{definition.kind}`."
+            made["properties"] = {
+                "apiVersion": {"description": "Version of the document format.", "const": "blis/v1"},
+                "kind": {"description": about, "const": definition.kind},
+                "metadata": {"description": "Name and purpose of this document.", "$ref": METADATA},
+                **as_map(made["properties"]),
+            }
+        self.made[where] = {**made, **_plain(definition.limits)}
+
+    def map(self, keys: _Keys, *, is_open: bool = False) -> _Part:
+        """A map with these keys."""
+        properties: _Part = {}
+        required: list[Json] = []
+        for name, (one, annotation) in keys.items():
+            called = one.name or name
+            if one.kind == GROUP:
+                within = {
+                    key: (each._replace(group=""), kind) for key, (each, kind) in keys.items() if each.group == called
+                }
+                properties[called] = {"description": one.doc, **self.map(within), **_more(one)}
+            elif not one.group:
+                properties[called] = self._node(name, one, annotation)
+            if one.is_required and not one.group:
+                required.append(called)
+        made: _Part = {"type": "object", "properties": properties}
+        if required:
+            made["required"] = required
+        return made if is_open else {**made, "additionalProperties": False}
+
+    def _node(self, name: str, one: Key, annotation: str) -> _Part:
+        """What stands at a key."""
+        about: _Part = {"description": one.doc} if one.doc else {}
+        return {**about, **self._kind(name, one, annotation), **_more(one)}
+
+    def _kind(self, name: str, one: Key, annotation: str) -> _Part:
+        kind = one.kind
+        if one.point:
+            return {} if annotation == "str" or "$ref" in one.limits else _plugged("string")
+        if one.variants is not None:
+            return self._variants(one.variants, name)
+        if one.words and annotation.startswith("int"):
+            return {"type": ["integer", "string"], "if": {"type": "string"}, "then": {"enum": list(one.words)}}
+        if one.words:
+            texts = {"enumDescriptions": list(one.words.values())} if isinstance(one.words, dict) else {}
+            return {"enum": list(one.words), **texts}
+        if one.within is not None:
+            return {"properties": self.map(keys_of(one.within))["properties"]}
+        if one.values is not None:
+            return {"additionalProperties": {**self._of_class(one.values, described=True), **_plain(one.each)}}
+        if isinstance(kind, str):
+            return {"$ref": kind} if "#" in kind else self.map(keys_of(SHAPES[kind]))
+        if isinstance(kind, tuple):
+            return {"type": "array", "items": {**self._each(kind[0]), **_plain(one.each)}}
+        if isinstance(kind, type) and kind.__name__ not in _TYPES:
+            return self._of_class(kind, described=False)
+        if kind is not None and not isinstance(kind, type):
+            return self.map({name: (each, "") for name, each in kind.items()})
+        annotation = kind.__name__ if isinstance(kind, type) else annotation
+        types = [_TYPES[word.partition("[")[0]] for word in annotation.split(" | ") if word.partition("[")[0] in _TYPES]
+        types += ["null"] if one.default is None else []
+        return {"type": types[0] if len(types) == 1 else list(types)} if types else {}
+
+    def _each(self, kind: type | str) -> _Part:
+        """What stands in a list."""
+        return {"$ref": kind} if isinstance(kind, str) else self._of_class(kind, described=True)
+
+    def _of_class(self, kind: type, *, described: bool) -> _Part:
+        if kind in self._references:
+            return {"$ref": self._references[kind]}
+        about: _Part = {"description": (inspect.getdoc(kind) or "").splitlines()[0]} if described else {}
+        return {**about, **self.map(keys_of(kind))}
+
+    def _variants(self, one: Variants, prefix: str) -> _Part:
+        """A map whose ``kind`` decides its other keys, and the definitions of its kinds."""
+        alone: list[Json] = []
+        rules: list[Json] = []
+        for name, (about, kind) in one.kinds.items():
+            keys = {} if kind is None else keys_of(kind)
+            if not any(key.is_required for key, _ in keys.values()):
+                alone.append(name)
+            condition: _Part = {"type": "object", "properties": {"kind": {"const": name}}, "required": ["kind"]}
+            rules.append({"if": condition, "then": {"$ref": f"#/$defs/{one.prefix or prefix}-{name}"}})
+            made = self.map(keys)
+            made["properties"] = {"kind": {"description": about, "const": name}, **as_map(made["properties"])}
+            made["required"] = ["kind", *as_list(made.get("required"))]
+            if one.has_keys:
+                self.made[f"{one.prefix or prefix}-{name}"] = {"description": about, **made}
+        texts: _Part = {"enum": [*one.kinds], "enumDescriptions": [about for about, _ in one.kinds.values()]}
+        made = {
+            "type": ["object", "string"],
+            "required": ["kind"],
+            "properties": {"kind": {"description": one.which, **texts}},
+        }
+        made |= {"allOf": rules} if one.has_keys else {"additionalProperties": False}
+        return {**made, "if": {"type": "string"}, "then": {"enum": alone}}
+
+
+def _more(one: Key) -> _Part:
+    return {**_plain(one.limits), **({} if one.default is MISSING else {"default": _json(one.default)})}
+
+
+def _plugged(short: str) -> _Part:
+    """A map with a ``kind``, whose names and other keys plug-ins decide."""
+    made: _Part = {"type": ["object", short], "required": ["kind"], "properties": {"kind": {"description": WHICH}}}
+    return {**made, "if": {"type": "string"}, "then": {}} if short == "string" else made
+
+
+def _plain(limits: Mapping[str, object]) -> _Part:
+    return {key: _json(value) for key, value in limits.items()}
+
+
+def _json(value: object) -> Json:
+    """As JSON would read it back."""
+    found: Json = json.loads(json.dumps(value))
+    return found
+
+
+def _in_order_of(old: Json, new: Json, key: str = "") -> Json:
+    """The same as ``new``, in the order that ``old`` has: keywords and rules, but not the keys of documents."""
+    if isinstance(old, list) and isinstance(new, list):
+        listed = sorted(new, key=lambda one: old.index(one) if one in old else len(old)) if key == "allOf" else new
+        return [_in_order_of(before, now) for before, now in zip_longest(old[: len(new)], listed)]
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    first = [] if key == "properties" else [word for word in old if word in new]
+    return {word: _in_order_of(old.get(word), new[word], word) for word in dict.fromkeys((*first, *new))}
 
 
 if __name__ == "__main__":

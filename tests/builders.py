@@ -8,6 +8,7 @@ from blis_tui.cluster.cluster import Cluster as ClusterState
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
 from blis_tui.engine.request import Request, Segments
 from blis_tui.metrics.request_log import RequestLog, RequestRow
+from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import (
     Cluster,
@@ -136,6 +137,7 @@ def experiment(
         expect=(),
         sha256="",
         document={},
+        plugins=builtin(),
     )
 
 

@@ -1,11 +1,17 @@
 """The house rules that a machine can check."""
 
+from __future__ import annotations
+
+import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grimp
-import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,7 +23,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_no_module_needs_itself() -> None:
-    # Imports for types count, too: whoever reads a module should not have to read it first.
+    # Imports for types count, too: nothing should have to be read before itself.
     graph = grimp.build_graph("blis_tui", cache_dir=None)
     needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     while True:
@@ -28,6 +34,25 @@ def test_no_module_needs_itself() -> None:
     assert sorted(needs) == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "blis_tui").rglob("*.py")), ids=lambda path: path.stem)
-def test_modules_stay_readable(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 520
+MOST_LINES = 60
+"""Of a function, its docstring left out: what is seen at a time. Modules are as long as their subject."""
+LONGER = {"engine/batching/rule.py admit_waiting": 66, "cluster/factory.py _put_together": 67}
+"""Those that are to become shorter; they must not grow."""
+
+
+def _lengths(path: Path) -> Iterator[tuple[str, int]]:
+    """The functions of a module, and how many lines each has."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            yield f"{path.relative_to(ROOT / 'blis_tui').as_posix()} {node.name}", lines
+
+
+def test_functions_stay_readable() -> None:
+    lengths: dict[str, int] = {}
+    for path in (ROOT / "blis_tui").rglob("*.py"):
+        for name, lines in _lengths(path):
+            lengths[name] = max(lines, lengths.get(name, 0))
+    assert {name: lines for name, lines in lengths.items() if lines > LONGER.get(name, MOST_LINES)} == {}
+    assert {name for name in LONGER if lengths.get(name, 0) <= MOST_LINES} == set()

@@ -71,7 +71,7 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 
 
 def test_every_policy_and_model_in_the_table_exists() -> None:
-    from blis_tui.registry import builtin  # noqa: PLC0415
+    from blis_tui.shipped import builtin  # noqa: PLC0415
 
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
     points = [plugin.path for plugin in builtin().plugins if not plugin.path.startswith("workload.")]

@@ -159,7 +159,7 @@ def with_values(base: Settings, values: Mapping[str, float]) -> Settings:
 
 def _limit(name: str) -> float:
     """The smallest value of a coefficient."""
-    (limits,) = (one.metadata["limits"] for one in fields(Settings) if one.name == name)
+    (limits,) = (one.metadata["key"].limits for one in fields(Settings) if one.name == name)
     return float(limits["minimum"])
 
 

@@ -17,7 +17,7 @@ from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import Request
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import input_digest
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import PluginConfig, Trace, Workload
 

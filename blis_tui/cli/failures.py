@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     IO = 3
     """A file could not be read or written."""
     SIMULATION = 4
-    """The simulation could not go on."""
+    """The simulation could not go on, or code of a plug-in raised an exception."""
     INTERRUPTED = 130
     """Ctrl-C, SIGTERM or SIGHUP."""
     READER_GONE = 141
@@ -46,6 +46,13 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             located = isinstance(error, errors.SpecError | errors.TraceError)
             tell(str(error) if located else f"error: {error}")
             sys.exit(_exit_code(error))
+        except (Exception, SystemExit) as error:
+            from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (as above)
+
+            if not (place := place_in_plugin(error)):
+                raise
+            tell(f"error: {type(error).__name__}: {error}\n  = help: {place}")
+            sys.exit(ExitCode.SIMULATION)
 
     return wrapper
 

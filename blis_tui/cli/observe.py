@@ -216,7 +216,8 @@ def observe(
 def _show_live(url: str) -> None:
     """Run the same command without a screen, and show how it goes."""
     from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only here)
-    from blis_tui.tui.app import BlisApp, ObservingStart  # noqa: PLC0415
+    from blis_tui.tui.app import BlisApp  # noqa: PLC0415
+    from blis_tui.tui.observing import ObservingStart  # noqa: PLC0415
 
     if not has_terminal():
         raise click.UsageError("not a terminal: leave --live out, and see --progress")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -11,6 +11,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import tell
 from blis_tui.cli.options import known_plugins, seed_option, set_option
+from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,52 +34,69 @@ def plugins() -> None:
     "--experiment",
     "source",
     metavar="SPEC",
-    default="quickstart",
-    show_default=True,
     shell_complete=completion.experiments,
-    help="What to run. Where it names none of the policies, each takes its place in turn.",
+    help="What to run. Where it names none of the policies, each takes its place in turn. By default, a shipped "
+    "experiment in which policies of that kind have something to decide.",
 )
 @set_option
 @seed_option
 @reported
-def check(names: tuple[str, ...], source: str, overrides: tuple[str, ...], seed: int | None) -> None:
+def check(names: tuple[str, ...], source: str | None, overrides: tuple[str, ...], seed: int | None) -> None:
     """Check that policies give the same bytes in every run.
 
     The experiment runs again, without observers, from a checkpoint, and in another process with another hash seed. What
     a policy remembers must show in its `state()`. The first event that differs is named.
+
+    Exit codes: 1 where a run differs, 4 where a policy raises an exception; its line is named.
     """
     from blis_tui.golden.determinism import find_nondeterminism  # noqa: PLC0415  (heavy imports only when it runs)
 
     known = known_plugins(names)
     if known is None:
         raise TypeError("there is at least one name")
-    failed = False
+    code = ExitCode.OK
     for offered, experiment in _experiments(known, source, overrides, seed):
+        try:
+            found, failure = find_nondeterminism(experiment), ExitCode.CHECK_FAILED
+        except SimulationError as error:
+            found, failure = str(error), ExitCode.SIMULATION
         for plugin in offered:
-            click.echo(f"{plugin.path} {plugin.name}: ", nl=False)
-        found = find_nondeterminism(experiment)
-        click.echo("differs" if found else "ok")
+            click.echo(f"{plugin.path} {plugin.name}: {_VERDICTS[failure] if found else 'ok'}")
         if found:
-            failed = True
+            code = max(code, failure)
             tell(f"FAIL  {found}")
-    if failed:
-        sys.exit(ExitCode.CHECK_FAILED)
+    if code:
+        sys.exit(code)
+
+
+_VERDICTS: Final = {ExitCode.CHECK_FAILED: "differs", ExitCode.SIMULATION: "fails"}
 
 
 def _experiments(
-    known: Registry, source: str, overrides: tuple[str, ...], seed: int | None
+    known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[tuple[tuple[Plugin, ...], Experiment]]:
-    """The experiment, if it names a plug-in; else a variant of it for each."""
+    """The experiment, if it names plug-ins; else for each one that does."""
+    from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (as above)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    experiment = load(source, overrides=overrides, seed=seed, plugins=known)
-    if used := experiment.plugins_used():
-        yield used, experiment
-        return
-    for plugin in known.plugins:
-        if plugin.origin is None:
-            continue
-        if plugin.path.startswith("workload."):
-            raise click.UsageError(f"{source} does not name `{plugin.name}`: choose another --experiment, or --set it")
-        changed = (*overrides, f"{plugin.path}={plugin.name}")
-        yield (plugin,), load(source, overrides=changed, seed=seed, plugins=known)
+    used: tuple[Plugin, ...] = ()
+    if source is not None or overrides:
+        experiment = load(source or _ANY, overrides=overrides, seed=seed, plugins=known)
+        used = experiment.plugins_used()
+        if used:
+            yield used, experiment
+    for plugin in known.own:
+        row = BY_PATH[plugin.path]
+        if used:
+            if plugin not in used:
+                click.echo(f"{plugin.path} {plugin.name}: not checked, as the experiment does not name it")
+        elif not row.changes:
+            advice = f"choose an --experiment whose `{plugin.path}` does, or --set it"
+            raise click.UsageError(f"{source or _ANY} does not name `{plugin.name}`: {advice}")
+        else:
+            changed = (*row.naming(plugin.name), *overrides)
+            yield (plugin,), load(source or row.experiment, overrides=changed, seed=seed, plugins=known)
+
+
+_ANY: Final = "quickstart"
+"""What is run where nothing is chosen, and overrides may name plug-ins."""

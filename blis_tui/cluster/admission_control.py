@@ -1,4 +1,4 @@
-"""Who may enter the cluster: the admission policy, tenants' budgets, and who has to wait until the cluster is idle."""
+"""Who may enter the cluster: the admission policy, and tenants' budgets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
+    from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Experiment, TenantBudgets
@@ -20,32 +21,28 @@ BUDGET: Final = "tenant-budget"
 class AdmissionControl:
     """Decides about each request once.
 
+    Args:
+        experiment: names the policy, and the tenants' budgets.
+        roster: what runs where.
+        fleet: the instances that the policy may look at.
+        streams: where its random stream comes from.
+
     Attributes:
         name: what a spec calls its policy.
         policy: the policy.
-        in_flight: requests of each tenant on the instances.
-        slots: requests that the instances can run at a time.
         reads_signals: whether the policy looks at them.
     """
 
-    def __init__(self, experiment: Experiment, fleet: Fleet, streams: Streams) -> None:
+    def __init__(self, experiment: Experiment, roster: Roster, fleet: Fleet, streams: Streams) -> None:
         policy = experiment.policy
         self.name = policy.admission.kind
         self.policy = experiment.plugins.create(ADMISSION, policy.admission.kind, policy.admission.settings)
         self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
-        self.in_flight: dict[str, int] = {}
+        self._roster = roster
         self._fleet = fleet
         self._context = Context(streams.stream("policy/admission"), policy.slo_priorities)
         self._budgets = policy.tenant_budgets
-        slots = 0
-        for pool in experiment.pools:
-            slots += pool.instances * pool.engine.max_num_seqs
-        self.slots = slots
-
-    @property
-    def counts_tenants(self) -> bool:
-        """Whether ``in_flight`` matters."""
-        return self._budgets is not None
+        roster.counts_tenants = self._budgets is not None
 
     def priority(self, request: IncomingRequest) -> int:
         """What its SLO class is worth."""
@@ -79,13 +76,12 @@ class AdmissionControl:
 
     def state(self) -> tuple[object, ...]:
         """What it remembers, as plain values (for digests)."""
-        counts = tuple(sorted(self.in_flight.items()))
-        return (self.policy.state(), self._context.stream.state(), *([counts] if counts else []))
+        return (self.policy.state(), self._context.stream.state())
 
     def _over_budget(self, budgets: TenantBudgets, request: IncomingRequest) -> str:
         tenant = request.tenant_id
         fraction = budgets.fractions.get(tenant)
         if fraction is None or self._context.priority(request) >= budgets.shed_below_priority:
             return ""
-        there, limit = self.in_flight.get(tenant, 0), fraction * self.slots
+        there, limit = self._roster.of_tenants.get(tenant, 0), fraction * self._roster.slots
         return f"{there} in flight, the budget of {tenant} is {limit:g}" if there > limit else ""

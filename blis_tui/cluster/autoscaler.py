@@ -14,15 +14,16 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.cluster.lifecycle_records import Scaled, ScalingDecided
-from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
+from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED, NoAutoscaler, accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
-from blis_tui.cluster.placement import accelerators, draw
+from blis_tui.cluster.placement import draw
+from blis_tui.cluster.records import Scaled, ScalingDecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.cluster.hosting import Host, Lives
+    from blis_tui.cluster.lives import Lives
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Autoscaler, Pool
 
@@ -43,21 +44,24 @@ class _Balance(NamedTuple):
     spare: float
 
 
-class AutoscalerControl:
+class AutoscalerControl(NoAutoscaler):
     """Looks at the cluster every ``interval_us`` and decides; a decision takes effect after the scrape delay."""
+
+    scales = True
 
     def __init__(
         self,
         settings: Autoscaler,
         pools: tuple[Pool, ...],
         lifecycle: Lives,
-        cluster: Host,
+        pipeline: Pipeline,
         streams: Streams,
     ) -> None:
+        super().__init__()
         self._settings = settings
         self._pools = pools
         self._lifecycle = lifecycle
-        self._cluster = cluster
+        self._pipeline = pipeline
         self._stream = streams.stream("autoscaler/scrape-delay")
         self._ordered = [0] * len(pools)
         """Instances by pool that a decision adds (or, negative, removes) and that has not taken effect yet."""
@@ -66,8 +70,6 @@ class AutoscalerControl:
         """The pools of each role."""
         self._up_since_us = [_NEVER] * len(roles)
         self._down_since_us = [_NEVER] * len(roles)
-        self.scaled: list[tuple[int, str, int, str]] = []
-        """What took effect: time, pool, change, reason."""
         delay = settings.scrape_delay
         self._patience_us = _CYCLES * (
             settings.interval_us
@@ -101,13 +103,13 @@ class AutoscalerControl:
 
     @property
     def gave_up(self) -> bool:
-        """Whether it has not brought an instance to anybody for long enough, and nobody has come since."""
+        """Whether it has not brought an instance to any request for long enough, and none has come since."""
         return self._gave_up and self._seen == self._progress()
 
     # ---- looking ----
 
     def _look_later(self, time_us: int) -> None:
-        self._cluster.queue.push(time_us, LIFECYCLE, Background("autoscaler", self._cluster, None, self._look))
+        self._pipeline.queue.push(time_us, LIFECYCLE, Background("autoscaler", self._pipeline, None, self._look))
 
     def _look(self, event: Background, now: int) -> bool:  # noqa: ARG002
         for group in range(len(self._groups)):
@@ -115,7 +117,7 @@ class AutoscalerControl:
         self._note_progress(now)
         # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
-        if waiting or any(not entry[3].stale for entry in self._cluster.queue.heap):
+        if waiting or any(not entry[3].stale for entry in self._pipeline.queue.heap):
             self._look_later(now + self._settings.interval_us)
         return True
 
@@ -129,16 +131,16 @@ class AutoscalerControl:
     def _progress(self) -> tuple[int, int, int]:
         """How many requests have come, how many have ended, and how often one was sent to an instance."""
         routed = 0
-        for instance in self._cluster.instances:
+        for instance in self._pipeline.roster.instances:
             routed += instance.routed
-        return self._cluster.arrived, self._cluster.closed(), routed
+        return self._pipeline.arrived, self._pipeline.closed(), routed
 
     def _decide(self, group: int, now: int) -> None:
         balance = self._weigh(self._groups[group])
         verdict, pool, count, reason = self._judge(group, balance, now)
         if len(self._groups) > 1:
             reason = f"{self._pools[self._groups[group][0]].role}: {reason}"
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if ScalingDecided in observers.kinds:
             observers.emit(
                 ScalingDecided(
@@ -159,14 +161,14 @@ class AutoscalerControl:
             change = count if verdict == "scale-up" else -count
             self._ordered[pool] += change
             delay = draw(self._settings.scrape_delay, self._stream)
-            self._cluster.queue.push(now + delay, LIFECYCLE, _Order(self._cluster, self, pool, change, reason))
+            self._pipeline.queue.push(now + delay, LIFECYCLE, _Order(self._pipeline, self, pool, change, reason))
 
     def _weigh(self, pools: Sequence[int]) -> _Balance:
-        settings, cluster, lives = self._settings, self._cluster, self._lifecycle.lives
+        settings, pipeline, lives = self._settings, self._pipeline, self._lifecycle.lives
         demand = 0
         supply = pending = 0.0
-        waiting = len(self._lifecycle.parked) + cluster.held_back
-        for life, instance in zip(lives, cluster.instances, strict=True):
+        waiting = len(self._lifecycle.parked) + pipeline.gateway.waiting
+        for life, instance in zip(lives, pipeline.roster.instances, strict=True):
             if life.pool not in pools:
                 continue
             if life.state in CANDIDATES:
@@ -234,11 +236,10 @@ class AutoscalerControl:
         """The most expensive pool that can do with less, and how many can go."""
         if min(self._ordered[pool] for pool in counts) < 0:
             return None
-        cluster = self._cluster
         total = 0
         for count in counts.values():
             total += count
-        idle = cluster.arrived == cluster.closed()
+        idle = self._pipeline.arrived == self._pipeline.closed()
         largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
         # Scale to zero: the last one goes when there is nothing at all to do.
         keep = 0 if idle and not balance.demand else 1
@@ -279,7 +280,7 @@ class AutoscalerControl:
             leaving = max(0, min(-change, self._count(pool) - self._bounds(pool)[0], len(there)))
             change = -leaving
         self.scaled.append((now, name, change, reason))
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if Scaled in observers.kinds:
             observers.emit(Scaled(observers.event, now, name, change))
         if change < 0:
@@ -294,8 +295,8 @@ class _Order(Background):
 
     __slots__ = ("_control", "_order")
 
-    def __init__(self, cluster: Host, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
-        super().__init__("scaling", cluster, None, self._act)
+    def __init__(self, pipeline: Pipeline, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
+        super().__init__("scaling", pipeline, None, self._act)
         self._control = control
         self._order = (pool, change, reason)
 

@@ -1,6 +1,6 @@
-"""What a router weighed: a record of one choice with its candidates, for whoever asks for it.
+"""What a router weighed: a record of one choice with its candidates, on demand.
 
-A decision is told beside ``routed``, and only where somebody listens to its kind: nothing here draws from a random
+A decision is told beside ``routed``, and only where its kind has observers: nothing here draws from a random
 stream, reads signals anew, or changes what a policy remembers.
 """
 
@@ -55,7 +55,7 @@ class Weighed:
     def __init__(self, router: Router, request: IncomingRequest, instances: Sequence[Instance], now: int) -> None:
         members = router.fleet.members
         true = router.fleet.on(_true_state(instances, now))
-        # A policy that reads no signals may have a board that nobody keeps.
+        # A policy that reads no signals may have a board that is not kept up to date.
         seen = router.fleet if router.reads_signals else true
         self._router = router
         self._request = request

@@ -25,10 +25,10 @@ def digest(cluster: Cluster) -> str:
 
 
 def _state(cluster: Cluster) -> list[object]:
-    queue = cluster.queue
+    queue, offered = cluster.queue, cluster.pipeline.offered_output_tokens
     pending = [(time, order, seq, event.kind, _about(event)) for time, order, seq, event in queue.heap]
     state: list[object] = [
-        (cluster.now, cluster.events, cluster.arrived, cluster.rejected, queue.seq, cluster.offered_output_tokens),
+        (cluster.now, cluster.events, cluster.arrived, cluster.rejected, queue.seq, offered),
         sorted(pending),
         cluster.policy_state(),
     ]
@@ -40,6 +40,7 @@ def _state(cluster: Cluster) -> list[object]:
             (instance.seen.present.count, instance.seen.present.area_us(cluster.now)),
             instance.tallies.state(),
             instance.policy_state(),
+            *((batch.crowded_out,) if batch.crowded_out else ()),
             (cohort.clock, cohort.last_advance_us, cohort.uneven),
             (cohort.load.decode_requests, cohort.load.decode_context_tokens),
             [_request_state(request) for request in batch.waiting.ordered()],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.deciders.decider import DECIDER
 from blis_tui.cluster.link import Ahead, Link
 from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START, Signal
+from blis_tui.cluster.pipeline import Dispatcher
+from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.request import Handover, RequestState, handover_of
@@ -16,44 +17,46 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.reroute import Reroute
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Disaggregation, Experiment
 
 
-class Splitter:
-    """Sends requests through two instances.
+class Splitter(Dispatcher):
+    """Sends requests through two instances, those that the decider says.
+
+    Args:
+        experiment: names the decider.
+        settings: how they are split.
+        pipeline: what it is a part of.
+        routers: choose instances for requests that are not split, for their prompts, and for their answers.
+        routes: routing decisions to overrule.
 
     Attributes:
         prefill: chooses where a prompt is computed.
         decode: chooses where the answer is generated.
-        link: the transfers.
-        passages: requests that are split and have not reached their second instance, by their index.
-        split: requests that were split.
-        dropped: those of them whose KV blocks did not fit where they were to decode.
-        arrived: transfers that are over.
-        broken_off: transfers that ended with one of their instances.
     """
 
+    splits = True
+
     def __init__(
-        self, experiment: Experiment, settings: Disaggregation, cluster: Pipeline, prefill: Router, decode: Router
+        self,
+        experiment: Experiment,
+        settings: Disaggregation,
+        pipeline: Pipeline,
+        routers: Sequence[Router],
+        routes: dict[str, Reroute],
     ) -> None:
-        self.prefill = prefill
-        self.decode = decode
-        self.link = Link(settings.transfer)
+        router, self.prefill, self.decode = routers
+        super().__init__(experiment, pipeline, router, routes)
+        self.link = self._link = Link(settings.transfer)
         self._settings = settings.transfer
-        self.passages: dict[int, Passage] = {}
-        self.decode_first = settings.order == "decode-first"
-        self._cluster = cluster
         self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
         self._planned_end: Signal | None = None
         """The one that is true, of all that were planned under fair share."""
         self._void: dict[int, None] = {}
         """Requests whose prompt is computed and whose prefill instance has gone before the transfer started."""
-        self.split = 0
-        self.dropped = 0
-        self.arrived = 0
-        self.broken_off = 0
         self._away_us = 0
         """Time between prefill and decode instance of all requests that have reached the latter."""
         self._early_us: list[int] = []
@@ -62,13 +65,13 @@ class Splitter:
     # ---- the decision ----
 
     def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
-        """Whether the request is split; its way goes on accordingly."""
+        """Whether the request is split; ``place``: that of its decode instance, where it is chosen already."""
         request = passage.request
         wanted = min(request.output_tokens, request.max_output_tokens or request.output_tokens)
         split, reason = self._decider.split(passage.incoming, self.decode.fleet, place)
         if not wanted:
             split, reason = False, "no answer to decode"
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if Split in observers.kinds:
             verdict = "split" if split else "whole"
             observers.emit(Split(observers.event, now, request.request_id, verdict, reason))
@@ -78,51 +81,45 @@ class Splitter:
             self.passages[request.index] = passage
         return split
 
-    def route_decode_first(self, passage: Passage, now: int) -> None:
-        """Choose the decode instance, and then whether the prompt is computed elsewhere."""
-        cluster = self._cluster
-        index = cluster.choose(passage, self.decode, now)
-        self._settle_model(passage, index)
-        if self.decide(passage, now, self.decode.fleet.members.index(index)):
-            handover = handover_of(passage.request)
-            handover.decode_instance = index
-            self.go(passage, now)
+    def go_on(self, passage: Passage, now: int) -> None:
+        """A request that waited for an instance to come up goes where it was going."""
+        if passage.request.handover is None:
+            super().go_on(passage, now)
         else:
-            self.learn(passage)
-            cluster.deliver(passage, index, now)
+            self._to_prefill(passage, now)
 
-    def learn(self, passage: Passage) -> None:
+    def _learn(self, passage: Passage) -> None:
         """The decider hears of every request that is sent somewhere for its prefill."""
         self._decider.sent(passage.incoming, self.decode.fleet)
 
-    def go(self, passage: Passage, now: int) -> None:
-        """On to the prefill instance's choice."""
+    def _to_prefill(self, passage: Passage, time_us: int) -> None:
+        """The prefill instance is chosen then."""
         passage.kind = "prefill-routing"
         passage.handler = self._route_prefill
-        self._cluster.queue.push(now, PREFILL_ROUTING, passage)
+        self._pipeline.queue.push(time_us, PREFILL_ROUTING, passage)
 
     def _route_prefill(self, passage: Passage, now: int) -> None:
-        cluster = self._cluster
-        cluster.board.read(now)
-        # What is prefilled now will need an instance that decodes.
-        if cluster.strands(passage, self.prefill, now) or (
-            not self.decode_first and cluster.strands(passage, self.decode, now)
-        ):
+        self._roster.board.read(now)
+        if self._strands_prefill(passage, now):
             return
-        self.learn(passage)
-        index = cluster.send(passage, self.prefill, now)
+        self._learn(passage)
+        index = self.send(passage, self.prefill, now)
         self._settle_model(passage, index)
         handover = handover_of(passage.request)
         handover.prefill_instance = index
 
+    def _strands_prefill(self, passage: Passage, now: int) -> bool:
+        """Whether an instance is missing without which the prefill cannot begin."""
+        return self._pipeline.lifecycle.strands(passage, self.prefill, now)
+
     def _settle_model(self, passage: Passage, index: int) -> None:
-        """Where instances serve different models, the first one chosen decides for whom any would do."""
+        """Where instances serve different models, the first one chosen decides for requests that take any of them."""
         if self.decode.by_model and not passage.incoming.model:
-            passage.incoming = passage.incoming._replace(model=self._cluster.board.model(index))
+            passage.incoming = passage.incoming._replace(model=self._roster.board.model(index))
 
     # ---- the transfer ----
 
-    def hear(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:
+    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:
         """Requests have left their instances; the prompts of some are computed."""
         for request in departed:
             if request.state > RequestState.RUNNING:  # dropped or timed out before its transfer
@@ -136,7 +133,7 @@ class Splitter:
         passage.kind = "transfer-start"
         passage.handler = self._start
         passage.instance_index = None
-        self._cluster.queue.push(now, TRANSFER_START, passage)
+        self._pipeline.queue.push(now, TRANSFER_START, passage)
 
     def _start(self, passage: Passage, now: int) -> None:
         request = passage.request
@@ -144,15 +141,14 @@ class Splitter:
         if self._void.pop(request.index, 0) is None:
             self._give_up(passage, handover.prefill_instance, "its prefill instance has gone", now)
             return
-        cluster = self._cluster
-        if self.decode_first and not self._keep_decode_instance(passage, now):
+        if not self._keeps_decode_instance(passage, now):
             return
         handover.transfer_start_us = now
         index = handover.decode_instance
         if index >= 0 and (reason := self._reserve(request, index, now)):
             self._fail(passage, reason, now)
             return
-        observers = cluster.observers
+        pipeline, observers = self._pipeline, self._pipeline.observers
         if TransferStarted in observers.kinds:
             observers.emit(
                 TransferStarted(
@@ -166,28 +162,19 @@ class Splitter:
                 )
             )
         passage.kind = "transfer-end"
-        duration = self.link.start(request.index, self.bytes_of(request), now, self._ahead(handover))
+        duration = self._link.start(request.index, self.bytes_of(request), now, self._ahead(handover))
         if duration is None:
             self._plan_end(now)
         else:
-            cluster.queue.push(now + duration, TRANSFER_END, _End(self, passage))
+            pipeline.queue.push(now + duration, TRANSFER_END, _End(self, passage))
 
-    def _keep_decode_instance(self, passage: Passage, now: int) -> bool:
-        """Where the decode instance gets no more requests, choose another one; False = there is none."""
-        cluster, handover = self._cluster, handover_of(passage.request)
-        members = self.decode.of(passage.incoming).fleet.members
-        if handover.decode_instance in members:
-            return True
-        if not members:
-            cluster.start_again(passage.request, handover.prefill_instance, now, down=False)
-            return False
-        cluster.board.read(now)
-        handover.decode_instance = cluster.choose(passage, self.decode, now)
+    def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:  # noqa: ARG002
+        """Whether the decode instance, if it is chosen, still is one; else another is chosen, if there is any."""
         return True
 
     def bytes_of(self, request: Request) -> int:
         """What the KV blocks amount to that travel: all of its prompt, but those that the decode instance shares."""
-        pool = self._cluster.pools[handover_of(request).prefill_instance]
+        pool = self._roster.pools[handover_of(request).prefill_instance]
         size = pool.engine.block_size_tokens
         blocks = -(-request.input_tokens // size) - request.shared_blocks
         own = self._settings.bytes_per_token
@@ -196,22 +183,22 @@ class Splitter:
     def _ahead(self, handover: Handover) -> Ahead | None:
         if self._settings.overlap == "none":
             return None
-        model = self._cluster.pools[handover.prefill_instance].model
+        model = self._roster.pools[handover.prefill_instance].model
         return Ahead(handover.last_step_us, model.num_hidden_layers)
 
     def _plan_end(self, now: int) -> None:
-        """Under fair share: whoever is through first if nothing changes."""
-        found = self.link.next_end(now)
+        """Under fair share: the transfer that is through first if nothing changes."""
+        found = self._link.next_end(now)
         if found is None:
             self._planned_end = None
             return
         event = self._planned_end = Signal("transfer-end", self._shared_end)
-        self._cluster.queue.push(found[1], TRANSFER_END, event)
+        self._pipeline.queue.push(found[1], TRANSFER_END, event)
 
     def _shared_end(self, event: Signal, now: int) -> bool:
         if event is not self._planned_end:
             return False
-        found = self.link.next_end(now)
+        found = self._link.next_end(now)
         if found is None:
             return False
         self.end(self.passages[found[0]], now)
@@ -222,34 +209,32 @@ class Splitter:
         """The KV blocks of a prompt have arrived."""
         request = passage.request
         handover = handover_of(request)
-        self.link.end(request.index, now)
+        self._link.end(request.index, now)
         self.arrived += 1
         handover.transfer_us = now - handover.transfer_start_us
-        cluster = self._cluster
-        observers = cluster.observers
+        pipeline, observers = self._pipeline, self._pipeline.observers
         if TransferFinished in observers.kinds:
             observers.emit(TransferFinished(observers.event, now, request.request_id, handover.transfer_us))
         if handover.decode_instance >= 0:
-            self._deliver(passage, now)
+            self._adopt(passage, now)
         else:
             passage.kind = "decode-routing"
             passage.handler = self._route_decode
-            cluster.queue.push(now, DECODE_ROUTING, passage)
-        cluster.transfer_over(handover.prefill_instance, now)
+            pipeline.queue.push(now, DECODE_ROUTING, passage)
+        pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
     def _route_decode(self, passage: Passage, now: int) -> None:
-        cluster = self._cluster
-        cluster.board.read(now)
+        self._roster.board.read(now)
         handover = handover_of(passage.request)
         if not self.decode.of(passage.incoming).fleet.members:
-            cluster.start_again(passage.request, handover.prefill_instance, now, down=False)
+            self._pipeline.lifecycle.start_again(passage.request, handover.prefill_instance, now, down=False)
             return
-        index = cluster.choose(passage, self.decode, now)
+        index = self.choose(passage, self.decode, now)
         handover.decode_instance = index
         if reason := self._reserve(passage.request, index, now):
             self._fail(passage, reason, now)
         else:
-            self._deliver(passage, now)
+            self._adopt(passage, now)
 
     # ---- instances that go ----
 
@@ -271,16 +256,21 @@ class Splitter:
         """The KV blocks of a prompt cannot be transferred because an instance has gone."""
         request = passage.request
         handover = handover_of(request)
-        cluster = self._cluster
-        observers = cluster.observers
+        observers = self._pipeline.observers
         if TransferBrokenOff in observers.kinds:
             observers.emit(TransferBrokenOff(observers.event, now, request.request_id, index, reason))
         if handover.transfer_start_us >= 0:
             self.broken_off += 1
-            self.link.end(request.index, now)
+            self._link.end(request.index, now)
             if self._planned_end is not None:
                 self._plan_end(now)
-        cluster.start_again(request, index, now, down=True)
+        self._pipeline.lifecycle.start_again(request, index, now, down=True)
+
+    def take_back(self, request: Request, now: int) -> None:
+        """A request starts again: whether it is split will be decided anew."""
+        if request.handover is not None:
+            self.split -= 1
+        self.forget(request, now)
 
     def forget(self, request: Request, now: int) -> None:
         """A request that was split starts again, or has ended between its instances."""
@@ -289,12 +279,12 @@ class Splitter:
         handover = handover_of(request)
         if handover.prefilled:
             self._away_us += now - request.first_token_us
-        cluster, decode = self._cluster, handover.decode_instance
+        decode = handover.decode_instance
         if handover.transfer_start_us >= 0 and decode >= 0:
-            cluster.instances[decode].give_back(request, now)
+            self._roster.instances[decode].give_back(request, now)
         for index in (handover.prefill_instance, decode):
             if index >= 0:
-                cluster.transfer_over(index, now)
+                self._pipeline.lifecycle.end_if_empty(index, now)
 
     def serves(self, index: int) -> bool:
         """Whether KV blocks are on their way from or to an instance, or about to be."""
@@ -307,30 +297,29 @@ class Splitter:
     # ---- the end of its way ----
 
     def _reserve(self, request: Request, index: int, now: int) -> str:
-        self._cluster.board.touched[index] = None
-        return self._cluster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
+        self._roster.board.touched[index] = None
+        return self._roster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
-    def _deliver(self, passage: Passage, now: int) -> None:
+    def _adopt(self, passage: Passage, now: int) -> None:
         request = passage.request
         del self.passages[request.index]
         handover = handover_of(request)
-        cluster = self._cluster
-        cluster.commit(passage, handover.decode_instance)
+        self._roster.commit(passage, handover.decode_instance)
         self._away_us += now - request.first_token_us
         if request.first_token_us > now:
             self._early_us = [end for end in self._early_us if end > now]
             self._early_us.append(request.first_token_us)
-        if cluster.lets_in(request, now):
-            cluster.instances[handover.decode_instance].adopt(request, now)
+        if self._pipeline.lifecycle.lets_in(request, now):
+            self._roster.instances[handover.decode_instance].adopt(request, now)
 
     def _fail(self, passage: Passage, reason: str, now: int) -> None:
         request = passage.request
         self.dropped += 1
         del self.passages[request.index]
-        handover, cluster = handover_of(request), self._cluster
-        cluster.commit(passage, handover.decode_instance)
-        cluster.instances[handover.decode_instance].turn_down(request, reason, now)
-        cluster.transfer_over(handover.prefill_instance, now)
+        handover = handover_of(request)
+        self._roster.commit(passage, handover.decode_instance)
+        self._roster.instances[handover.decode_instance].turn_down(request, reason, now)
+        self._pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
     def away_us(self, now: int) -> int:
         """Time of requests between their two instances, added up until now; negative where they overlap."""
@@ -350,7 +339,59 @@ class Splitter:
         """What it remembers, as plain values (for digests)."""
         ways = tuple((index, one.kind) for index, one in sorted(self.passages.items()))
         counts = (self.split, self.dropped, self.broken_off, tuple(self._void))
-        return (self.prefill.state(), self.decode.state(), self._decider.state(), self.link.state(), ways, counts)
+        return (self.prefill.state(), self.decode.state(), self._decider.state(), self._link.state(), ways, counts)
+
+
+class PrefillFirst(Splitter):
+    """Decides at dispatch; the decode instance is chosen when the KV blocks have arrived."""
+
+    def dispatch(self, passage: Passage, now: int) -> None:
+        """An admitted request has come."""
+        model = passage.request.model
+        if (not model or model in self._roster.models) and self.decide(passage, now):
+            self._to_prefill(passage, now + self._latency_us)
+        else:
+            super().dispatch(passage, now)
+
+    def route(self, passage: Passage, now: int) -> None:
+        """Choose the instance of a request that is not split."""
+        if self._can_route(passage, self.router, now):
+            self._learn(passage)
+            self.send(passage, self.router, now)
+
+    def _strands_prefill(self, passage: Passage, now: int) -> bool:
+        # What is prefilled now will need an instance that decodes.
+        return super()._strands_prefill(passage, now) or self._pipeline.lifecycle.strands(passage, self.decode, now)
+
+
+class DecodeFirst(Splitter):
+    """Chooses the decode instance, and decides then; its KV blocks are reserved when the transfer starts."""
+
+    def route(self, passage: Passage, now: int) -> None:
+        """Choose the decode instance, and then whether the prompt is computed elsewhere."""
+        if not self._can_route(passage, self.decode, now):
+            return
+        index = self.choose(passage, self.decode, now)
+        self._settle_model(passage, index)
+        if self.decide(passage, now, self.decode.fleet.place(index)):
+            handover = handover_of(passage.request)
+            handover.decode_instance = index
+            self._to_prefill(passage, now)
+        else:
+            self._learn(passage)
+            self.deliver(passage, index, now)
+
+    def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:
+        handover = handover_of(passage.request)
+        members = self.decode.of(passage.incoming).fleet.members
+        if handover.decode_instance in members:
+            return True
+        if not members:
+            self._pipeline.lifecycle.start_again(passage.request, handover.prefill_instance, now, down=False)
+            return False
+        self._roster.board.read(now)
+        handover.decode_instance = self.choose(passage, self.decode, now)
+        return True
 
 
 class _End:

@@ -10,6 +10,7 @@ from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batch_queue_instance import BatchQueueInstance
+from blis_tui.engine.batching.refusals import refusals
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.front_end import FrontEnd, HasFrontEnd
@@ -77,6 +78,10 @@ class InstanceFactory:
     def _put_together(self, index: int, pool: Pool) -> Instance:
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         rule = plugins.create(BATCHING, policy.batching.kind, policy.batching.settings)
+        beside = [key for key in ("speculative", "lora") if getattr(engine, key) is not None]
+        stages = engine.pipeline_parallel
+        for _, message, advice in refusals(policy.batching.kind, rule.traits, stages=stages, beside=beside):
+            raise PolicyError(message, help=advice)
         limits = Limits(
             model=pool.model.name,
             max_num_seqs=rule.max_running(engine),
@@ -130,17 +135,10 @@ class InstanceFactory:
             self._observers,
             self._front_end(index, pool, latency),
         )
-        stages = engine.pipeline_parallel
-        if stages > 1 and (engine.speculative is not None or engine.lora is not None):
-            raise PolicyError("pipeline_parallel is not simulated with `speculative` or `lora`")
         if engine.speculative is not None and batch.speculative is not None:
-            if not rule.traits.speculates:
-                raise PolicyError(f"`{policy.batching.kind}` batching knows no speculative decoding")
             drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
             return SpeculativeInstance(index, batch, parts, cohort=batch.speculative, drafting_us=drafting_us)
         if stages > 1:
-            if not rule.traits.pipelines:
-                raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
             if rule.traits.pipelines == "queue":
                 return BatchQueueInstance(index, batch, parts, stages=stages, ahead=rule.traits.plans_ahead)
             return PipelinedInstance(index, batch, parts, stages=stages)
@@ -152,8 +150,6 @@ class InstanceFactory:
         return self._prompts.setdefault(size, PromptKeys(size))
 
     def _adapters(self, lora: Lora, pool: Pool, batch: Batch, index: int) -> Adapters:
-        if not batch.traits.adapters:
-            raise PolicyError(f"`{self._experiment.policy.batching.kind}` batching knows no LoRA adapters")
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
         return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside)

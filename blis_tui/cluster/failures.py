@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from blis_tui.cluster.passage import LIFECYCLE, Background
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.hosting import Host, Lives
+    from blis_tui.cluster.lives import Lives
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.spec.model import Failure
 
@@ -18,10 +19,10 @@ class Failures:
     A random one is drawn when its instance comes up, from the stream ``failures/<entry>/<instance>``.
     """
 
-    def __init__(self, settings: tuple[Failure, ...], lifecycle: Lives, cluster: Host, streams: Streams) -> None:
+    def __init__(self, settings: tuple[Failure, ...], lifecycle: Lives, pipeline: Pipeline, streams: Streams) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._cluster = cluster
+        self._pipeline = pipeline
         self._all_streams = streams
         self._streams: dict[tuple[int, int], Stream] = {}
         self.due: dict[tuple[int, int], int] = {}
@@ -31,8 +32,8 @@ class Failures:
         """The failures at a given time."""
         for number, failure in enumerate(self._settings):
             if failure.at_us is not None:
-                event = _Planned(self._cluster, self._lifecycle, number, failure)
-                self._cluster.queue.push(failure.at_us, LIFECYCLE, event)
+                event = _Planned(self._pipeline, self._lifecycle, number, failure)
+                self._pipeline.queue.push(failure.at_us, LIFECYCLE, event)
 
     def watch(self, index: int, now: int) -> None:
         """An instance has come up: draw when it will die."""
@@ -44,7 +45,7 @@ class Failures:
                 self._streams[key] = self._all_streams.stream(f"failures/{number}/{index}")
             time = now + max(1, int(self._streams[key].exponential() * failure.mean_time_between_us))
             self.due[key] = time
-            self._cluster.queue.push(time, LIFECYCLE, _AtRandom(self._cluster, self, key, time))
+            self._pipeline.queue.push(time, LIFECYCLE, _AtRandom(self._pipeline, self, key, time))
 
     def strike(self, number: int, index: int, now: int) -> None:
         """An instance dies at random."""
@@ -59,7 +60,7 @@ class Failures:
         return self._lifecycle.can_fail(index) and any(
             failure.repair_us is None
             and self._concerns(failure, index)
-            and (failure.at_us is None or failure.at_us >= self._cluster.now)
+            and (failure.at_us is None or failure.at_us >= self._pipeline.now)
             for failure in self._settings
         )
 
@@ -79,8 +80,8 @@ class _Planned(Background):
 
     __slots__ = ("_failure", "_lifecycle", "_number")
 
-    def __init__(self, cluster: Host, lifecycle: Lives, number: int, failure: Failure) -> None:
-        super().__init__("failure", cluster, failure.instance, self._strike)
+    def __init__(self, pipeline: Pipeline, lifecycle: Lives, number: int, failure: Failure) -> None:
+        super().__init__("failure", pipeline, failure.instance, self._strike)
         self._lifecycle = lifecycle
         self._number = number
         self._failure = failure
@@ -102,17 +103,17 @@ class _AtRandom(Background):
 
     __slots__ = ("_failures", "_key", "_time_us")
 
-    def __init__(self, cluster: Host, failures: Failures, key: tuple[int, int], time_us: int) -> None:
-        super().__init__("failure", cluster, key[1], self._strike)
+    def __init__(self, pipeline: Pipeline, failures: Failures, key: tuple[int, int], time_us: int) -> None:
+        super().__init__("failure", pipeline, key[1], self._strike)
         self._failures = failures
         self._key = key
         self._time_us = time_us
 
     @property
     def stale(self) -> bool:
-        """Whether the instance has gone before, or nobody would notice."""
+        """Whether the instance has gone before, or no request is left."""
         failures, key = self._failures, self._key
-        return self.cluster.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
+        return self.audience.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
 
     def _strike(self, event: Background, now: int) -> bool:  # noqa: ARG002
         self._failures.strike(*self._key, now)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lives import ACTIVE, CANDIDATES, COMING, FAILED
+from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,39 +61,41 @@ def _load(instance: Instance) -> int:
 
 
 def _gateway_waiting(cluster: Cluster) -> int:
-    return 0 if cluster.gateway is None else len(cluster.gateway.queue)
+    return cluster.gateway.waiting
 
 
 def _gateway_saturation(cluster: Cluster) -> float:
-    return 0.0 if cluster.gateway is None else cluster.gateway.saturation()
+    return cluster.gateway.saturation()
 
 
 def _transfers(cluster: Cluster) -> int:
-    return 0 if cluster.splitter is None else cluster.splitter.link.active
+    return cluster.dispatcher.link.active
 
 
 def _in_states(states: frozenset[str]) -> Callable[[Cluster], int]:
-    """How many instances are in one of these states of their lives; without a life cycle all are active."""
+    """How many instances are in one of these states of their lives."""
 
     def count(cluster: Cluster) -> int:
-        if cluster.lifecycle is None:
-            return len(cluster.instances) if ACTIVE in states else 0
-        return len([life for life in cluster.lifecycle.lives if life.state in states])
+        state_of = cluster.lifecycle.state_of
+        return len([index for index in range(len(cluster.instances)) if state_of(index) in states])
 
     return count
 
 
+def _deferred(cluster: Cluster) -> int:
+    return len(cluster.pipeline.deferral.waiting)
+
+
 def _stranded(cluster: Cluster) -> int:
-    return 0 if cluster.lifecycle is None else len(cluster.lifecycle.parked)
+    return len(cluster.lifecycle.parked)
 
 
 def _retries(cluster: Cluster) -> int:
-    return 0 if cluster.lifecycle is None else cluster.lifecycle.retried
+    return cluster.lifecycle.retried
 
 
 def _nodes(cluster: Cluster) -> int:
-    placement = None if cluster.lifecycle is None else cluster.lifecycle.placement
-    return 0 if placement is None else len([node for node in placement.nodes if node.ready_us >= 0])
+    return cluster.lifecycle.ready_nodes
 
 
 def _kv_utilization(cluster: Cluster) -> float:
@@ -112,7 +114,7 @@ _TABLE: Final = (
     Figure("arrived", "requests", "requests that have arrived", lambda cluster: cluster.arrived),
     Figure("in_transit", "requests", "requests on their way to a queue", _in_transit),
     Figure("rejected", "requests", "requests rejected by admission control", lambda cluster: cluster.rejected),
-    Figure("deferred", "requests", "requests put off until the cluster is idle", lambda cluster: cluster.deferred),
+    Figure("deferred", "requests", "requests put off until the cluster is idle", _deferred),
     Figure("gateway.waiting", "requests", "requests in the gateway's queue", _gateway_waiting),
     Figure("gateway.saturation", "share", "how busy the gateway takes the instances to be", _gateway_saturation),
     Figure("transfers", "transfers", "KV transfers under way", _transfers),

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.autoscaler import AutoscalerControl
 from blis_tui.cluster.failures import Failures
-from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.cluster.lives import (
     ACTIVE,
     CANDIDATES,
@@ -25,9 +23,12 @@ from blis_tui.cluster.lives import (
     TERMINATED,
     WARMING,
     Life,
+    NoAutoscaler,
+    RoomForAll,
 )
 from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
-from blis_tui.cluster.placement import Placement
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
+from blis_tui.cluster.stages import AlwaysUp
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.latency.warming import slowed_down
 from blis_tui.engine.request import RequestState
@@ -37,7 +38,8 @@ from blis_tui.spec import model as spec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.cluster.hosting import Host
+    from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.router import Router
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Request
     from blis_tui.engine.streams import Streams
@@ -47,20 +49,21 @@ NAME: Final = "lifecycle"
 """What rejects requests for which no instance came up, where a policy's name would stand."""
 
 
-class Lifecycle:
+class LifecycleControl(AlwaysUp):
     """All instances' lives.
 
+    Args:
+        experiment: when instances come and go, and where they stand.
+        pipeline: what it is a part of.
+        streams: where random streams come from.
+
     Attributes:
-        lives: by index of the instance.
-        parked: requests that wait for an instance to come up, by their index.
-        forfeited_us: time that requests spent in queues and batches which they had to leave for nothing, added up.
-        retried: how often a request had to start again.
-        failed: how often an instance has died.
-        placement: where instances stand; None = there is room everywhere.
-        autoscaler: None = there is none.
+        placement: where instances stand.
+        autoscaler: what adds and removes instances.
     """
 
-    def __init__(self, experiment: spec.Experiment, cluster: Host, streams: Streams) -> None:
+    def __init__(self, experiment: spec.Experiment, pipeline: Pipeline, streams: Streams) -> None:
+        super().__init__()
         settings = experiment.cluster
         split = settings.disaggregation
         if split is not None and split.transfer.starts == "step-start":
@@ -68,25 +71,27 @@ class Lifecycle:
                 "`transfer.starts: step-start` cannot be combined with instances that come and go",
                 help="leave out transfer.starts, or lifecycle, failures, nodes and autoscaler",
             )
-        self.lives: list[Life] = []
-        self.parked: dict[int, Passage] = {}
         self._wanted: dict[int, tuple[frozenset[str], str]] = {}
         """The roles and the model of the instances that they wait for."""
-        self.forfeited_us = 0
-        self.retried = 0
-        self.failed = 0
         self._settings = settings.lifecycle or spec.Lifecycle()
         self._pools = experiment.pools
-        self._cluster = cluster
+        self._pipeline = pipeline
+        self._roster = pipeline.roster
         self._hits: dict[int, int] = {}
         """How many instances have died under a request, by its index."""
         self._undeclared: dict[int, None] = {}
         """Requests on instances that declared no budget: the engine sets one."""
-        self._failures = Failures(settings.failures, self, cluster, streams)
-        self.placement = Placement(settings.nodes, cluster, streams, self._placed) if settings.nodes else None
-        self.autoscaler: AutoscalerControl | None = None
+        self._failures = Failures(settings.failures, self, pipeline, streams)
+        self.placement = RoomForAll()
+        if settings.nodes:
+            from blis_tui.cluster.placement import Placement  # noqa: PLC0415  (what is not configured is not imported)
+
+            self.placement = Placement(settings.nodes, pipeline, streams, self._placed)
+        self.autoscaler = NoAutoscaler()
         if settings.autoscaler is not None:
-            self.autoscaler = AutoscalerControl(settings.autoscaler, experiment.pools, self, cluster, streams)
+            from blis_tui.cluster.autoscaler import AutoscalerControl  # noqa: PLC0415  (as above)
+
+            self.autoscaler = AutoscalerControl(settings.autoscaler, experiment.pools, self, pipeline, streams)
 
     def begin(self) -> None:
         """The instances of the start are there and warm, as far as there is room for them."""
@@ -94,20 +99,19 @@ class Lifecycle:
         for pool, one in enumerate(self._pools):
             for _ in range(one.instances):
                 self.lives.append(Life(pool))
-                if self.placement is None or self.placement.place_now(number, one):
+                if self.placement.place(number, one):
                     self.lives[number].held_since_us = 0
                 else:
                     self.lives[number].state = SCHEDULING
                 number += 1
-        self._update()
         for index, life in enumerate(self.lives):
             if life.state == ACTIVE:
                 self._failures.watch(index, 0)
-        if self.placement is not None:
-            self.placement.provision(0)
+            else:
+                self._roster.exclude(index)
+        self.placement.provision(0)
         self._failures.plan()
-        if self.autoscaler is not None:
-            self.autoscaler.begin()
+        self.autoscaler.begin()
 
     # ---- what others ask ----
 
@@ -119,13 +123,31 @@ class Lifecycle:
         """The instances of a pool that are in one of these states."""
         return [index for index, life in enumerate(self.lives) if life.pool == pool and life.state in states]
 
+    def state_of(self, index: int) -> str:
+        """Where an instance stands in its life."""
+        return self.lives[index].state
+
+    @property
+    def ready_nodes(self) -> int:
+        """Nodes that can be used."""
+        return self.placement.ready_nodes
+
+    @property
+    def scaled(self) -> tuple[tuple[int, str, int, str], ...]:
+        """What an autoscaler has done: time, pool, change, reason."""
+        return tuple(self.autoscaler.scaled)
+
+    def node_us(self, now: int) -> list[int]:
+        """How long the nodes of each pool have been there until now, added up."""
+        return self.placement.node_us(now)
+
     def can_fail(self, index: int) -> bool:
         """Whether there is an instance that can die."""
         return self.lives[index].state in MORTAL
 
     def cost_per_hour(self, pool: spec.Pool) -> float | None:
         """What an instance of a pool costs; None = not known."""
-        return None if self.placement is None else self.placement.cost_per_hour(pool)
+        return self.placement.cost_per_hour(pool)
 
     def held_us(self, index: int, now: int) -> int:
         """How long an instance has held its accelerators until now."""
@@ -134,7 +156,7 @@ class Lifecycle:
 
     def state(self) -> tuple[object, ...]:
         """Everything, as plain values (for digests)."""
-        parts = [part.state() for part in (self.placement, self.autoscaler) if part is not None]
+        parts = [state for part in (self.placement, self.autoscaler) if (state := part.state())]
         return (
             tuple(life.values() for life in self.lives),
             tuple(self.parked),
@@ -147,14 +169,13 @@ class Lifecycle:
 
     def add(self, pool: int, now: int, reason: str) -> None:
         """One more instance of a pool: it starts when there is room for it."""
-        cluster = self._cluster
-        instance = cluster.create_instance(self._pools[pool])
+        instance = self._roster.create(self._pools[pool])
         self.lives.append(Life(pool, SCHEDULING))
         self._tell(instance.index, "", now, f"scheduled, {reason}")
-        if self.placement is None:
+        if self.placement.place(instance.index, self._pools[pool]):
             self._placed(instance.index, now)
         else:
-            self.placement.place(instance.index, self._pools[pool], now)
+            self.placement.provision(now)
 
     def _placed(self, index: int, now: int) -> None:
         """There is room for an instance."""
@@ -190,13 +211,13 @@ class Lifecycle:
         self._welcome(index, now)
 
     def _welcome(self, index: int, now: int) -> None:
-        """An instance has come up: whoever waited for one goes on."""
-        cluster = self._cluster
+        """An instance has come up: requests that waited for one go on."""
+        pipeline = self._pipeline
         parked, self.parked = self.parked, {}
         self._wanted.clear()
         for passage in parked.values():
-            cluster.go_on(passage, now)
-        cluster.wake_gateway(cluster.instances[index].batch.limits.max_num_seqs, now)
+            pipeline.dispatcher.go_on(passage, now)
+        pipeline.gateway.wake(self._roster.instances[index].batch.limits.max_num_seqs, now)
 
     # ---- going ----
 
@@ -220,7 +241,7 @@ class Lifecycle:
             return
         how = self._settings.drain
         self._change(index, DRAINING, now, f"draining, {reason}")
-        instance = self._cluster.instances[index]
+        instance = self._roster.instances[index]
         if how == "immediate":
             self._stop_after_step(index, now)
             return
@@ -230,8 +251,9 @@ class Lifecycle:
                 self._send_again(request, index, now)
         self.end_if_empty(index, now)
 
-    def departed(self, requests: Sequence[Request], now: int) -> None:
+    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
         """These no longer count as in flight."""
+        requests = tuple(departed)
         for request in requests:
             if request.state > RequestState.RUNNING:
                 self._undeclared.pop(request.index, None)
@@ -248,11 +270,10 @@ class Lifecycle:
                 self.end_if_empty(request.instance, now)
 
     def end_if_empty(self, index: int, now: int) -> None:
-        """A draining instance goes when nobody needs it any more, nor the KV blocks that it has or expects."""
-        cluster = self._cluster
-        if self.lives[index].state != DRAINING or cluster.instances[index].seen.in_flight:
+        """A draining instance goes when no request needs it any more, nor the KV blocks that it has or expects."""
+        if self.lives[index].state != DRAINING or self._roster.instances[index].seen.in_flight:
             return
-        if cluster.splitter is None or not cluster.splitter.serves(index):
+        if not self._pipeline.dispatcher.serves(index):
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
@@ -270,26 +291,25 @@ class Lifecycle:
     def _step_end(self, index: int) -> int:
         ends = [
             time
-            for time, _, _, event in self._cluster.queue.heap
+            for time, _, _, event in self._pipeline.queue.heap
             if event.instance_index == index and event.kind in ("step", "request-left")
         ]
         return max(ends, default=-1)
 
     def _stop(self, index: int, now: int) -> None:
         """Its requests and its cache are gone."""
-        cluster, life = self._cluster, self.lives[index]
-        instance = cluster.instances[index]
+        pipeline, life = self._pipeline, self.lives[index]
+        instance = self._roster.instances[index]
         requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
-        observers = cluster.observers
+        observers = pipeline.observers
         if InstanceStopped in observers.kinds:
             observers.emit(InstanceStopped(observers.event, now, index, len(requests)))
         for request in requests:
             self._give_up(instance, request, now)
             self._decide(request, index, now)
-        if cluster.splitter is not None:
-            cluster.splitter.break_off(index, now)
+        pipeline.dispatcher.break_off(index, now)
         instance.abandon()
-        cluster.forget(index)
+        self._roster.forget(index)
         self._slow_down(index, 1.0)
         if life.failure is not None and life.returns:
             self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
@@ -305,15 +325,14 @@ class Lifecycle:
 
     def _end(self, index: int, now: int, reason: str) -> None:
         self._change(index, TERMINATED, now, f"terminated, {reason}")
-        self._cluster.forget(index)
+        self._roster.forget(index)
         self._free(index, now)
 
     def _free(self, index: int, now: int) -> None:
         """Its accelerators can be used for others."""
         life = self.lives[index]
         life.held_us, life.held_since_us = self.held_us(index, now), -1
-        if self.placement is not None:
-            self.placement.free(index, now)
+        self.placement.free(index, now)
 
     # ---- what becomes of requests ----
 
@@ -322,7 +341,7 @@ class Lifecycle:
         if not self.stuck(left):
             return False
         scaler = self.autoscaler
-        return scaler is None or scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
+        return scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
 
     def stuck(self, left: int) -> bool:
         """Whether all of the requests that are left wait for instances that only the autoscaler could bring."""
@@ -347,32 +366,40 @@ class Lifecycle:
         return life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
 
     def _gets_room(self, pool: spec.Pool) -> bool:
-        if self.placement is None or self.placement.expects_room(pool):
+        if self.placement.expects_room(pool):
             return True
-        # Whoever dies for good makes room; an autoscaler may fill it with others again and again.
-        return self.autoscaler is None and any(self._failures.may_end(index) for index in range(len(self.lives)))
+        # An instance that dies for good makes room; an autoscaler may fill it with others again and again.
+        return not self.autoscaler.scales and any(self._failures.may_end(index) for index in range(len(self.lives)))
 
-    def _may_add(self, pool: int, scaler: AutoscalerControl) -> bool:
+    def _may_add(self, pool: int, scaler: NoAutoscaler) -> bool:
         """Whether the autoscaler may order an instance of a pool, or make room for one."""
         return scaler.may_add(pool) or bool(self.of_pool(pool, COMING))
 
-    def park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
+    def strands(self, passage: Passage, router: Router, now: int) -> bool:
+        """Whether no instance is up that this router could choose: the request waits for one."""
+        if router.of(passage.incoming).fleet.members:
+            return False
+        roles = next(roles for fleet, roles in self._roster.fleets if fleet is router.fleet)
+        self._park(passage, roles, now)
+        return True
+
+    def _park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
         """There is no instance of these roles for a request: it waits for one."""
         passage.kind = "stranded"
-        cluster, request = self._cluster, passage.request
+        pipeline, request = self._pipeline, passage.request
         self._wanted[request.index] = (roles, passage.incoming.model)
         self.parked[request.index] = passage
-        if Stranded in cluster.observers.kinds:
-            event = cluster.observers.event
-            cluster.observers.emit(Stranded(event, now, request.request_id, len(self.parked)))
+        if Stranded in pipeline.observers.kinds:
+            event = pipeline.observers.event
+            pipeline.observers.emit(Stranded(event, now, request.request_id, len(self.parked)))
         if request.deadline_us > 0:
-            cluster.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(cluster, self, passage))
+            pipeline.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(pipeline, self, passage))
 
     def expire(self, request: Request, now: int) -> None:
         """The deadline of a request has come that waits for an instance."""
         del self.parked[request.index], self._wanted[request.index]
-        self._forget_split(request, now)
-        self._cluster.reject(request, NAME, "no instance came up before its deadline", now)
+        self._pipeline.dispatcher.forget(request, now)
+        self._pipeline.reject(request, NAME, "no instance came up before its deadline", now)
 
     def lets_in(self, request: Request, now: int) -> bool:
         """Whether a request that has come to its instance gets into the queue; if not, this looks after it."""
@@ -382,7 +409,7 @@ class Lifecycle:
             if not request.max_output_tokens:
                 self._undeclared[request.index] = None
             return True
-        instance = self._cluster.instances[index]
+        instance = self._roster.instances[index]
         instance.give_back(request, now)
         instance.seen.depart(request)
         if request.queued_us >= 0:  # its prompt was computed elsewhere
@@ -401,11 +428,6 @@ class Lifecycle:
             self._decide(request, index, now)
         else:
             self._send_again(request, index, now)
-
-    def _forget_split(self, request: Request, now: int) -> None:
-        splitter = self._cluster.splitter
-        if splitter is not None:
-            splitter.forget(request, now)
 
     def _decide(self, request: Request, index: int, now: int) -> None:
         """Whether a request that went down with an instance starts again."""
@@ -429,49 +451,45 @@ class Lifecycle:
 
     def _send_again(self, request: Request, index: int, now: int) -> None:
         self.retried += 1
-        splitter = self._cluster.splitter
-        if splitter is not None and request.handover is not None:
-            splitter.split -= 1  # it will be decided anew
-        self._forget_split(request, now)
+        self._pipeline.dispatcher.take_back(request, now)
         if self._undeclared.pop(request.index, 0) is None:
             request.max_output_tokens = 0
         request.restart()
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if Retried in observers.kinds:
             observers.emit(Retried(observers.event, now, request.request_id, index, self._hits.get(request.index, 0)))
-        self._cluster.route_again(request, now)
+        self._pipeline.dispatcher.dispatch_again(request, now)
 
     def _lose(self, request: Request, index: int, now: int, reason: str) -> None:
-        self._forget_split(request, now)
+        self._pipeline.dispatcher.forget(request, now)
         request.state = RequestState.LOST
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if Lost in observers.kinds:
             observers.emit(Lost(observers.event, now, request.request_id, index, reason))
-        latency = self._cluster.instances[index].latency
-        self._cluster.ledger.close(request, client_ttft_us(request, latency) if request.first_token_us >= 0 else -1)
+        latency = self._roster.instances[index].latency
+        self._pipeline.ledger.close(request, client_ttft_us(request, latency) if request.first_token_us >= 0 else -1)
 
     # ---- small things ----
 
     def later(self, time_us: int, kind: str, instance: int | None, handler: Callable[[Background, int], bool]) -> None:
         """Something will happen, if there are requests then."""
-        self._cluster.queue.push(time_us, LIFECYCLE, Background(kind, self._cluster, instance, handler))
+        self._pipeline.queue.push(time_us, LIFECYCLE, Background(kind, self._pipeline, instance, handler))
 
     def _slow_down(self, index: int, factor: float) -> None:
-        instance = self._cluster.instances[index]
+        instance = self._roster.instances[index]
         instance.latency = slowed_down(instance.latency, factor)
 
     def _change(self, index: int, state: str, now: int, reason: str) -> None:
         life = self.lives[index]
         before, life.state = life.state, state
         self._tell(index, before, now, reason)
-        if (before in CANDIDATES) != (state in CANDIDATES):
-            self._update()
-
-    def _update(self) -> None:
-        self._cluster.set_candidates([index for index, life in enumerate(self.lives) if life.state in CANDIDATES])
+        if state in CANDIDATES and before not in CANDIDATES:
+            self._roster.include(index)
+        elif before in CANDIDATES and state not in CANDIDATES:
+            self._roster.exclude(index)
 
     def _tell(self, index: int, before: str, now: int, reason: str) -> None:
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if InstanceChanged in observers.kinds:
             pool, state = self.pool_of(index).name, self.lives[index].state
             observers.emit(InstanceChanged(observers.event, now, index, pool, state, before, reason))
@@ -482,8 +500,8 @@ class _Expiry(Background):
 
     __slots__ = ("_lifecycle", "_passage", "request")
 
-    def __init__(self, cluster: Host, lifecycle: Lifecycle, passage: Passage) -> None:
-        super().__init__("stranded-timeout", cluster, None, self._expire)
+    def __init__(self, pipeline: Pipeline, lifecycle: LifecycleControl, passage: Passage) -> None:
+        super().__init__("stranded-timeout", pipeline, None, self._expire)
         self._lifecycle = lifecycle
         self._passage = passage
         self.request = passage.request

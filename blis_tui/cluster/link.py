@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.cluster.stages import Transfers
+
 if TYPE_CHECKING:
     from blis_tui.spec.model import Transfer
 
@@ -23,27 +25,18 @@ class Ahead(NamedTuple):
         return min(size, gone) * (self.layers - 1) // self.layers
 
 
-class Link:
-    """Transfers under way, and how long they take.
+class Link(Transfers):
+    """Transfers over a link, and how long they take.
 
     A transfer takes ``base latency + bytes / bandwidth``, rounded up, at least a microsecond. Under ``fair-share`` all
     transfers whose base latency is over share the bandwidth equally at any time, so the end of each moves whenever
     another one starts or ends.
-
-    Attributes:
-        active: transfers under way.
-        peak: the most there have been at a time.
-        started: how many there have been.
-        bytes: what they transfer together.
     """
 
     def __init__(self, settings: Transfer) -> None:
+        super().__init__()
         self._settings = settings
         self._bandwidth = settings.bandwidth_gb_per_s * _BYTES_PER_US_OF_GB_PER_S
-        self.active = 0
-        self.peak = 0
-        self.started = 0
-        self.bytes = 0
         self._left: dict[int, float] = {}
         """Under fair share: bytes still to come, by request, in the order in which the transfers started."""
         self._moves_us: dict[int, int] = {}
@@ -100,7 +93,7 @@ class Link:
                     through = next(one for one in moving if left[one] * us_per_byte <= rest_us + _ROUNDING_US)
                     return through, max(at + rest_us, self._earliest_us[through])
             if until is None:
-                break  # only if nothing is left of anybody
+                break  # only if nothing is left of any transfer
             at = self._send(left, moving, at, until)
         return None
 
@@ -122,7 +115,7 @@ class Link:
         return [one for one in left if self._moves_us[one] <= at], min(later, default=None)
 
     def _send(self, left: dict[int, float], moving: list[int], at: int, until: int) -> int:
-        """Equal shares for those from one time to another, while nobody joins or leaves them; returns the latter."""
+        """Equal shares for those from one time to another, while none joins or leaves them; returns the latter."""
         for one in moving:
             left[one] = max(0.0, left[one] - (until - at) * self._bandwidth / len(moving))
         return until

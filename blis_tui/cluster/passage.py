@@ -102,7 +102,7 @@ class Signal:
 
 
 class Audience(Protocol):
-    """Who would notice what happens in the background."""
+    """The requests for which what happens in the background matters."""
 
     @property
     def finished(self) -> bool:
@@ -114,30 +114,30 @@ class Background:
 
     Attributes:
         kind: what it is called.
-        cluster: whose requests.
+        audience: those requests.
         instance_index: the instance it is about, if it is about one.
         handler: what happens; it says whether it did.
     """
 
-    __slots__ = ("cluster", "handler", "instance_index", "kind")
+    __slots__ = ("audience", "handler", "instance_index", "kind")
 
     request: Request | None = None
 
     def __init__(
-        self, kind: str, cluster: Audience, instance_index: int | None, handler: Callable[[Background, int], bool]
+        self, kind: str, audience: Audience, instance_index: int | None, handler: Callable[[Background, int], bool]
     ) -> None:
         self.kind = kind
-        self.cluster = cluster
+        self.audience = audience
         self.instance_index = instance_index
         self.handler = handler
 
     @property
     def stale(self) -> bool:
         """Whether all requests have ended and none will come."""
-        return self.cluster.finished
+        return self.audience.finished
 
     def happen(self, now: int) -> bool:
-        """Call the handler, unless nobody would notice."""
+        """Call the handler, unless it matters to no request."""
         return not self.stale and self.handler(self, now)
 
     def drop(self) -> None:

@@ -1,62 +1,343 @@
-"""What the parts of the control plane ask of the cluster around them."""
+"""A request's way through the control plane: arrival, and, behind admission, its dispatch to an instance's queue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.decisions import Weighed
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage, tell_arrival
+from blis_tui.cluster.records import RoutingDecision
+from blis_tui.cluster.router import NAME as ROUTER
+from blis_tui.cluster.stages import AlwaysUp, NoDeferral, OpenGateway, Transfers
+from blis_tui.engine.events import instance_order
+from blis_tui.engine.instance import QUEUED
+from blis_tui.engine.records import Admitted, Rejected, Routed
+from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from blis_tui.cluster.admission_control import AdmissionControl
-    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.reroute import Reroute
+    from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.router import Router
-    from blis_tui.cluster.signals import SignalBoard
     from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Pool
+    from blis_tui.spec.model import Experiment
+    from blis_tui.workload.interactive import SessionCounts
+    from blis_tui.workload.source import RequestSource
 
 
-class Pipeline(Protocol):
-    """The way of requests through the cluster."""
+class Pipeline:
+    """What the stages share: time, events, books, instances, and each other.
 
-    queue: EventQueue
-    observers: Observers
-    board: SignalBoard
-    admission: AdmissionControl
-    pools: list[Pool]
+    Attributes:
+        now: time of the latest processed event, in microseconds.
+        events: number of processed events.
+        arrived: requests that have arrived.
+        offered_output_tokens: answers that all of them ask for, generated or not.
+        rejected: those of them that were turned away.
+        rejections: how many each cause turned away.
+        queue: pending events.
+        observers: who hears of what happens.
+        ledger: the books of requests that have ended.
+        roster: the instances.
+        arrivals, deferral, admission, gateway, dispatcher: the stages, in the order of a request's way.
+        lifecycle: the stage beside them.
+    """
+
+    arrivals: Arrivals
+    admission: Admission
+    dispatcher: Dispatcher
+
+    def __init__(self, queue: EventQueue, observers: Observers, ledger: Ledger, roster: Roster) -> None:
+        self.now = 0
+        self.events = 0
+        self.arrived = 0
+        self.offered_output_tokens = 0
+        self.rejected = 0
+        self.rejections: dict[str, int] = {}
+        self.queue = queue
+        self.observers = observers
+        self.ledger = ledger
+        self.roster = roster
+        self.deferral = NoDeferral()
+        self.gateway = OpenGateway()
+        self.lifecycle = AlwaysUp()
 
     @property
-    def instances(self) -> Sequence[Instance]:
-        """All instances, by index."""
+    def finished(self) -> bool:
+        """Whether all requests have ended, or wait for what will never be, and none will come."""
+        if not self.arrivals.silent:
+            return False
+        left = self.arrived - len(self.ledger)
+        return self.lifecycle.hopeless(left) if left else self.arrivals.exhausted
+
+    def closed(self) -> int:
+        """Requests in a terminal state, rejected ones included."""
+        return len(self.ledger)
 
     def reject(self, request: Request, who: str, reason: str, now: int, cause: str = "") -> None:
         """Turn a request away; ``cause`` is what it counts as, by default ``who``."""
+        self.rejected += 1
+        cause = cause or who
+        self.rejections[cause] = self.rejections.get(cause, 0) + 1
+        request.state = RequestState.REJECTED
+        observers = self.observers
+        if Rejected in observers.kinds:
+            observers.emit(Rejected(observers.event, now, request.request_id, who, reason))
+        self.ledger.close(request)
+
+
+class Arrivals:
+    """Requests come when the workload says so: the next one is fetched when one comes.
+
+    Args:
+        experiment: how long admission takes.
+        source: the workload.
+        pipeline: what they come to.
+        entrance: the first stage, which they reach after the admission latency.
+
+    Attributes:
+        ended: requests whose clients wait to hear of their end, and what these measured.
+        source: as above.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        source: RequestSource,
+        pipeline: Pipeline,
+        entrance: Callable[[Passage, int], None],
+    ) -> None:
+        self.source = source
+        self.ended: list[tuple[Request, int]] = []
+        self._pipeline = pipeline
+        self._entrance = entrance
+        self._latency_us = experiment.cluster.admission_latency_us
+        self._exhausted = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether no request will come, unless one ends."""
+        return self._exhausted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no request will come, whatever ends."""
+        return self._exhausted
+
+    @property
+    def sessions(self) -> SessionCounts | None:
+        """What became of the sessions so far; None where there are none."""
+        return None
+
+    def pull(self) -> None:
+        """Fetch what comes next."""
+        request = self.source.next_request()
+        if request is None:
+            self._exhausted = True
+        else:
+            self._pipeline.queue.push(request.arrival_us, ARRIVAL, Passage(request, self.arrive))
+
+    def answer(self, now: int) -> None:
+        """Clients hear of requests that have ended, and may send others."""
+
+    def arrive(self, passage: Passage, now: int) -> None:
+        """A request comes."""
+        request, pipeline = passage.request, self._pipeline
+        pipeline.arrived += 1
+        budget = request.max_output_tokens
+        pipeline.offered_output_tokens += min(request.output_tokens, budget) if budget else request.output_tokens
+        self.pull()
+        passage.kind = "admission"
+        passage.handler = self._entrance
+        pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
+        tell_arrival(pipeline.observers, request, now)
+
+
+class Admission:
+    """Lets requests in, or turns them away.
+
+    Args:
+        pipeline: what it is a part of.
+        control: who decides.
+
+    Attributes:
+        control: as above.
+        onward: the next stage.
+    """
+
+    onward: Callable[[Passage, int], None]
+
+    def __init__(self, pipeline: Pipeline, control: AdmissionControl) -> None:
+        self.control = control
+        self._pipeline = pipeline
+        self._roster = pipeline.roster
+
+    def enter(self, passage: Passage, now: int) -> None:
+        """A request has come: it goes on, or is turned away."""
+        pipeline, roster, control = self._pipeline, self._roster, self.control
+        if roster.watched:
+            roster.board.read(now)
+        who, reason = control.refusal(passage.incoming, now)
+        if reason:
+            pipeline.reject(passage.request, who, reason, now)
+            return
+        observers = pipeline.observers
+        if Admitted in observers.kinds:
+            observers.emit(Admitted(observers.event, now, passage.request.request_id, control.name))
+        self.onward(passage, now)
+
+
+class Dispatcher:
+    """Sends each request to one instance, which the router chooses.
+
+    Args:
+        experiment: how long routing takes.
+        pipeline: what it is a part of.
+        router: chooses instances for requests.
+        routes: routing decisions to overrule, by the request's name.
+
+    Attributes:
+        splits: whether requests may run on two instances, one after the other.
+        router: as above.
+        overruled: those of ``routes`` that have not been: the instance was never among the candidates.
+        passages: requests that are split and have not reached their second instance, by their index.
+        link: the transfers of KV blocks between the two.
+        split: requests that were split.
+        dropped: those of them whose KV blocks did not fit where they were to decode.
+        arrived: transfers that are over.
+        broken_off: transfers that ended with one of their instances.
+    """
+
+    splits = False
+
+    def __init__(self, experiment: Experiment, pipeline: Pipeline, router: Router, routes: dict[str, Reroute]) -> None:
+        self.router = router
+        self.overruled = routes
+        self.passages: dict[int, Passage] = {}
+        self.link = Transfers()
+        self.split = 0
+        self.dropped = 0
+        self.arrived = 0
+        self.broken_off = 0
+        self._pipeline = pipeline
+        self._roster = pipeline.roster
+        self._latency_us = experiment.cluster.routing_latency_us
+
+    # ---- to the router ----
 
     def dispatch(self, passage: Passage, now: int) -> None:
-        """Send a request on to the router."""
+        """An admitted request has come."""
+        passage.kind = "routing"
+        passage.handler = self.route
+        self._pipeline.queue.push(now + self._latency_us, ROUTING, passage)
 
-    def strands(self, passage: Passage, router: Router, now: int) -> bool:
-        """Whether no instance is up that a request could be sent to: it waits for one."""
+    def dispatch_again(self, request: Request, now: int) -> None:
+        """A request that was on an instance comes once more."""
+        self.dispatch(Passage(request, self.route), now)
 
-    def lets_in(self, request: Request, now: int) -> bool:
-        """Whether a request that has come to its instance gets into the queue there; if not, it is looked after."""
+    def go_on(self, passage: Passage, now: int) -> None:
+        """A request that waited for an instance to come up goes where it was going."""
+        passage.kind = "routing"
+        passage.handler = self.route
+        self._pipeline.queue.push(now, ROUTING, passage)
 
-    def transfer_over(self, index: int, now: int) -> None:
-        """A transfer from or to an instance is over."""
+    def route(self, passage: Passage, now: int) -> None:
+        """Choose an instance, and send the request there."""
+        if self._can_route(passage, self.router, now):
+            self.send(passage, self.router, now)
 
-    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
-        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
+    def _can_route(self, passage: Passage, router: Router, now: int) -> bool:
+        """Whether there is an instance for a request; if not, it is turned away, or waits for one to come up."""
+        roster = self._roster
+        if roster.watched:
+            roster.board.read(now)
+        request = passage.request
+        if request.model and request.model not in roster.models:
+            self._pipeline.reject(request, ROUTER, f"no instance serves {request.model}", now)
+            return False
+        return not self._pipeline.lifecycle.strands(passage, router, now)
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
+        observers = self._pipeline.observers
+        weighs = RoutingDecision in observers.kinds
+        incoming, instances = passage.incoming, self._roster.instances
+        weighed = Weighed(router.of(incoming), incoming, instances, now) if weighs else None
+        index, reason = router.choose(incoming, now)
+        if self.overruled:
+            index, reason = self._overrule(passage, router, index, reason)
+        if Routed in observers.kinds:
+            request_id = passage.request.request_id
+            observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
+        if weighed is not None:
+            observers.emit(weighed.decided(observers.event, now, index))
+        return index
 
-    def commit(self, passage: Passage, index: int) -> None:
-        """From now on a request counts as in flight on that instance."""
+    def _overrule(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
+        """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
+        name = passage.request.request_id
+        wanted = self.overruled.get(name)
+        if wanted is None or wanted.event not in (None, self._pipeline.events + 1):
+            return index, reason
+        forced = wanted.instance
+        if forced not in router.of(passage.incoming).fleet.members:
+            return index, reason
+        del self.overruled[name]
+        return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"
 
-    def deliver(self, passage: Passage, index: int, now: int) -> None:
-        """A request is on its way to an instance's queue."""
+    # ---- to the instance ----
 
     def send(self, passage: Passage, router: Router, now: int) -> int:
         """Choose an instance for a request and send it there; returns its index."""
+        index = self.choose(passage, router, now)
+        self.deliver(passage, index, now)
+        return index
+
+    def deliver(self, passage: Passage, index: int, now: int) -> None:
+        """A request is on its way to an instance's queue."""
+        self._roster.commit(passage, index)
+        passage.kind = "queued"
+        passage.handler = self._enqueue
+        delay = self._roster.instances[index].intake_us(passage.request, now)
+        self._pipeline.queue.push(now + delay, instance_order(QUEUED, index), passage)
+
+    def _enqueue(self, passage: Passage, now: int) -> None:
+        request = passage.request
+        if self._pipeline.lifecycle.lets_in(request, now):
+            self._roster.instances[request.instance].enqueue(request, now)
+
+    # ---- what follows for requests on two instances; here there are none ----
+
+    def serves(self, index: int) -> bool:  # noqa: ARG002
+        """Whether KV blocks are on their way from or to an instance, or about to be."""
+        return False
+
+    def break_off(self, index: int, now: int) -> None:
+        """An instance has gone with its KV cache: nothing is transferred to it or from it any more."""
+
+    def forget(self, request: Request, now: int) -> None:
+        """A request has ended between its instances."""
+
+    def take_back(self, request: Request, now: int) -> None:
+        """A request starts again: whether it is split will be decided anew."""
+
+    def away_us(self, now: int) -> int:  # noqa: ARG002
+        """Time of requests between their two instances, added up until now; negative where they overlap."""
+        return 0
+
+    def transferring(self) -> list[Request]:
+        """Requests whose prompt is computed and that have not reached their second instance."""
+        return []
+
+    def bytes_of(self, request: Request) -> int:  # noqa: ARG002
+        """What the KV blocks of a prompt amount to that travel."""
+        return 0
+
+    def state(self) -> tuple[object, ...]:
+        """What it remembers beside its router, as plain values (for digests)."""
+        return ()

@@ -1,16 +1,24 @@
-"""Where instances stand: nodes with accelerators, there from the start or provisioned when they are needed."""
+"""Where instances stand: nodes with accelerators, there from the start or provisioned when they are needed.
+
+Nodes are the same but for what stands on them, and so are the instances of a pool. Where thousands of instances wait
+for thousands of nodes, none of them is looked at one by one: nodes are found by what is free on them, and instances
+that wait in a row for the same are counted together.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_left, insort
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.cluster.lifecycle_records import NodeChanged
+from blis_tui.cluster.lives import Node, RoomForAll, accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.records import NodeChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cluster.hosting import Host
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.spec.model import Delay, NodePool, Pool
 
@@ -22,184 +30,307 @@ def draw(delay: Delay, stream: Stream) -> int:
     return max(0, int(delay.mean_us + delay.std_dev_us * stream.normal()))
 
 
-def accelerators(pool: Pool) -> int:
-    """How many an instance has: ``tensor_parallel`` of them for each stage of its pipeline."""
-    return pool.tensor_parallel * pool.engine.pipeline_parallel
+class Need(NamedTuple):
+    """What an instance needs."""
+
+    gpu: str
+    gpus: int
 
 
-class Node:
-    """One machine.
+def need_of(pool: Pool) -> Need:
+    """What the instances of a pool need."""
+    return Need(pool.hardware.name, accelerators(pool))
+
+
+class NodeGroup:
+    """The nodes of one pool.
 
     Attributes:
-        name: its pool and its number there.
-        pool: the number of its pool.
-        free: accelerators that no instance has.
-        hosted: the instances on it, and how many accelerators each has.
-        ready_us: since when it can be used; -1 = it is being provisioned.
+        pool: what they are.
+        nodes: by number; those that were given back are gone.
+        coming: how many of them are being provisioned.
+        ordered: how many there have ever been.
+        paid_us: how long those had been there that were given back.
     """
 
-    __slots__ = ("free", "hosted", "name", "pool", "ready_us")
+    __slots__ = ("_by_room", "coming", "nodes", "ordered", "paid_us", "pool", "stream")
 
-    def __init__(self, name: str, pool: int, free: int, ready_us: int) -> None:
-        self.name = name
+    def __init__(self, pool: NodePool, stream: Stream) -> None:
         self.pool = pool
-        self.free = free
-        self.hosted: dict[int, int] = {}
-        self.ready_us = ready_us
+        self.stream = stream
+        self.nodes: dict[int, Node] = {}
+        self.coming = 0
+        self.paid_us = 0
+        self.ordered = 0
+        self._by_room: dict[int, list[int]] = {}
+        """Free accelerators -> numbers of the nodes that are ready and have so many, in order."""
+
+    def fits(self, need: Need) -> bool:
+        """Whether an empty node can host such an instance."""
+        return self.pool.gpu == need.gpu and self.pool.gpus_per_node >= need.gpus
+
+    def order(self) -> Node:
+        """One more node, which is being provisioned."""
+        number = self.ordered
+        self.ordered += 1
+        self.coming += 1
+        node = self.nodes[number] = Node(f"{self.pool.name}-{number}", number, self.pool.gpus_per_node)
+        return node
+
+    def ready(self, node: Node, now: int) -> None:
+        """A node can be used."""
+        self.coming -= 1
+        node.ready_us = now
+        self._enter(node)
+
+    def with_room(self, gpus: int) -> Node | None:
+        """The first node with so many free accelerators."""
+        heads = [numbers[0] for free, numbers in self._by_room.items() if free >= gpus]
+        return self.nodes[min(heads)] if heads else None
+
+    def host(self, node: Node, index: int, gpus: int) -> None:
+        """Put an instance on a node."""
+        self._leave(node)
+        node.free -= gpus
+        node.hosted[index] = gpus
+        self._enter(node)
+
+    def free(self, node: Node, index: int) -> None:
+        """An instance on a node is gone."""
+        self._leave(node)
+        node.free += node.hosted.pop(index)
+        self._enter(node)
+
+    def release(self, now: int) -> Node | None:
+        """Give back the first empty node, if there are more than the least number of them."""
+        empty = self._by_room.get(self.pool.gpus_per_node)
+        if not empty or len(self.nodes) <= self.pool.min:
+            return None
+        node = self.nodes[empty[0]]
+        self._leave(node)
+        del self.nodes[node.number]
+        self.paid_us += now - node.ready_us
+        return node
+
+    def node_us(self, now: int) -> int:
+        """How long its nodes have been there until now, added up."""
+        time_us = self.paid_us
+        for node in self.nodes.values():
+            if node.ready_us >= 0:
+                time_us += now - node.ready_us
+        return time_us
+
+    def _enter(self, node: Node) -> None:
+        if node.free:
+            insort(self._by_room.setdefault(node.free, []), node.number)
+
+    def _leave(self, node: Node) -> None:
+        if node.free:
+            numbers = self._by_room[node.free]
+            del numbers[bisect_left(numbers, node.number)]
+            if not numbers:
+                del self._by_room[node.free]
 
 
-class Placement:
+class _Place(NamedTuple):
+    """Where an instance is."""
+
+    group: NodeGroup
+    node: Node
+
+
+class _Row(NamedTuple):
+    """Instances that came one after the other and wait for the same."""
+
+    need: Need
+    indices: deque[int]
+
+
+class _Coming(NamedTuple):
+    """Nodes of one pool that are being provisioned one after the other, and what is left of each."""
+
+    group: NodeGroup
+    free: int
+    nodes: int
+
+
+class Placement(RoomForAll):
     """Puts each instance on the first node with enough free accelerators; the others wait for one.
 
     Attributes:
-        nodes: those there are or that are being provisioned, in order of pools and of their ordering.
-        pending: instances that wait for room, by index, with what they need.
+        groups: the nodes of each pool.
     """
 
     def __init__(
-        self, pools: tuple[NodePool, ...], cluster: Host, streams: Streams, placed: Callable[[int, int], None]
+        self, pools: tuple[NodePool, ...], pipeline: Pipeline, streams: Streams, placed: Callable[[int, int], None]
     ) -> None:
-        self._pools = pools
-        self._cluster = cluster
+        self._pipeline = pipeline
         self._placed = placed
-        self._streams = [streams.stream(f"node/{pool.name}") for pool in pools]
-        self._ordered = [0] * len(pools)
-        self._paid_us = [0] * len(pools)
-        """Of nodes that were given back."""
-        self.nodes: list[Node] = []
-        self.pending: dict[int, Pool] = {}
-        for number, pool in enumerate(pools):
-            for _ in range(pool.initial):
-                self.nodes.append(self._node(number, 0))
+        self.groups = [NodeGroup(pool, streams.stream(f"node/{pool.name}")) for pool in pools]
+        self._places: dict[int, _Place] = {}
+        """Where each instance is."""
+        self._waiting: list[_Row] = []
+        """Those without a node, in their order."""
+        for group in self.groups:
+            for _ in range(group.pool.initial):
+                group.ready(group.order(), 0)
 
-    def place(self, index: int, need: Pool, now: int) -> None:
-        """An instance is to start as soon as there is room for it."""
-        if self.place_now(index, need):
-            self._placed(index, now)
-        else:
-            self.provision(now)
+    @property
+    def nodes(self) -> list[Node]:
+        """Those there are or that are being provisioned, in order of pools and of their ordering."""
+        return [node for group in self.groups for node in group.nodes.values()]
 
-    def place_now(self, index: int, need: Pool) -> bool:
-        """Put an instance on the first node with enough free accelerators; False = there is none, it waits."""
-        for node in self.nodes:
-            if node.ready_us >= 0 and self._fits(node.pool, need) and node.free >= accelerators(need):
-                node.free -= accelerators(need)
-                node.hosted[index] = accelerators(need)
-                self.pending.pop(index, None)
+    @property
+    def ready_nodes(self) -> int:
+        """How many can be used."""
+        count = 0
+        for group in self.groups:
+            count += len(group.nodes) - group.coming
+        return count
+
+    def place(self, index: int, pool: Pool) -> bool:
+        """Put a new instance on the first node with enough free accelerators; False = there is none, it waits."""
+        need = need_of(pool)
+        if self._host(index, need):
+            return True
+        if not self._waiting or self._waiting[-1].need != need:
+            self._waiting.append(_Row(need, deque()))
+        self._waiting[-1].indices.append(index)
+        return False
+
+    def _host(self, index: int, need: Need) -> bool:
+        for group in self.groups:
+            if group.fits(need) and (node := group.with_room(need.gpus)) is not None:
+                group.host(node, index, need.gpus)
+                self._places[index] = _Place(group, node)
                 return True
-        self.pending[index] = need
         return False
 
     def provision(self, now: int) -> None:
         """Order nodes for the instances that wait, as far as those under way do not suffice for them."""
-        coming = [(node.pool, node.free) for node in self.nodes if node.ready_us < 0]
-        for need in self.pending.values():
-            split = accelerators(need)
-            for at, (pool, free) in enumerate(coming):
-                if self._fits(pool, need) and free >= split:
-                    coming[at] = (pool, free - split)
-                    break
-            else:
-                number = self._supplier(need)
-                if number is not None:
-                    self._order(number, now)
-                    coming.append((number, self._pools[number].gpus_per_node - split))
+        coming = [_Coming(one, one.pool.gpus_per_node, one.coming) for one in self.groups if one.coming]
+        for need, indices in self._waiting:
+            coming, left = _fill(coming, need, len(indices))
+            while left and (group := self._supplier(need)) is not None:
+                self._order(group, now)
+                gpus = group.pool.gpus_per_node
+                served = min(left, gpus // need.gpus)
+                left -= served
+                _append(coming, group, gpus - served * need.gpus, 1)
 
     def free(self, index: int, now: int) -> None:
         """An instance is gone: others may get its accelerators; empty nodes are given back."""
-        self.pending.pop(index, None)
-        for node in self.nodes:
-            if index in node.hosted:
-                node.free += node.hosted.pop(index)
-        self._place_pending(now)
-        for node in list(self.nodes):
-            if not node.hosted and node.ready_us >= 0 and self._count(node.pool) > self._pools[node.pool].min:
-                self.nodes.remove(node)
-                self._paid_us[node.pool] += now - node.ready_us
-                self._tell(node, "released", now)
+        if (place := self._places.pop(index, None)) is not None:
+            place.group.free(place.node, index)
+        else:
+            self._forget(index)
+        self._place_waiting(now)
+        for group in self.groups:
+            while (empty := group.release(now)) is not None:
+                self._tell(empty, "released", now)
 
-    def expects_room(self, need: Pool) -> bool:
-        """Whether a node on which there is room for such an instance is being provisioned."""
-        return any(node.ready_us < 0 and self._fits(node.pool, need) for node in self.nodes)
+    def expects_room(self, pool: Pool) -> bool:
+        """Whether there will be room for such an instance: on a node that is being provisioned."""
+        need = need_of(pool)
+        return any(group.coming and group.fits(need) for group in self.groups)
 
-    def cost_per_hour(self, need: Pool) -> float | None:
+    def cost_per_hour(self, pool: Pool) -> float | None:
         """What an instance costs: its share of the first kind of node that can host it; None = not known."""
-        for number, pool in enumerate(self._pools):
-            if self._fits(number, need):
-                return (
-                    None if pool.cost_per_hour is None else pool.cost_per_hour / pool.gpus_per_node * accelerators(need)
-                )
+        need = need_of(pool)
+        for group in self.groups:
+            if group.fits(need):
+                cost = group.pool.cost_per_hour
+                return None if cost is None else cost / group.pool.gpus_per_node * need.gpus
         return None
 
     def node_us(self, now: int) -> list[int]:
         """How long the nodes of each pool have been there until now, added up."""
-        times = list(self._paid_us)
-        for node in self.nodes:
-            if node.ready_us >= 0:
-                times[node.pool] += now - node.ready_us
-        return times
+        return [group.node_us(now) for group in self.groups]
 
     def state(self) -> tuple[object, ...]:
         """Everything, as plain values (for digests)."""
         nodes = tuple((node.name, node.free, tuple(node.hosted.items()), node.ready_us) for node in self.nodes)
-        streams = tuple(stream.state() for stream in self._streams)
-        return (nodes, tuple(self.pending), tuple(self._ordered), tuple(self._paid_us), streams)
+        waiting = tuple(index for row in self._waiting for index in row.indices)
+        ordered = tuple(group.ordered for group in self.groups)
+        paid_us = tuple(group.paid_us for group in self.groups)
+        return (nodes, waiting, ordered, paid_us, tuple(group.stream.state() for group in self.groups))
 
-    def _fits(self, pool: int, need: Pool) -> bool:
-        """Whether a node of that kind, empty, can host such an instance."""
-        kind = self._pools[pool]
-        return kind.gpu == need.hardware.name and kind.gpus_per_node >= accelerators(need)
+    def _supplier(self, need: Need) -> NodeGroup | None:
+        """The first pool that can have one more node for such an instance."""
+        return next((one for one in self.groups if one.fits(need) and len(one.nodes) < one.pool.max), None)
 
-    def _count(self, pool: int) -> int:
-        return len([node for node in self.nodes if node.pool == pool])
-
-    def _supplier(self, need: Pool) -> int | None:
-        for number, pool in enumerate(self._pools):
-            if self._fits(number, need) and self._count(number) < pool.max:
-                return number
-        return None
-
-    def _node(self, pool: int, ready_us: int) -> Node:
-        kind = self._pools[pool]
-        number = self._ordered[pool]
-        self._ordered[pool] = number + 1
-        return Node(f"{kind.name}-{number}", pool, kind.gpus_per_node, ready_us)
-
-    def _order(self, pool: int, now: int) -> None:
-        node = self._node(pool, -1)
-        later = [at for at, other in enumerate(self.nodes) if other.pool > pool]
-        self.nodes.insert(later[0] if later else len(self.nodes), node)
+    def _order(self, group: NodeGroup, now: int) -> None:
+        node = group.order()
         self._tell(node, "provisioning", now)
-        time = now + draw(self._pools[pool].provisioning_delay, self._streams[pool])
-        self._cluster.queue.push(time, LIFECYCLE, _Ready(self._cluster, self, node))
+        time = now + draw(group.pool.provisioning_delay, group.stream)
+        self._pipeline.queue.push(time, LIFECYCLE, _Ready(self._pipeline, self, group, node))
 
-    def _place_pending(self, now: int) -> None:
-        for index, need in list(self.pending.items()):
-            if self.place_now(index, need):
-                self._placed(index, now)
+    def _place_waiting(self, now: int) -> None:
+        """Those that came first get room first; where one finds none, neither do others that need the same."""
+        full: dict[Need, None] = {}
+        for need, indices in self._waiting:
+            while indices and need not in full:
+                if self._host(indices[0], need):
+                    self._placed(indices.popleft(), now)
+                else:
+                    full[need] = None
+        self._waiting = [row for row in self._waiting if row.indices]
 
-    def come(self, node: Node, now: int) -> None:
+    def _forget(self, index: int) -> None:
+        """An instance does not wait any more."""
+        for at, (_, indices) in enumerate(self._waiting):
+            if index in indices:
+                indices.remove(index)
+                if not indices:
+                    del self._waiting[at]
+                return
+
+    def come(self, group: NodeGroup, node: Node, now: int) -> None:
         """A node that was ordered is there."""
-        node.ready_us = now
+        group.ready(node, now)
         self._tell(node, "ready", now)
-        self._place_pending(now)
+        self._place_waiting(now)
 
     def _tell(self, node: Node, state: str, now: int) -> None:
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if NodeChanged in observers.kinds and observers.event:  # a record belongs to an event: the start is none
             observers.emit(NodeChanged(observers.event, now, node.name, state, f"node {node.name} is {state}"))
+
+
+def _fill(coming: list[_Coming], need: Need, count: int) -> tuple[list[_Coming], int]:
+    """Let so many instances have the first nodes with room for them; returns what is left of the nodes, and of them."""
+    rest: list[_Coming] = []
+    for group, free, nodes in coming:
+        each = free // need.gpus if group.fits(need) else 0
+        taken = min(count, each * nodes)
+        count -= taken
+        full, more = divmod(taken, each) if taken else (0, 0)
+        _append(rest, group, free - each * need.gpus, full)
+        _append(rest, group, free - more * need.gpus, 1 if more else 0)
+        _append(rest, group, free, nodes - full - (1 if more else 0))
+    return rest, count
+
+
+def _append(coming: list[_Coming], group: NodeGroup, free: int, nodes: int) -> None:
+    """So many more nodes at the end, unless nothing is left of them."""
+    if not free or not nodes:
+        return
+    if coming and coming[-1].group is group and coming[-1].free == free:
+        nodes += coming.pop().nodes
+    coming.append(_Coming(group, free, nodes))
 
 
 class _Ready(Background):
     """A node that was ordered is there."""
 
-    __slots__ = ("_node", "_placement")
+    __slots__ = ("_group", "_node", "_placement")
 
-    def __init__(self, cluster: Host, placement: Placement, node: Node) -> None:
-        super().__init__("node-ready", cluster, None, self._come)
+    def __init__(self, pipeline: Pipeline, placement: Placement, group: NodeGroup, node: Node) -> None:
+        super().__init__("node-ready", pipeline, None, self._come)
         self._placement = placement
+        self._group = group
         self._node = node
 
     def _come(self, event: Background, now: int) -> bool:  # noqa: ARG002
-        self._placement.come(self._node, now)
+        self._placement.come(self._group, self._node, now)
         return True

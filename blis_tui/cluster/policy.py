@@ -1,4 +1,4 @@
-"""The plug points of the control plane: what an admission policy and a routing policy are."""
+"""The plug points of the control plane, in the order of a request's way. ``policies`` has what this package brings."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ class AdmissionPolicy(Protocol):
         """All it remembers, as plain values (for digests)."""
 
 
+class Saturation(Protocol):
+    """Says how busy the instances are."""
+
+    rule: str
+    """How, with its settings, in a sentence for explanations."""
+
+    def level(self, fleet: Fleet) -> float:
+        """0 = idle; from 1 on they are saturated."""
+
+
 class RoutingPolicy(Protocol):
     """Decides about each admitted request once."""
 
@@ -46,10 +56,43 @@ class Forgetful(Protocol):
         """The instance of that index has gone with all that it had cached."""
 
 
+class Scorer(Protocol):
+    """Says how good each instance is for a request."""
+
+    weight: float
+    """How much it counts, relative to the others."""
+
+    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
+        """A score between 0 and 1 for every place in ``fleet``; it must not change what it remembers."""
+
+    def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
+        """``request`` goes to that place."""
+
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
+
+
+class Decider(Protocol):
+    """Decides about each admitted request once."""
+
+    rule: str
+    """How it decides, with its settings, in a sentence for explanations."""
+
+    def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:
+        """Whether its prefill runs on another instance than its decode, and why, in a few words.
+
+        ``fleet`` are the instances that decode, ``place`` the one that it will be if that is known already.
+        """
+
+    def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
+        """It was routed to its prefill instance, or, not being split, to its only one."""
+
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
+
+
 ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)
+SATURATION: Final = PlugPoint[[], Saturation]("policy.gateway.saturation", "saturation detector", Saturation)
 ROUTING: Final = PlugPoint[[], RoutingPolicy]("policy.routing", "routing policy", RoutingPolicy)
-
-
-def pick(places: Sequence[int], context: Context) -> int:
-    """One of these equally good places, drawn where there are several."""
-    return places[0] if len(places) == 1 else places[context.stream.below(len(places))]
+SCORING: Final = PlugPoint[[], Scorer]("policy.routing.scorers", "scorer", Scorer)
+DECIDER: Final = PlugPoint[[], Decider]("cluster.disaggregation.decider", "disaggregation decider", Decider)

@@ -1,4 +1,7 @@
-"""What the control plane does beyond admitting and routing, one frozen record each."""
+"""What the control plane tells beyond admitting and routing, one frozen record each.
+
+Kinds are listed in the order in which they are defined: requests on their way, instances that come and go, sessions.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ class Dispatched(Record):
 
 @dataclass(frozen=True, slots=True)
 class GatewayTick(Record):
-    """The gateway looked whether it could dispatch somebody."""
+    """The gateway looked whether it could dispatch a request."""
 
     shown = Description(
         "gateway-tick",
@@ -264,3 +267,236 @@ class SentByClient(Record):
 
     request_id: str
     client: str
+
+
+# ---- instances that come and go, and what that does to requests ----
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceChanged(Record):
+    """An instance has reached another state of its life."""
+
+    shown = Description(
+        "instance-changed",
+        sign="◆",
+        meaning="an instance came, went, or changed in between",
+        explanation="Only an instance that is warming up or active gets new requests.",
+        sentence="instance {instance}: {reason}",
+        line="{reason}",
+    )
+
+    instance: int
+    pool: str
+    state: str
+    """``scheduling``, ``loading``, ``warming-up``, ``active``, ``draining``, ``terminated`` or ``failed``."""
+    before: str
+    """The state until now; empty = it is new."""
+    reason: str
+    """The state and how it came to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStopped(Record):
+    """The last step of an instance that died or had to go at once is over: its requests and its KV cache are gone."""
+
+    shown = Description(
+        "instance-stopped",
+        sign="✕",
+        colour="error",
+        meaning="an instance stopped with all that it held",
+        explanation="A step is never torn apart: an instance that dies within one stops at its end.",
+        sentence="instance {instance} stopped with {requests:request}",
+        line="stopped with {requests:request}",
+        figures=("requests",),
+    )
+
+    instance: int
+    requests: int
+    """Those that waited or ran there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retried(Record):
+    """A request left an instance that could not serve it to the end: it is routed again."""
+
+    shown = Description(
+        "retried",
+        sign="↺",
+        colour="warning",
+        meaning="a request has to start again, on another instance",
+        explanation="Its instance has gone. The router chooses again; what was computed is lost, its arrival stays.",
+        sentence="{request_id} has to leave instance {instance} and starts again",
+        line="has to leave and starts again",
+        figures=("failures",),
+        state="in transit",
+        change="its instance has gone: it starts again",
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    failures: int
+    """How many instances have died under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Record):
+    """A request went down with its instance."""
+
+    shown = Description(
+        "lost",
+        sign="¬",
+        colour="error",
+        meaning="a request was lost with its instance",
+        sentence="{request_id} was lost with instance {instance}: {reason}",
+        line="lost: {reason}",
+        ends="lost",
+        change="it was lost with its instance",
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded(Record):
+    """There is no instance that a request could be sent to."""
+
+    shown = Description(
+        "stranded",
+        sign="¦",
+        colour="warning",
+        meaning="a request found no instance that it could be sent to",
+        explanation="It is routed when an instance has come up.",
+        sentence="{request_id} waits for an instance, {waiting:request} in all",
+        line="waits for an instance, {waiting:request} in all",
+        figures=("waiting",),
+        state="in transit",
+    )
+
+    request_id: str
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingDecided(Record):
+    """The autoscaler compared demand and supply."""
+
+    shown = Description(
+        "scaling-decided",
+        sign="⇕",
+        meaning="the autoscaler compared demand and supply",
+        explanation="Demand is what the KV caches hold and what waits; supply is what the instances can hold.",
+        sentence="the autoscaler: {reason}",
+        line="{reason}",
+        figures=("instances",),
+    )
+
+    verdict: str
+    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window or an order under way) or ``hold``."""
+    pool: str
+    """Where instances come or go; empty = nowhere."""
+    instances: int
+    """How many."""
+    demand_tokens: int
+    supply_tokens: int
+    pending_tokens: int
+    """What instances that are on their way will add to the supply."""
+    required_tokens: int
+    """What is missing; 0 = nothing."""
+    spare_tokens: int
+    """What is too much; 0 = nothing."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled(Record):
+    """A decision of the autoscaler took effect."""
+
+    shown = Description(
+        "scaled",
+        sign="↕",
+        meaning="a decision of the autoscaler took effect",
+        sentence="pool {pool}: {change:+d} instances",
+        line="{change} instances",
+        figures=("change",),
+    )
+
+    pool: str
+    change: int
+    """Instances that come, or (negative) go."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged(Record):
+    """A machine was ordered, is there, or was given back."""
+
+    shown = Description(
+        "node-changed",
+        sign="▣",
+        meaning="a machine was ordered, came, or was given back",
+        sentence="{reason}",
+        line="{reason}",
+    )
+
+    node: str
+    state: str
+    """``provisioning``, ``ready`` or ``released``."""
+    reason: str
+
+
+# ---- sessions ----
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBegun(Record):
+    """A request begins a session: a conversation, or a run of an agent."""
+
+    shown = Description(
+        "session-begun",
+        sign="(",
+        meaning="a request began a session",
+        explanation="Later calls of the session wait for its answer, and their prompts begin with what was said.",
+        sentence="{request_id} begins the session {session_id}",
+        line="begins a session of {calls:call}",
+        figures=("calls",),
+        state="in transit",
+        own_event=False,
+    )
+
+    request_id: str
+    session_id: str
+    calls: int
+    """Requests that the session has if each is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContinued(Record):
+    """A request goes on with a session."""
+
+    shown = Description(
+        "session-continued",
+        sign=")",
+        meaning="a request went on with a session",
+        explanation="The calls that it waits for had been answered, and the user had thought, or a tool had worked.",
+        sentence="{request_id} goes on with the session {session_id} as call {call:place}, {waited_us:span} later",
+        line="goes on with its session {waited_us:span} after {last}",
+        figures=("last", "waited_us"),
+        state="in transit",
+        own_event=False,
+    )
+
+    request_id: str
+    session_id: str
+    call: int
+    """Its position in the session, from 0."""
+    after: tuple[str, ...]
+    """Requests that it waited for."""
+    last: str
+    """The last of them to be answered or, with ``pacing: clock``, sent."""
+    waited_us: int
+    """Since then."""
+    said_tokens: int
+    """Tokens of its prompt that were said before in the session, or stand before every prompt of its client."""

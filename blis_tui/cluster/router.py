@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 NAME: Final = "router"
-"""What turns requests away whose model nobody serves, where a policy's name would stand."""
+"""What turns requests away whose model no instance serves, where a policy's name would stand."""
 
 
 class Router:
@@ -28,7 +28,7 @@ class Router:
         fleet: whom it chooses from.
         by_model: where instances serve different models, a router for each of them, with a policy of its own: its turns
             and what it remembers are those of these instances alone.
-        reads_signals: whether the policy looks at them; if nobody does, they need not be kept.
+        reads_signals: whether the policy looks at them; signals that no policy reads are not kept.
     """
 
     def __init__(

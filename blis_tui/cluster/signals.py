@@ -9,6 +9,7 @@ decision may choose from.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
@@ -28,8 +29,8 @@ UNKNOWN_CLASS_PRIORITY: Final = 3
 """As `standard`."""
 
 
-_SOMEBODY: Final = Request(-1, "", 0, 1, 0)
-"""Whose prefill it is does not matter to step-time models."""
+_PROBE: Final = Request(-1, "", 0, 1, 0)
+"""Stands in chunks whose step time is asked for: of which request they are does not matter to step-time models."""
 
 
 class IncomingRequest(NamedTuple):
@@ -170,10 +171,15 @@ class SignalBoard:
         return {**self.__dict__, "_listeners": []}  # indexes over the figures are made anew
 
     def listen(self) -> dict[int, None]:
-        """A dictionary that gets the instances whose figures may have changed since it was last cleared."""
+        """A dictionary that gets the instances whose figures or fleets may have changed since it was last cleared."""
         changed: dict[int, None] = {}
         self._listeners.append(changed)
         return changed
+
+    def announce(self, index: int) -> None:
+        """An instance has joined or left those that may be chosen for something."""
+        for listener in self._listeners:
+            listener[index] = None
 
     def add(self, instance: Instance) -> None:
         """One more instance: it is empty."""
@@ -187,7 +193,7 @@ class SignalBoard:
         self._views.append(view)
 
     def read(self, now: int) -> None:
-        """Whoever decides reads first: what has reached its age is renewed, for all instances at once."""
+        """Called before each decision: what has reached its age is renewed, for all instances at once."""
         self.now_us = now
         if self.touched:
             in_flight = self.in_flight
@@ -241,7 +247,7 @@ class SignalBoard:
         total = 0
         for chunk, times in ((room, full), (rest, 1 if rest else 0)):
             if times:
-                load = StepLoad([Chunk(_SOMEBODY, 0, chunk, chunk)], decodes, context)
+                load = StepLoad([Chunk(_PROBE, 0, chunk, chunk)], decodes, context)
                 total += times * instance.latency.step_time_us(load)
         return total
 
@@ -280,11 +286,29 @@ class Fleet(Sequence[InstanceSignals]):
         self._prompts = prompts
         self._parts: list[tuple[str, Fleet]] = []
 
-    def change(self, members: Sequence[int]) -> None:
-        """From now on these are the ones: instances have come or gone."""
+    def place(self, index: int) -> int:
+        """The place of an instance."""
+        return bisect_left(self.members, index)
+
+    def include(self, index: int) -> None:
+        """An instance has come."""
+        self.board.announce(index)
+        members = [*self.members]
+        insort(members, index)
         self.members = members
         for model, part in self._parts:
-            part.change([index for index in members if self.board.model(index) == model])
+            if self.board.model(index) == model:
+                part.include(index)
+
+    def exclude(self, index: int) -> None:
+        """An instance has gone."""
+        self.board.announce(index)
+        members = [*self.members]
+        del members[bisect_left(members, index)]
+        self.members = members
+        for model, part in self._parts:
+            if self.board.model(index) == model:
+                part.exclude(index)
 
     def __len__(self) -> int:
         return len(self.members)

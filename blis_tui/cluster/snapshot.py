@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.cluster.lives import ACTIVE
 from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import handover_of
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.cluster.disaggregation import Splitter
-    from blis_tui.cluster.gateway.gateway import GatewayControl
+    from blis_tui.cluster.pipeline import Dispatcher
+    from blis_tui.cluster.stages import OpenGateway
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.profile import Profile
@@ -195,9 +194,9 @@ class GatewaySnapshot:
     bands: tuple[BandSnapshot, ...]
     """The most urgent first; a single one where it has no bands. Empty ones are left out."""
     upcoming: str
-    """Who is dispatched next; empty = nobody waits."""
+    """The request that is dispatched next; empty = none waits."""
     saturation: float
-    """By the signals read last: from 1 on nobody is dispatched."""
+    """By the signals read last: from 1 on none is dispatched."""
     rule: str
     """What counts as saturated, in a sentence."""
 
@@ -255,7 +254,7 @@ def peek(cluster: Cluster) -> PendingEvent | None:
 def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
     """The simulation as it stands; of each queue and batch only the first ``window`` requests, if that is given."""
     admission_rule, routing_rule = cluster.rules()
-    transfers = () if cluster.splitter is None else tuple(_transfers(cluster.splitter))
+    transfers = tuple(_transfers(cluster.dispatcher))
     busy = Counter(place for one in transfers for place in (one.instance, one.decode_instance))
     return Snapshot(
         event=cluster.events,
@@ -268,8 +267,8 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         next_event=peek(cluster),
         admission_rule=admission_rule,
         routing_rule=routing_rule,
-        deferred=cluster.deferred,
-        gateway=None if cluster.gateway is None else _gateway(cluster.gateway),
+        deferred=len(cluster.pipeline.deferral.waiting),
+        gateway=_gateway(cluster.gateway) if cluster.gateway.holds else None,
         transfers=transfers,
     )
 
@@ -287,10 +286,10 @@ def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
     return None if moving is None else _request(moving, None, "in-transit")
 
 
-def _gateway(gateway: GatewayControl) -> GatewaySnapshot:
-    upcoming = gateway.queue.upcoming()
+def _gateway(gateway: OpenGateway) -> GatewaySnapshot:
+    upcoming = gateway.upcoming()
     return GatewaySnapshot(
-        waiting=len(gateway.queue),
+        waiting=gateway.waiting,
         bands=tuple(
             BandSnapshot(
                 priority=priority,
@@ -306,7 +305,7 @@ def _gateway(gateway: GatewayControl) -> GatewaySnapshot:
                     for tenant, flow in sorted(band.flows.items())
                 ),
             )
-            for priority, ceiling, band in gateway.queue.bands()
+            for priority, ceiling, band in gateway.bands()
             if band.flows
         ),
         upcoming="" if upcoming is None else upcoming.passage.request.request_id,
@@ -315,15 +314,15 @@ def _gateway(gateway: GatewayControl) -> GatewaySnapshot:
     )
 
 
-def _transfers(splitter: Splitter) -> Iterator[TransferSnapshot]:
-    moving = [one.request for one in splitter.passages.values() if one.kind == "transfer-end"]
+def _transfers(dispatcher: Dispatcher) -> Iterator[TransferSnapshot]:
+    moving = [one.request for one in dispatcher.passages.values() if one.kind == "transfer-end"]
     for request in sorted(moving, key=lambda one: (handover_of(one).transfer_start_us, one.index)):
         handover = handover_of(request)
         yield TransferSnapshot(
             request_id=request.request_id,
             instance=handover.prefill_instance,
             decode_instance=_happened(handover.decode_instance),
-            bytes=splitter.bytes_of(request),
+            bytes=dispatcher.bytes_of(request),
             since_us=handover.transfer_start_us,
         )
 
@@ -355,7 +354,7 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         profile=instance.profile,
         pool=cluster.pools[instance.index].name,
         in_flight=instance.seen.in_flight,
-        life=ACTIVE if cluster.lifecycle is None else cluster.lifecycle.lives[instance.index].state,
+        life=cluster.lifecycle.state_of(instance.index),
         transfers=transfers,
         planned=_planned(instance.batch),
         pipeline=_pipeline(instance, cluster.now) if isinstance(instance, PipelinedInstance) else None,

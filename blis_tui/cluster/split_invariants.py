@@ -45,32 +45,29 @@ def _exclusivity(cluster: Cluster) -> str:
 
 
 def _transfer_conservation(cluster: Cluster) -> str:
-    splitter = cluster.splitter
-    if splitter is None:
-        return ""
-    link, under_way = splitter.link, 0
-    for passage in splitter.passages.values():
+    dispatcher = cluster.dispatcher
+    link, under_way = dispatcher.link, 0
+    for passage in dispatcher.passages.values():
         way = handover_of(passage.request)
         under_way += way.transfer_start_us >= 0 and way.transfer_us < 0
     if under_way != link.active:
         return f"{link.active} transfers are counted as under way, {under_way} are"
-    if link.started != splitter.arrived + splitter.broken_off + under_way:
+    if link.started != dispatcher.arrived + dispatcher.broken_off + under_way:
         return (
-            f"{link.started} transfers were started, but {splitter.arrived} have arrived, {splitter.broken_off} were "
-            f"broken off and {under_way} are under way"
+            f"{link.started} transfers were started, but {dispatcher.arrived} have arrived, {dispatcher.broken_off} "
+            f"were broken off and {under_way} are under way"
         )
     return ""
 
 
 def _phases(cluster: Cluster) -> str:
-    splitter = cluster.splitter
-    if splitter is None:
+    if not cluster.dispatcher.splits:
         return ""
-    for request in splitter.transferring():
+    for request in cluster.dispatcher.transferring():
         if wrong := _disorder(request, request.first_token_us, cluster.now):
             return wrong
     for _, request, way in _on_instances(cluster):
-        # Whoever has arrived may have another first token since, after a preemption.
+        # A request that has arrived may have another first token since, after a preemption.
         if way.prefilled and (wrong := _disorder(request, request.queued_us, cluster.now)):
             return wrong
     return ""
@@ -95,7 +92,7 @@ def _stability(cluster: Cluster) -> str:
     for index, (pool, instance) in enumerate(zip(cluster.pools, cluster.instances, strict=True)):
         if instance.index != index or instance.pool.total != pool.engine.kv_blocks:
             return f"instance {index} is no longer one of pool {pool.name}"
-    for fleet, roles in cluster.fleets:
+    for fleet, roles in cluster.roster.fleets:
         for index in fleet.members:
             role = cluster.pools[index].role
             if role not in roles:
@@ -104,7 +101,7 @@ def _stability(cluster: Cluster) -> str:
 
 
 def _granularity(cluster: Cluster) -> str:
-    if cluster.splitter is None:
+    if not cluster.dispatcher.splits:
         return ""
     there = [request for _, request, _ in _on_instances(cluster)] + cluster.in_transit()
     seen: dict[int, None] = {}
@@ -112,7 +109,7 @@ def _granularity(cluster: Cluster) -> str:
         if request.index in seen:
             return f"request {request.request_id} is in two places"
         seen[request.index] = None
-    for index, passage in cluster.splitter.passages.items():
+    for index, passage in cluster.dispatcher.passages.items():
         if passage.request.index != index:
             return f"request {passage.request.request_id} is kept as number {index}"
     return ""

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from blis_tui.cluster.passage import LIFECYCLE, Audience, Background
+from blis_tui.cluster.passage import LIFECYCLE, Background
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from blis_tui.engine.events import EventQueue
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.instance import Instance
-
-
-class Warming(Audience, Protocol):
-    """Whose instances warm up."""
-
-    queue: EventQueue
-
-    @property
-    def instances(self) -> Sequence[Instance]:
-        """All instances."""
 
 
 class WarmUp:
     """It remembers what gaps between tokens had been counted when it was over: requests have their times in the books.
 
     Args:
-        cluster: whose.
-        until_us: when it is over.
+        pipeline: what warms up.
+        until_us: when it is over; 0 = there is none.
     """
 
-    def __init__(self, cluster: Warming, until_us: int) -> None:
-        self._cluster = cluster
+    def __init__(self, pipeline: Pipeline, until_us: int) -> None:
+        self._roster = pipeline.roster
         self._counted: tuple[dict[int, int], ...] = ()
-        cluster.queue.push(until_us, LIFECYCLE, Background("warm-up-over", cluster, None, self._end))
+        if until_us:
+            pipeline.queue.push(until_us, LIFECYCLE, Background("warm-up-over", pipeline, None, self._end))
 
     def _end(self, event: Background, now: int) -> bool:
         del event, now
-        self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._cluster.instances)
+        self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._roster.instances)
         return True
 
     def gaps_since(self, instance: Instance) -> dict[int, int]:

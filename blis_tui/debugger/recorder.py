@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged
-from blis_tui.cluster.records import SentByClient
-from blis_tui.cluster.session_records import SessionBegun, SessionContinued
+from blis_tui.cluster.records import InstanceChanged, SentByClient, SessionBegun, SessionContinued
 from blis_tui.debugger.session_log import SentCall
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, text_fields
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia

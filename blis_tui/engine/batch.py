@@ -59,6 +59,8 @@ class Batch:
         blind: by their index, those that a step was planned for before the token came that it goes on from: when that
             step ends.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
+        crowded_out: plans that preempted the last running request while KV blocks were on their way here: those that
+            it lacked are reserved for them.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
         refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
@@ -75,6 +77,7 @@ class Batch:
         "blind",
         "busy",
         "cohort",
+        "crowded_out",
         "ending",
         "host",
         "limits",
@@ -132,6 +135,7 @@ class Batch:
         self.stale: dict[int, tuple[bool, int]] = {}
         self.blind: dict[int, int] = {}
         self.reserved: dict[int, Request] = {}
+        self.crowded_out = 0
         self.refused: tuple[int, ...] | None = None
         self.planned: Planned | None = None
         self.now = 0

@@ -24,7 +24,8 @@ class DecodeCohort:
         load: the step load whose decode aggregates this cohort keeps.
         calendar: clock value -> members that have their last token then, by their index.
         answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
-        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot.
+        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot;
+            made for the first member, and a class without members may share its dictionary with others.
         last_advance_us: when the latest advance ended.
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
         drafted: tokens that the latest advance verified beside those that were due.
@@ -53,7 +54,7 @@ class DecodeCohort:
         self.clock = 0
         self.calendar: dict[int, dict[int, Request]] = {}
         self.answers: dict[int, list[Request]] = {}
-        self.classes: list[dict[int, Request]] = [{} for _ in range(block_size_tokens)]
+        self.classes: list[dict[int, Request]] = []
         self.last_advance_us = -1
         self.uneven = False
         self.ahead = 0
@@ -74,7 +75,14 @@ class DecodeCohort:
             self.calendar[finish] = {request.index: request}
         else:
             finishing[request.index] = request
-        self.classes[(clock - context) % self.block_size_tokens][request.batch_slot] = request
+        classes = self.classes
+        if not classes:  # a block may have thousands of tokens, and a cluster thousands of instances
+            classes += [{}] * self.block_size_tokens
+        number = (clock - context) % self.block_size_tokens
+        if members := classes[number]:
+            members[request.batch_slot] = request
+        else:
+            classes[number] = {request.batch_slot: request}
         load = self.load
         load.decode_requests += 1
         load.decode_context_tokens += context

@@ -23,10 +23,19 @@ if TYPE_CHECKING:
 class Auditable(Protocol):
     """What a check may look at."""
 
-    now: int
     clock_went_back: int
-    arrived: int
-    rejected: int
+
+    @property
+    def now(self) -> int:
+        """Time of the latest event."""
+
+    @property
+    def arrived(self) -> int:
+        """Requests that have arrived."""
+
+    @property
+    def rejected(self) -> int:
+        """Those of them that were turned away."""
 
     @property
     def instances(self) -> Sequence[Instance]:

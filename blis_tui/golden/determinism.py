@@ -10,6 +10,7 @@ import json
 import pickle
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from blis_tui.errors import SimulationError
 from blis_tui.golden.produce import run_elsewhere
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
@@ -115,7 +116,7 @@ def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
     simulation.run(max_events=middle)
     try:
         checkpoint = simulation.checkpoint()
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
+    except SimulationError as error:
         return f"no checkpoint can be taken at event {middle}: {error}"
     before = simulation.digest()
     fresh = Simulation(experiment)

@@ -38,6 +38,19 @@ json.dump({"report": report, "sha256": chain.sha256}, sys.stdout)
 """
 
 
+_WITHOUT_TRACEBACK: Final = """
+import sys
+from blis_tui.errors import BlisError
+try:
+    exec(sys.argv[1])
+except BlisError as error:
+    sys.stderr.write(str(error))
+    sys.exit(4)
+"""
+_TOLD: Final = 4
+"""The exit code of a program whose standard error says all there is to say."""
+
+
 def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | None = None) -> tuple[str, Chain]:
     """The report's text and the chain of the records; ``go_on`` is called now and then, and may raise to stop it."""
     simulation = Simulation(experiment)
@@ -117,13 +130,15 @@ def run_elsewhere(program: str, experiment: Experiment) -> str:
     """
     seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
     run = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", _WITHOUT_TRACEBACK, program],
         input=as_asked(experiment),
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=False,
     )
+    if run.returncode == _TOLD:
+        raise SimulationError(f"in another process, with another hash seed: {run.stderr}")
     if run.returncode:
         raise SimulationError(f"another process fails with exit code {run.returncode}:\n{run.stderr}")
     return run.stdout

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
-from blis_tui.spec.checks import check_model, check_workload
+from blis_tui.spec.checks import check_model
 from blis_tui.spec.compose import Problems, checked
 from blis_tui.spec.diagnostics import in_order
 from blis_tui.spec.source import Document
 from blis_tui.spec.validate import validate
+from blis_tui.spec.workload_checks import check_workload
 from blis_tui.spec.yaml_text import yaml_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input, Section
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.admission_control import BUDGET
-from blis_tui.cluster.gateway.gateway import DISPLACED, EXPIRED, FULL
+from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.stats import Distribution, of_samples
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.cluster.disaggregation import Splitter
-    from blis_tui.cluster.gateway.gateway import GatewayControl
+    from blis_tui.cluster.pipeline import Dispatcher
+    from blis_tui.cluster.stages import OpenGateway
     from blis_tui.metrics.request_log import Row, Way
     from blis_tui.spec.model import Experiment
 
@@ -82,20 +82,21 @@ def rejections_of(experiment: Experiment, cluster: Cluster) -> dict[str, int]:
     causes = [policy.admission.kind]
     causes += [] if policy.tenant_budgets is None else [BUDGET]
     causes += [] if policy.gateway is None else [FULL, DISPLACED, EXPIRED]
-    return {**dict.fromkeys(causes, 0), **cluster.rejections}
+    return {**dict.fromkeys(causes, 0), **cluster.pipeline.rejections}
 
 
 def deferral_report(cluster: Cluster) -> DeferralReport:
     """Of the run as it stands."""
-    return DeferralReport(deferred=cluster.deferrals, waiting=cluster.deferred)
+    deferral = cluster.pipeline.deferral
+    return DeferralReport(deferred=deferral.deferrals, waiting=len(deferral.waiting))
 
 
 def gateway_report(
-    gateway: GatewayControl, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]]
+    gateway: OpenGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]]
 ) -> GatewayReport:
     """Of the run as it stands."""
     full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
-    depth = len(gateway.queue)
+    depth = gateway.waiting
     waits_us = [way.gateway_us for _, way in rows if way.gateway_us >= 0]
     return GatewayReport(
         offered=gateway.dispatched + full + displaced + expired + depth,
@@ -111,19 +112,19 @@ def gateway_report(
 
 
 def disaggregation_report(
-    splitter: Splitter, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int
+    dispatcher: Dispatcher, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int
 ) -> DisaggregationReport:
     """Of the run as it stands."""
     split = [(row, way) for row, way in rows if way.split]
     prefilled = len([row for row, _ in split if 0 <= row.first_token_us <= now_us])
     completed = len([row for row, _ in split if row.state == RequestState.COMPLETED])
     rates = [count / (duration_us / 1e6) if duration_us else 0.0 for count in (prefilled, completed)]
-    link = splitter.link
+    link = dispatcher.link
     return DisaggregationReport(
-        split=splitter.split,
+        split=dispatcher.split,
         prefilled=prefilled,
         completed=completed,
-        dropped_at_decode=splitter.dropped,
+        dropped_at_decode=dispatcher.dropped,
         transfers=link.started,
         transfers_under_way=link.active,
         peak_concurrent_transfers=link.peak,

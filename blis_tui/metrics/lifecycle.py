@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.placement import accelerators
+from blis_tui.cluster.lives import accelerators
 from blis_tui.metrics.stats import WHERE_IT_APPLIES
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class LifecycleReport:
 
 def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> LifecycleReport | None:
     """The section about them; None where instances neither come nor go."""
-    lifecycle = cluster.lifecycle
-    if lifecycle is None:
+    if not experiment.cluster.varies:
         return None
+    lifecycle, dispatcher = cluster.lifecycle, cluster.dispatcher
     lives = tuple(
         InstanceLife(
             instance=index,
-            pool=lifecycle.pool_of(index).name,
+            pool=cluster.pools[index].name,
             state=life.state,
             held_us=lifecycle.held_us(index, now_us),
         )
@@ -83,25 +83,24 @@ def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> L
     held_us = gpu_us = up = down = 0
     for index, life in enumerate(lives):
         held_us += life.held_us
-        gpu_us += life.held_us * accelerators(lifecycle.pool_of(index))
-    scaled = () if lifecycle.autoscaler is None else tuple(lifecycle.autoscaler.scaled)
-    for _, _, change, _ in scaled:
+        gpu_us += life.held_us * accelerators(cluster.pools[index])
+    for _, _, change, _ in lifecycle.scaled:
         up += max(change, 0)
         down += max(-change, 0)
     return LifecycleReport(
         failures=lifecycle.failed,
         retries=lifecycle.retried,
-        transfers_broken_off=None if cluster.splitter is None else cluster.splitter.broken_off,
+        transfers_broken_off=dispatcher.broken_off if dispatcher.splits else None,
         stranded=len(lifecycle.parked),
         scaled_up=up,
         scaled_down=down,
         instance_hours=held_us / _US_PER_HOUR,
         gpu_hours=gpu_us / _US_PER_HOUR,
-        cost=_cost(experiment, [] if lifecycle.placement is None else lifecycle.placement.node_us(now_us)),
+        cost=_cost(experiment, lifecycle.node_us(now_us)),
         instances=lives,
         scaling=tuple(
             ScalingEvent(time_us=time_us, pool=pool, change=change, reason=reason)
-            for time_us, pool, change, reason in scaled
+            for time_us, pool, change, reason in lifecycle.scaled
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
@@ -199,11 +200,14 @@ _NOT_WRITTEN: Final = ("expected_errors", "rows")
 _SECTIONS: Final = tuple(one.name for one in fields(Sections))
 
 
+_STATES: Final = tuple(map(int, RequestState))
+
+
 class _Tally:
     """Counts and samples of a set of requests."""
 
     def __init__(self) -> None:
-        self.states = dict.fromkeys(map(int, RequestState), 0)
+        self.states = dict.fromkeys(_STATES, 0)
         self.capped = 0
         self.output_tokens = 0
         self.cached_tokens = 0
@@ -293,7 +297,7 @@ def build_report(
 ) -> Report:
     """Summarise a simulation as it stands now."""
     table = log.table(cluster)
-    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway is not None)
+    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway.holds)
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
@@ -318,7 +322,7 @@ def build_report(
             requests_per_s=counts.completed / seconds if seconds else 0.0,
             output_tokens_per_s=overall.output_tokens / seconds if seconds else 0.0,
         ),
-        offered=tallies.flow.offered(cluster.offered_output_tokens),
+        offered=tallies.flow.offered(cluster.pipeline.offered_output_tokens),
         steady=tallies.flow.steady(),
         latency=Latencies(
             ttft_ms=of_samples(overall.ttft_us),
@@ -337,8 +341,8 @@ def build_report(
         lifecycle=lifecycle_report(experiment, cluster, duration_us),
         rows=table,
     )
-    verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
-    return replace(report, expectations=verdicts)
+    document = report.to_dict() if experiment.expect else {}
+    return replace(report, expectations=tuple(judge(expectation, document) for expectation in experiment.expect))
 
 
 def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
@@ -353,14 +357,13 @@ def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
 
 def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
     """The same at the engine, for each instance."""
-    warm_up = cluster.warm_up
-    return [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
+    return [cluster.warm_up.gaps_since(one) for one in cluster.instances]
 
 
 def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
     """All checks behind the warnings, on a simulation as it stands now; cheaper than a whole report."""
     table = log.table(cluster)
-    flow = Flow(held=cluster.gateway is not None)
+    flow = Flow(held=cluster.gateway.holds)
     for row in table.plain():
         flow.add(row)
     return _check(experiment, cluster, flow, table, duration_us)
@@ -383,7 +386,7 @@ def _instance_report(instance: Instance, tally: _Tally, gaps: dict[int, int]) ->
     return InstanceReport(
         instance=instance.index,
         routed=instance.routed,
-        completed=tally.counts().completed,
+        completed=tally.states[RequestState.COMPLETED],
         steps=instance.tallies.steps,
         busy_us=instance.tallies.busy_us,
         output_tokens=tally.output_tokens,
@@ -393,8 +396,13 @@ def _instance_report(instance: Instance, tally: _Tally, gaps: dict[int, int]) ->
     )
 
 
+_SCALARS: Final = frozenset({int, float, str, bool, type(None)})
+
+
 def _plain(value: object) -> object:
     """Records as maps, tuples as lists; the rest is plain already."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
@@ -406,5 +414,15 @@ def _plain(value: object) -> object:
 
 def _fields(record: DataclassInstance) -> dict[str, object]:
     """The fields of a record, without those that do not apply to it."""
-    found = {one.name: (getattr(record, one.name), one.metadata) for one in fields(record)}
-    return {name: value for name, (value, metadata) in found.items() if value is not None or "left_out" not in metadata}
+    found: dict[str, object] = {}
+    for name, left_out in _columns(type(record)):
+        value = getattr(record, name)
+        if value is not None or not left_out:
+            found[name] = value
+    return found
+
+
+@cache
+def _columns(kind: type[DataclassInstance]) -> tuple[tuple[str, bool], ...]:
+    """The names of a record's fields, and whether they are left out where they do not apply."""
+    return tuple((one.name, "left_out" in one.metadata) for one in fields(kind))

@@ -194,7 +194,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
-    gateway, splitter = cluster.gateway, cluster.splitter
+    gateway, dispatcher = cluster.gateway, cluster.dispatcher
     return Sections(
         warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
@@ -210,8 +210,8 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         fairness=_fairness(rows, table) if full else None,
         rejections=rejections_of(experiment, cluster) if full else None,
         deferrals=None if experiment.policy.deferral == "none" else deferral_report(cluster),
-        gateway=None if gateway is None else gateway_report(gateway, cluster.rejections, rows),
-        disaggregation=None if splitter is None else disaggregation_report(splitter, rows, cluster.now, duration_us),
+        gateway=gateway_report(gateway, cluster.pipeline.rejections, rows) if gateway.holds else None,
+        disaggregation=disaggregation_report(dispatcher, rows, cluster.now, duration_us) if dispatcher.splits else None,
         preemption=_preemption(cluster) if preempts else None,
         kv_tiers=tiers,
         fitness=fitness_report(experiment.fitness, rows, duration_us) if experiment.fitness else None,

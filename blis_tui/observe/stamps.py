@@ -22,6 +22,8 @@ _GENERIC: Final = frozenset({"x86_64", "aarch64", "riscv64", "s390x", "ppc64le"}
 _TIMESPEC: Final = Struct("@qq")
 _NS_PER_S: Final = 1_000_000_000
 _ANCILLARY_BYTES: Final = 128
+_APART_NS: Final = 20_000
+_READINGS: Final = 5
 
 
 def stamp_receipts(sock: socket.socket) -> bool:
@@ -43,11 +45,19 @@ def receive(sock: socket.socket, most: int) -> tuple[bytes, int]:
         OSError: the connection is broken.
     """
     data, ancillary, _, _ = sock.recvmsg(most, _ANCILLARY_BYTES)
-    now_ns = time.monotonic_ns()
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(content) >= _TIMESPEC.size:
             seconds, rest = _TIMESPEC.unpack_from(content)
             # The kernel's time is that of the wall clock, which may be set: only the time since then is of use.
-            age_ns = time.time_ns() - (seconds * _NS_PER_S + rest)
-            return data, now_ns - max(age_ns, 0)
-    return data, now_ns
+            now_ns, wall_ns = _both_clocks()
+            return data, now_ns - max(wall_ns - (seconds * _NS_PER_S + rest), 0)
+    return data, time.monotonic_ns()
+
+
+def _both_clocks() -> tuple[int, int]:
+    """Both clocks at one moment: read again where other programs had the processor in between."""
+    for _ in range(_READINGS):
+        before_ns, wall_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        if after_ns - before_ns < _APART_NS:
+            break
+    return (before_ns + after_ns) // 2, wall_ns

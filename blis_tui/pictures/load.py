@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried
-from blis_tui.cluster.records import Dispatched, GatewayTick, Held
+from blis_tui.cluster.records import Dispatched, GatewayTick, Held, InstanceChanged, Lost, Retried
 from blis_tui.engine.records import (
     Completed,
     Dropped,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lifecycle_records import Lost
+from blis_tui.cluster.records import Lost
 from blis_tui.engine.events import Timeout, instance_order
 from blis_tui.engine.records import Completed, Dropped, Rejected, Routed, StepFinished
 from blis_tui.engine.request import Request, RequestState, under_adapter

@@ -48,5 +48,5 @@ def chosen_kind(stack: Mapping[str, object], plugins: Registry) -> str:
         stack: model, hardware, engine and ``tensor_parallel``, as :func:`blis_tui.spec.build.stack_of` gives them.
         plugins: the kinds there are.
     """
-    known = {plugin.name for plugin in plugins.of("latency")}
+    known = plugins.names("latency")
     return next(kind for kind, covers in CHOICES if kind in known and covers(stack))

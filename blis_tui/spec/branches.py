@@ -1,7 +1,7 @@
 """The parts of the schemas that plug-ins decide: which names there are, and which settings each takes.
 
-The rest of ``schemas/`` is written by hand. What a file already has keeps its place in it: a new plug-in adds its own
-lines and moves no others.
+The rest of ``schemas/`` is made from the keys of records (``docs/make_schemas.py``). What a file already has keeps its
+place in it: a new plug-in adds its own lines and moves no others.
 """
 
 from __future__ import annotations
@@ -9,64 +9,32 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, TypeAlias, cast, get_type_hints
 
+from blis_tui.plug_points import POINTS
 from blis_tui.registry import json_type
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from blis_tui.keys import Key
     from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.spec.source import Json
 
 _Part: TypeAlias = "dict[str, Json]"
-
-PLACES: Final = {
-    **{
-        f"policy.{name}": ("policy", ("document", "properties", name))
-        for name in ("admission", "routing", "scheduling", "priority", "batching")
-    },
-    **{
-        f"policy.preemption.{name}": ("policy", ("document", "properties", "preemption", "properties", name))
-        for name in ("victim", "restore")
-    },
-    "policy.routing.scorers": ("policy", ("scorer",)),
-    "policy.gateway.saturation": (
-        "policy",
-        ("document", "properties", "gateway", "properties", "saturation"),
-    ),
-    "cluster.disaggregation.decider": (
-        "experiment",
-        ("cluster", "properties", "disaggregation", "properties", "decider"),
-    ),
-    "latency": ("experiment", ("document", "properties", "latency")),
-    "workload.clients.arrivals": ("workload", ("client", "properties", "arrivals")),
-    "workload.clients.lengths": ("workload", ("lengths",)),
-    "workload.clients.reasoning.ratio": ("workload", ("ratio",)),
-    "workload.trace.format": ("workload", ("document", "properties", "trace", "properties", "format")),
-}
-"""Plug point -> the schema that names its plug-ins, and where below ``$defs``."""
-
-
-def is_plug_point(kind: str, path: DataPath) -> bool:
-    """Whether the word at a path of a document of that kind names a plug-in."""
-    steps = [str(step) for step in path if isinstance(step, str)]
-    steps = [*([] if kind == "Experiment" else [kind.lower()]), *steps[: -1 if steps[-1:] == ["kind"] else None]]
-    dotted = ".".join("lengths" if step in ("input_tokens", "output_tokens") else step for step in steps)
-    return dotted in PLACES
 
 
 def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:
     """A copy of the schema of that name whose plug points offer exactly these plug-ins."""
     schema = copy.deepcopy(schema)
     definitions = _map(schema, "$defs")
-    for point, (file, path) in PLACES.items():
-        if file == name:
+    for row in POINTS:
+        if row.schema == name:
             node = definitions
-            for step in path:
+            for step in row.below:
                 node = _map(node, step)
-            _offer(node, definitions, plugins.of(point))
+            _offer(node, definitions, plugins.of(row.point.path))
     if name == "latency":
         _offer_coefficients(definitions, plugins.of("latency"))
     return schema
@@ -148,13 +116,14 @@ def _definition(plugin: Plugin) -> _Part:
     properties: _Part = {"kind": {"description": plugin.summary, "const": plugin.name}}
     required: list[Json] = ["kind"]
     for one in fields(plugin.settings):
-        limits = _plain(one.metadata["limits"])
+        about: Key = one.metadata["key"]
+        limits = _plain(about.limits)
         kind: _Part = {} if "$ref" in limits else {"type": json_type(hints[one.name])}
-        part: _Part = {"description": str(one.metadata["doc"]), **kind, **limits}
-        if one.default is MISSING:
+        part: _Part = {"description": about.doc, **kind, **limits}
+        if about.is_required:
             required.append(one.name)
-        elif one.default is not None and one.default != ():  # those stand for "left out"
-            part["default"] = one.default
+        elif about.default is not MISSING:
+            part["default"] = cast("Json", about.default)
         properties[one.name] = part
     return {
         "description": plugin.summary,

@@ -6,7 +6,6 @@ import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.batching.versions import ONLY_IN
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.engine.kv.rank_capacity import kv_blocks
@@ -27,24 +26,16 @@ from blis_tui.metrics.sessions import SessionReport
 from blis_tui.metrics.speculative import SpeculativeReport
 from blis_tui.metrics.stats import Distribution
 from blis_tui.metrics.tiers import TiersReport
-from blis_tui.spec.adapter_checks import check_adapters, check_lora
-from blis_tui.spec.batching_checks import check_batching
-from blis_tui.spec.batching_traits import batching_traits
-from blis_tui.spec.build import adapter_bytes, build_hardware_part, build_model_part, stack_of
+from blis_tui.spec.build import adapter_bytes, batching_traits, build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.document_parts import Part
+from blis_tui.spec.engine_checks import check_batching, check_lora, check_memory, check_operators, check_version
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
-from blis_tui.spec.lifecycle_checks import check_lifecycle
-from blis_tui.spec.memory_checks import check_memory
-from blis_tui.spec.modality_checks import check_answer_targets, check_reasoning, lengths_of
-from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
-from blis_tui.spec.rate_checks import check_rate_curve
-from blis_tui.spec.session_checks import check_session
 from blis_tui.spec.source import as_list, as_map
-from blis_tui.workload.arrivals import CLOSED_LOOP
+from blis_tui.spec.workload_checks import check_answer_targets, check_workload
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -112,11 +103,10 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     sound = not problems
     problems += check_workload(document)
     problems += check_answer_targets(document)
-    problems += _check_version(document)
+    problems += check_version(document)
     problems += check_memory(document)
     problems += check_batching(document, plugins)
-    problems += check_lora(document, plugins)
-    problems += check_lifecycle(document)
+    problems += check_lora(document)
     problems += check_cluster(document)
     problems += expectation_problems(document, ("expect",))
     if sound:
@@ -127,16 +117,6 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
             traits = batching_traits(as_map(document.data), plugins)
             problems += [problem for stack in used for problem in _check_capacity(stack, traits)]
     return problems
-
-
-def _check_version(document: Document) -> Iterator[Diagnostic]:
-    """Settings that vLLM's version of the batching rule does not have."""
-    batching = as_map(document.get("policy", "batching"))
-    for name, version in ONLY_IN.items():
-        if batching.get("kind") == "vllm-v1" and batching.get(name) and batching.get("version") != version:
-            message = f"vLLM {batching.get('version')} has no `{name}`"
-            hint = f"leave it out, or set `version: '{version}'`"
-            yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
 
 
 class _Stack:
@@ -157,7 +137,7 @@ class _Stack:
         self.owner = owner
         self.model = build_model_part(data)
         self.hardware = build_hardware_part(data)
-        self.split = _whole(document, *self.at("tensor_parallel")) or 1
+        self.split = document.whole(*self.at("tensor_parallel")) or 1
         pools = [owner] if owner else [path for path in pool_paths(document) if not is_own(document, path)]
         roles = dict.fromkeys(document.get(*pool, "role") for pool in pools)
         self.role = next(iter(roles)) if len(roles) == 1 else "any"
@@ -177,16 +157,6 @@ class _Stack:
     def serves(self, client: Mapping[str, Json]) -> bool:
         """Whether requests of a client may come to them."""
         return client.get("model") in (None, "", self.model.name)
-
-
-def _number(document: Document, *path: str | int) -> float | None:
-    value = document.get(*path)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _whole(document: Document, *path: str | int) -> int | None:
-    value = document.get(*path)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagnostic]:
@@ -218,11 +188,11 @@ def _check_heads(stack: _Stack) -> Iterator[Diagnostic]:
 def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     """Does the model fit, and does the smallest request of each client fit into what is left?"""
     document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
-    block_size = _whole(document, *stack.at("engine", "block_size_tokens")) or 1
-    blocks = _whole(document, *stack.at("engine", "kv_blocks"))
-    stages = _whole(document, *stack.at("engine", "pipeline_parallel")) or 1
+    block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1
+    blocks = document.whole(*stack.at("engine", "kv_blocks"))
+    stages = document.whole(*stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
-        utilization = _number(document, *stack.at("engine", "gpu_memory_utilization")) or 1.0
+        utilization = document.number(*stack.at("engine", "gpu_memory_utilization")) or 1.0
         reserved = adapter_bytes(Part(as_map(document.get(*stack.at("engine"))), "engine"), model)
         try:
             found = kv_capacity(
@@ -268,7 +238,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
 def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnostic]:
     """Without chunked prefill a step must be able to take the longest sequence, or its request waits for ever."""
     path = ("engine", "max_num_batched_tokens")
-    budget = _whole(stack.document, *stack.at(*path)) or 0
+    budget = stack.document.whole(*stack.at(*path)) or 0
     if longest is None:
         message = "without chunked prefill max_model_len must not be `none`"
         yield stack.about(("engine", "max_model_len"), "BLIS2019", message, "give a number or `auto`")
@@ -292,7 +262,7 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
         if not stack.serves(client):
             continue
         path = ("workload", "clients", at)
-        prompt = _smallest(document, (*path, "input_tokens")) + (_whole(document, *path, "prefix", "tokens") or 0)
+        prompt = _smallest(document, (*path, "input_tokens")) + (document.whole(*path, "prefix", "tokens") or 0)
         total = prompt + _smallest(document, (*path, "output_tokens"))
         name = client.get("id")
         # The last token generated never enters the cache.
@@ -304,7 +274,7 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len{here}"
             help_ = f"max_model_len is {longest}; prompt and output count together"
             yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, hint=help_)
-        elif (shared := (_whole(document, *path, "prefix", "tokens") or 0) // block_size) > MAX_SHARED_BLOCKS:
+        elif (shared := (document.whole(*path, "prefix", "tokens") or 0) // block_size) > MAX_SHARED_BLOCKS:
             message = f"the prefix of client `{name}` is {shared} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared"
             help_ = "raise engine.block_size_tokens, or shorten the prefix"
             yield about(document, (*path, "prefix", "tokens"), "BLIS2020", message, hint=help_)
@@ -314,131 +284,12 @@ def _smallest(document: Document, path: DataPath) -> int:
     """The smallest value of a distribution of lengths, at least 1."""
     kind = document.get(*path, "kind")
     if kind == "constant":
-        return _whole(document, *path, "value") or 1
+        return document.whole(*path, "value") or 1
     if kind == "empirical":
         weights = document.get(*path, "weights")
         counts = [int(tokens) for tokens, weight in weights.items() if weight] if isinstance(weights, dict) else []
         return min(counts, default=1)
-    return _whole(document, *path, "min") or 1
-
-
-def check_workload(document: Document) -> Iterator[Diagnostic]:
-    """Are the requests at ``workload`` possible, whatever serves them?"""
-    workload = document.get("workload")
-    if not isinstance(workload, dict):
-        return
-    if ("clients" in workload) == ("trace" in workload):
-        both = "both `clients` and `trace`" if "trace" in workload else "neither `clients` nor `trace`"
-        yield _about_workload(document, "BLIS2014", f"the workload has {both}", "give exactly one")
-        return
-    if "trace" in workload:
-        for key in ("rate_per_s", "stages", "exact_stage_counts", "sessions"):
-            if key in workload:
-                message = f"`{key}` does not apply to a trace: its rows say when requests arrive"
-                yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
-        start, end = (document.get("workload", "trace", "slice", key) for key in ("from_s", "to_s"))
-        if isinstance(end, int | float) and end <= (start if isinstance(start, int | float) else 0):
-            message = f"the slice ends at {end:g} s, but does not begin before that"
-            at = ("workload", "trace", "slice", "to_s")
-            yield about(
-                document, at, "BLIS2014", message, hint="`to_s` is more than `from_s`, both from the trace's start"
-            )
-        return
-    kinds = {_kind(client.get("arrivals")) for client in map(as_map, as_list(workload.get("clients")))}
-    yield from _check_rate(document, workload, kinds)
-    clients = list(map(as_map, as_list(workload.get("clients"))))
-    if "sessions" in workload and not any("session" in client for client in clients):
-        message = "`sessions` limits those of clients with `session`, and there are none"
-        yield about(document, ("workload", "sessions"), "BLIS2026", message, key=True, hint="remove it")
-    limited = "sessions" in workload and all("session" in client for client in clients)
-    unending = ("stages" not in workload or CLOSED_LOOP in kinds) and not limited
-    if unending and workload.get("requests") is None and document.get("horizon_us") == "none":
-        message = "neither `requests` nor `horizon_us` ends the run"
-        yield _about_workload(document, "BLIS2016", message, "set one of them")
-    yield from _check_clients(document, workload.get("clients"))
-
-
-def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str]) -> Iterator[Diagnostic]:
-    """Is it said how often requests come, once, and where it means something?"""
-    given = [key for key in ("rate_per_s", "stages") if key in workload]
-    if CLOSED_LOOP in kinds and len(kinds) == 1:
-        for key in given:
-            message = f"`{key}` does not apply to a closed loop: its users send when they have their answers"
-            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
-    elif not given:
-        message = "the workload has `clients` but no `rate_per_s`"
-        yield _about_workload(document, "BLIS2014", message, "add it, in requests a second")
-    elif len(given) > 1:
-        message = "the workload has both `rate_per_s` and `stages`"
-        yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, hint="give one of them")
-    if not workload.get("exact_stage_counts"):
-        return
-    path, hint = ("workload", "exact_stage_counts"), "remove it"
-    if "stages" not in workload:
-        yield about(document, path, "BLIS2014", "`exact_stage_counts` without `stages`", key=True, hint=hint)
-    elif kinds - {CLOSED_LOOP, "poisson"}:
-        message = "`exact_stage_counts` is about Poisson arrivals; a client has others"
-        yield about(document, path, "BLIS2014", message, key=True, hint=hint)
-
-
-def _kind(arrivals: Json) -> str:
-    """What a client's arrivals are, however they are written; Poisson where nothing is."""
-    if isinstance(arrivals, dict):
-        return str(arrivals.get("kind"))
-    return arrivals if isinstance(arrivals, str) else "poisson"
-
-
-def _about_workload(document: Document, code: str, message: str, hint: str) -> Diagnostic:
-    """A diagnostic about the workload as a whole: at its key when inline, else at the top of its file."""
-    path = ("workload",)
-    inline = document.place(path).source is document.place(path, key=True).source
-    return about(document, path, code, message, key=inline, hint=hint)
-
-
-def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
-    seen: dict[str, int] = {}
-    for at, client in enumerate(map(as_map, as_list(clients))):
-        path = ("workload", "clients", at)
-        name = str(client.get("id"))
-        if name in seen:
-            first = document.place(("workload", "clients", seen[name], "id"))
-            message = f"two clients have the id `{name}`"
-            yield about(document, (*path, "id"), "BLIS2017", message, hint=f"the first is on line {first.span.line}")
-        seen.setdefault(name, at)
-        for key in ("input_tokens", "output_tokens"):
-            yield from _check_lengths(document, (*path, key))
-        for place in lengths_of(client):
-            yield from _check_lengths(document, (*path, *place))
-        yield from check_reasoning(document, path, client)
-        if "rate_curve" in client:
-            closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
-            staged = "`stages`" if document.get("workload", "stages") else ""
-            yield from check_rate_curve(document, path, client, staged or closed)
-        if "adapters" in client:
-            yield from check_adapters(document, path, client)
-        if "session" in client:
-            yield from check_session(document, path, client)
-            yield from _check_session_lengths(document, (*path, "session"))
-
-
-def _check_session_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
-    for key in ("turns", "think_time_ms"):
-        yield from _check_lengths(document, (*path, key))
-    for at, _ in enumerate(as_list(document.get(*path, "calls"))):
-        for key in ("input_tokens", "output_tokens", "wait_ms"):
-            yield from _check_lengths(document, (*path, "calls", at, key))
-
-
-def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
-    low, high, mean = (_number(document, *path, key) for key in ("min", "max", "mean"))
-    if low is not None and high is not None and low > high:
-        yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")
-    elif mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
-        bounds = f"[{1 if low is None else low:g}, {'unlimited' if high is None else format(high, 'g')}]"
-        yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:g} lies outside {bounds}")
-    weights = document.get(*path, "weights")
-    if isinstance(weights, dict) and not any(weights.values()):
-        yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)
+    return document.whole(*path, "min") or 1
 
 
 def is_open_ended(metric: str) -> bool:
@@ -459,6 +310,6 @@ def expectation_problems(
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the {noun} on `{metric}` has no bound"
             yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")
-        low, high = _number(document, *path, "min"), _number(document, *path, "max")
+        low, high = document.number(*path, "min"), document.number(*path, "max")
         if low is not None and high is not None and low > high:
             yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")

@@ -1,15 +1,15 @@
-"""Do the parts of a cluster fit together? Pools, roles, models, and keys that something else makes meaningless."""
+"""Do the parts of a cluster fit together? Pools, roles, models, life cycles, and keys without meaning beside others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import about, suggestion
-from blis_tui.spec.pools import pool_paths, where
+from blis_tui.spec.pools import pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.source import DataPath, Document, Json
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _SPLIT: Final = ("cluster", "disaggregation")
 _GATEWAY: Final = ("policy", "gateway")
 _ROLES: Final = ("prefill", "decode")
-_MOST_LISTED: Final = 6
+_LIFE: Final = "BLIS2050"
+_VARYING: Final = ("lifecycle", "failures", "nodes", "autoscaler")
 
 
 def check_cluster(document: Document) -> Iterator[Diagnostic]:
@@ -30,6 +31,7 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
     yield from _check_transfer(document)
     for role in _ROLES:
         yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
+    yield from _check_lifecycle(document)
     yield from check_policy(document)
 
 
@@ -214,6 +216,133 @@ def _check_transfer(document: Document) -> Iterator[Diagnostic]:
         message = "`overlap: layer-wise` has no effect: the transfer starts with the step that it would overlap"
         path = (*_SPLIT, "transfer", "overlap")
         yield about(document, path, "BLIS2026", message, key=True, hint="leave `starts` out")
+
+
+# ---- instances that come and go ----
+
+
+def _check_lifecycle(document: Document) -> Iterator[Diagnostic]:
+    """Everything that is wrong with them."""
+    cluster = as_map(document.get("cluster"))
+    used = [key for key in _VARYING if key in cluster]
+    if not used:
+        return
+    path = ("cluster", "disaggregation", "transfer", "starts")
+    if document.get(*path) == "step-start":
+        message = f"`{used[0]}` cannot be combined with `starts: step-start`"
+        hint = (
+            "the blocks of such a transfer leave before they are computed, so nobody could say what is lost with an"
+            " instance: leave `starts` out; `overlap: layer-wise` sends them during the prefill"
+        )
+        yield about(document, path, _LIFE, message, hint=hint)
+    yield from _check_pipelines(document, cluster)
+    yield from _check_failures(document, cluster)
+    yield from _check_nodes(document, cluster)
+    if "autoscaler" in cluster:
+        yield from _check_bounds(document, cluster)
+
+
+def _check_pipelines(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    """Several batches would be under way in an instance that goes."""
+    goes = next((key for key in ("failures", "autoscaler") if key in cluster), None)
+    for owner in stacks(document):
+        path = where(document, owner, "engine", "pipeline_parallel")
+        if goes is not None and _whole(document.get(*path), 1) > 1:
+            message = f"pipeline_parallel with `{goes}` is not simulated"
+            yield about(document, path, _LIFE, message, hint=f"remove `{goes}`, or set `pipeline_parallel: 1`")
+
+
+def _pools_by_name(cluster: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+    return {str(pool.get("name")): pool for pool in map(as_map, as_list(cluster.get("pools")))}
+
+
+def _whole(value: Json, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _instances_of(cluster: Mapping[str, Json]) -> dict[str, int]:
+    """The instances of each pool: those that are listed, or that disaggregation makes, or the only one."""
+    if pools := _pools_by_name(cluster):
+        return {name: _whole(pool.get("instances"), 0) for name, pool in pools.items()}
+    total = _whole(cluster.get("instances"), 1)
+    if "disaggregation" not in cluster:
+        return {"default": total}
+    split = as_map(cluster["disaggregation"])
+    prefill, decode = (_whole(split.get(f"{role}_instances"), 0) for role in ("prefill", "decode"))
+    counts = {"prefill": prefill, "decode": decode, "whole": total - prefill - decode}
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    counts = _instances_of(cluster)
+    names, count = [*counts], 0
+    for one in counts.values():
+        count += one
+    for at, failure in enumerate(map(as_map, as_list(cluster.get("failures")))):
+        path: DataPath = ("cluster", "failures", at)
+        if ("at_us" in failure) == ("mean_time_between_us" in failure):
+            both = "both" if "at_us" in failure else "neither"
+            message = f"a failure gives {both} of `at_us` and `mean_time_between_us`"
+            yield about(document, path, _LIFE, message, hint="give one: `at_us` for once, the other for at random")
+        if "instance" in failure and "pool" in failure:
+            message = "a failure gives both `instance` and `pool`"
+            yield about(document, (*path, "pool"), _LIFE, message, key=True, hint="give at most one of them")
+        elif "pool" in failure and failure["pool"] not in names:
+            message = f"there is no pool named `{failure['pool']}`"
+            yield about(document, (*path, "pool"), _LIFE, message, hint=f"pools are {', '.join(names)}")
+        if _whole(failure.get("instance"), 0) >= count and "autoscaler" not in cluster:
+            message = f"there is no instance {failure['instance']}"
+            yield about(document, (*path, "instance"), _LIFE, message, hint=f"they are numbered 0 to {count - 1}")
+
+
+def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    if "nodes" not in cluster:
+        return
+    listed = [as_map(node) for node in as_list(cluster["nodes"])]
+    for at, node in enumerate(listed):
+        low, first, high = (_whole(node.get(key), fill) for key, fill in (("min", 0), ("initial", 1), ("max", 10_000)))
+        if not low <= first <= high:
+            message = f"node pool `{node.get('name')}`: min {low}, initial {first} and max {high} are not in this order"
+            hint = "give min <= initial <= max"
+            yield about(document, ("cluster", "nodes", at, "initial"), _LIFE, message, key=True, hint=hint)
+    gpu = as_map(as_map(document.get("hardware")).get("metadata")).get("name")
+    sizes = [_whole(node.get("gpus_per_node"), 0) for node in listed if node.get("gpu") == gpu]
+    if not sizes:
+        message = f"no node pool has the instances' hardware, {gpu}"
+        yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint=f"set `gpu: {gpu}`")
+        return
+    stages = _whole(as_map(document.get("engine")).get("pipeline_parallel"), 1)
+    split = _whole(cluster.get("tensor_parallel"), 1) * stages
+    needs = {
+        name: _whole(pool.get("tensor_parallel"), split // stages)
+        * _whole(as_map(pool.get("engine")).get("pipeline_parallel"), stages)
+        for name, pool in _pools_by_name(cluster).items()
+    }
+    for name, need in (needs or {"default": split}).items():
+        if need > max(sizes):
+            message = (
+                f"an instance of pool `{name}` needs {need} accelerators on one node, the largest has {max(sizes)}"
+            )
+            yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint="raise gpus_per_node")
+
+
+def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    scaler = as_map(cluster["autoscaler"])
+    down, up = scaler.get("scale_down_boundary"), scaler.get("scale_up_threshold")
+    if isinstance(down, int | float) and isinstance(up, int | float) and down >= up:
+        message = f"scale_down_boundary {down:g} is not below scale_up_threshold {up:g}"
+        hint = "what is removed would be added again at once"
+        yield about(document, ("cluster", "autoscaler", "scale_down_boundary"), _LIFE, message, key=True, hint=hint)
+    pools = _pools_by_name(cluster)
+    for at, (name, count) in enumerate(_instances_of(cluster).items()):
+        pool = pools.get(name, {})
+        low, high = (
+            _whole(pool.get(key, scaler.get(key)), fill) for key, fill in (("min_instances", 1), ("max_instances", 1))
+        )
+        if not low <= count <= high:
+            path: DataPath = ("cluster", "pools", at) if "pools" in cluster else ("cluster", "autoscaler")
+            message = f"pool `{name}` starts with {count} instances, the autoscaler's bounds are {low} to {high}"
+            yield about(document, path, _LIFE, message, key=True, hint="start within min_instances and max_instances")
 
 
 # ---- policies ----

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from blis_tui.errors import InputError
 from blis_tui.spec import model as spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +61,12 @@ class Part:
             raise self._wrong(key, "a whole number")
         return value
 
-    def integers(self) -> dict[str, int]:
-        """All entries, which are whole numbers."""
-        return {key: self.integer(key) for key in self.data}
-
-    def flag(self, key: str, *, otherwise: bool) -> bool:
+    def flag(self, key: str) -> bool:
         """True or false."""
-        value = self.data.get(key, otherwise)
+        value = self.data.get(key)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false")
         return value
-
-    def limit(self, key: str) -> int | None:
-        """A whole number, or ``None`` for the word ``none``."""
-        return None if self.data.get(key) == "none" else self.integer(key)
 
     def number(self, key: str, otherwise: float | None = None) -> float:
         """A number."""
@@ -97,6 +91,22 @@ class Part:
         listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
         return tuple(listed.text(at) for at in listed.data)
 
+    def optional(self, key: str, read: Callable[[Part], T]) -> T | None:
+        """What a map at a key says; None = it is not there."""
+        return read(self.part(key)) if key in self.data else None
+
+    def integers(self) -> dict[str, int]:
+        """All entries, which are whole numbers."""
+        return {key: self.integer(key) for key in self.data}
+
+    def floats(self) -> dict[str, float]:
+        """All entries, which are numbers."""
+        return {key: self.number(key) for key in self.data}
+
+    def words(self) -> dict[str, str]:
+        """All entries, which are texts."""
+        return {key: self.text(key) for key in self.data}
+
     def setting(self, key: str) -> spec.Setting:
         """What a setting of a plug-in may be."""
         value = self.data.get(key)
@@ -105,8 +115,7 @@ class Part:
                 return tuple(plugin_of(part) for part in self.parts(key))
             return self.numbers(key)
         if isinstance(value, dict):
-            inside = self.part(key)
-            return {name: inside.number(name) for name in inside.data}
+            return self.part(key).floats()
         return self.plain(key)
 
     def plain(self, key: str) -> bool | float | str:
@@ -122,8 +131,3 @@ def plugin_of(part: Part) -> spec.PluginConfig:
     return spec.PluginConfig(
         kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
     )
-
-
-def floats_of(part: Part) -> dict[str, float]:
-    """All entries, which are numbers."""
-    return {name: part.number(name) for name in part.data}

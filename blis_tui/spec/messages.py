@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.branches import is_plug_point
+from blis_tui.shipped import are_plugins
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
 from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
 from blis_tui.spec.scalars import flow
@@ -172,7 +172,7 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
         near = word_hint(value, options, otherwise=words)
-        if is_plug_point(violation.kind, path) and near.startswith(words):
+        if are_plugins(options) and near.startswith(words):
             near += "; `--plugins` brings others"
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:

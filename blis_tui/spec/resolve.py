@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.latency.auto import AUTO
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.auto_latency import chosen_kind
 from blis_tui.spec.build import stack_of
 from blis_tui.spec.compose import (

@@ -14,7 +14,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from blis_tui.errors import InputError
-from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.source import as_list, as_map, copied
 
@@ -83,6 +82,8 @@ def schema(name: str, plugins: Plugins | None = None) -> Schema:
         InputError: the installation is incomplete.
     """
     if plugins is not None:
+        from blis_tui.spec.branches import with_plugins  # noqa: PLC0415  (only who asks for plug-ins pays for it)
+
         return with_plugins(name, schema(name), plugins)
     path = schema_path(name)
     try:

@@ -73,6 +73,16 @@ class Document:
         """The same, to be changed: nothing of it is shared but the places themselves."""
         return Document(copied(self.data), self.source, dict(self.keys), dict(self.values))
 
+    def number(self, *path: str | int) -> float | None:
+        """The number at a path; None = there is something else, or nothing."""
+        value = self.get(*path)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def whole(self, *path: str | int) -> int | None:
+        """The whole number at a path; None = there is something else, or nothing."""
+        value = self.get(*path)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
     def place(self, path: DataPath, *, key: bool = False) -> Location:
         """Where the value (or key) at ``path`` was written; for what was left out, what encloses it."""
         if key and path in self.keys:

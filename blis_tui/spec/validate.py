@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import SpecError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.build import trace_of
-from blis_tui.spec.checks import check_model, check_workload
+from blis_tui.spec.checks import check_model
 from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file, is_path
 from blis_tui.spec.diagnostics import about, in_order, suggestion
@@ -20,6 +20,7 @@ from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
 from blis_tui.spec.source import Document
 from blis_tui.spec.study.document import read_study
+from blis_tui.spec.workload_checks import check_workload
 from blis_tui.workload.traces import check_trace
 
 if TYPE_CHECKING:

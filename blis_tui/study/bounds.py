@@ -424,9 +424,9 @@ class Gaps(Follower):
             return ""
         self._next_look = events + events // 4
         above = below = 0
-        warm_up, wanted = self._cluster.warm_up, self._wanted
+        wanted = self._wanted
         for instance in self._cluster.instances:
-            gaps = instance.tallies.itl_us if warm_up is None else warm_up.gaps_since(instance)
+            gaps = self._cluster.warm_up.gaps_since(instance)
             overhead = instance.latency.output_token_overhead_us
             for gap, count in gaps.items():
                 value = (gap + overhead) / 1000

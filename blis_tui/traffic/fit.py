@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.loader import parse
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.source import Source

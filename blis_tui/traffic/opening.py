@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import __version__
 from blis_tui.engine.request import Media, Reasoning, Request
 from blis_tui.errors import InputError, PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.compose import is_path, shown
 from blis_tui.spec.diagnostics import suggestion

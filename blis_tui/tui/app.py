@@ -22,6 +22,7 @@ from textual.command import CommandPalette
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
+from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.themes import THEMES, default_theme
@@ -85,19 +86,6 @@ class TwinStart:
     recording: Recording
     source: str
     """What is simulated, as the user named it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class ObservingStart:
-    """A server to observe, and how that ended."""
-
-    url: str
-    words: tuple[str, ...]
-    """The command that does it; it tells how it goes in lines of JSON on standard error."""
-    code: int | None = None
-    """Its exit code, once it has ended."""
-    said: str = ""
-    """What it wrote besides those lines: its output, then its messages."""
 
 
 class BlisApp(App[None], inherit_bindings=False):

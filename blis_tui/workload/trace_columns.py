@@ -24,7 +24,7 @@ from blis_tui.workload.trace_text import Problems
 REQUIRED: Final = ("arrival", "input_tokens", "output_tokens")
 _EXAMPLE: Final = ("arrival_time_us", "input_tokens", "output_tokens")
 
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "arrival": (
             *("arrival_time", "arrival", "arrived_at", "arrival_timestamp"),
@@ -63,7 +63,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """What a trace can say -> the names of columns that say it, in any case and with any separators."""
 
-FIELDS: Final = tuple(_NAMES)
+FIELDS: Final = tuple(KNOWN_NAMES)
 
 _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -227,7 +227,7 @@ def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[s
         wanted = [_key(layout.columns[what])]
     else:
         unused = [] if layout is None else [_key(name) for name in layout.unused]
-        wanted = [key for key in map(_key, _NAMES[what]) if key not in unused]
+        wanted = [key for key in map(_key, KNOWN_NAMES[what]) if key not in unused]
     found = [name for name in header if _key(name) in wanted or (what == "arrival" and _key(_base(name)) in wanted)]
     return list(dict.fromkeys(found))
 
@@ -235,7 +235,7 @@ def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[s
 def _guess(what: str, names: Sequence[str]) -> str:
     """For advice: the name that most looks as if it said this; capitals where none does."""
     keys = {_key(name): name for name in reversed(names)}
-    for known in _NAMES[what]:
+    for known in KNOWN_NAMES[what]:
         if near := get_close_matches(_key(known), keys, n=1, cutoff=0.8):
             return keys[near[0]]
     looks = [name for name in names if re.search(_HINTS[what], name.replace("_", " "), re.IGNORECASE)]

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from blis_tui.registry import NoSettings, Plugin, Registry, builtin, setting
-from blis_tui.spec.branches import PLACES, with_plugins
+from blis_tui.plug_points import BY_PATH
+from blis_tui.registry import NoSettings, Plugin, Registry, setting
+from blis_tui.shipped import builtin
+from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import complete, schema, violations
 from docs.make_schemas import NAMES, text_of
@@ -28,15 +30,11 @@ def test_the_files_say_what_the_plugins_say(name: str) -> None:
     assert schema_path(name).read_text(encoding="utf-8") == text_of(name), "make docs"
 
 
-def test_every_plug_point_has_a_place() -> None:
-    assert {plugin.path for plugin in builtin().plugins} == set(PLACES)
-
-
-@pytest.mark.parametrize("point", PLACES)
+@pytest.mark.parametrize("point", BY_PATH)
 def test_a_plugin_that_goes_takes_its_parts_along(point: str) -> None:
     gone = builtin().of(point)[-1]
     left = Registry(plugin for plugin in builtin().plugins if plugin is not gone)
-    name = PLACES[point][0]
+    name = BY_PATH[point].schema
     without = with_plugins(name, schema(name), left)
     assert without != schema(name)
     elsewhere = any(one.name == gone.name and one.path != point for one in builtin().plugins)

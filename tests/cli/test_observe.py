@@ -110,7 +110,7 @@ def test_conversations_go_on_with_the_answers_of_the_server(tmp_path: Path) -> N
         prompt = next(one for one in prompts if isinstance(one, list) and len(one) == row.input_tokens)
         prompts.remove(prompt)
         by_session.setdefault(row.session_id, []).append(prompt)
-    assert len(by_session) == 4
+    assert len(by_session) in {4, 5}  # two of which may be under way when the last request is sent
     answer = [100, 101, 102, 103, 104]
     longest = [prompt for session in by_session.values() for prompt in session if len(prompt) == 70]
     assert longest

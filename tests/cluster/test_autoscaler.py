@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged, NodeChanged, Scaled, ScalingDecided
+from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.records import InstanceChanged, NodeChanged, Scaled, ScalingDecided
 from blis_tui.spec.model import Delay, Lifecycle, NodePool
 from tests.builders import Outcome, request
 from tests.cluster.test_lifecycle import asked, autoscaler, failure, states, varying
@@ -81,8 +82,7 @@ def test_an_instance_needs_its_accelerators_on_one_node() -> None:
     ]
     assert states(outcome, 2) == [(400, "active")]
     lifecycle = outcome.cluster.lifecycle
-    assert lifecycle is not None
-    assert lifecycle.placement is not None
+    assert isinstance(lifecycle, LifecycleControl)
     assert [tuple(node.hosted.items()) for node in lifecycle.placement.nodes] == [((0, 2),), ((1, 2),), ((2, 2),)]
     assert lifecycle.held_us(2, outcome.cluster.now) == outcome.cluster.now - 400
 
@@ -96,6 +96,5 @@ def test_an_empty_node_is_given_back() -> None:
     assert [(one.node, one.state) for one in gone] == [("n-1", "released")]
     ended = [one for one in outcome.records if isinstance(one, InstanceChanged) and one.state == "terminated"]
     assert [one.time_us for one in ended] == [gone[0].time_us]
-    assert outcome.cluster.lifecycle is not None
-    assert outcome.cluster.lifecycle.placement is not None
+    assert isinstance(outcome.cluster.lifecycle, LifecycleControl)
     assert outcome.cluster.lifecycle.placement.node_us(outcome.cluster.now) == [outcome.cluster.now + gone[0].time_us]

@@ -4,7 +4,7 @@ import pytest
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.cluster.lifecycle_records import NodeChanged, Retried, Stranded
+from blis_tui.cluster.records import NodeChanged, Retried, Stranded
 from blis_tui.cluster.snapshot import InstanceSnapshot, Snapshot, take_snapshot
 from blis_tui.engine.records import Observers, Record, Routed
 from blis_tui.metrics.request_log import RequestLog

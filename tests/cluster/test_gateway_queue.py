@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.cluster.gateway.queue import GatewayQueue
+from blis_tui.cluster.gateway_queue import GatewayQueue
 from blis_tui.cluster.passage import Passage
 from blis_tui.engine.request import Request
 from blis_tui.spec.model import SLO_PRIORITIES, Gateway, PluginConfig
@@ -14,7 +14,7 @@ from blis_tui.spec.model import SLO_PRIORITIES, Gateway, PluginConfig
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.gateway.queue import Held
+    from blis_tui.cluster.gateway_queue import Held
 
 
 def settings(

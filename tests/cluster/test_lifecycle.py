@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
-from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried
+from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.metrics.load import Flow
@@ -126,7 +127,7 @@ def test_littles_law_holds_with_requests_that_start_again(requests: str) -> None
     flow = Flow()
     for row in log.table(cluster).plain():
         flow.add(row)
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     assert cluster.lifecycle.forfeited_us
     assert cluster.present_us() == flow.present().total_us(cluster.now)
 
@@ -194,7 +195,7 @@ def test_a_request_without_a_budget_stays_without_one() -> None:
     undeclared.max_output_tokens = 0
     outcome = Outcome(varying(failure(instance=0, at_us=150)), [undeclared])
     assert outcome.of_kind("retried")
-    assert outcome.cluster.lifecycle is not None
+    assert isinstance(outcome.cluster.lifecycle, LifecycleControl)
     assert outcome.rows["0"].state == "completed"
 
 
@@ -206,7 +207,7 @@ def test_an_instance_drains(how: str) -> None:
     observers.add(InstanceChanged, records.append)
     cluster = Cluster(made, ListSource(asked()), log, observers)
     cluster.run(1000, until_us=700)
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     waiting = len(cluster.instances[1].waiting.items)
     assert waiting
     routed = cluster.instances[1].routed
@@ -331,9 +332,22 @@ def test_nothing_is_lost_and_everything_can_be_repeated(
         assert digest(cluster) == digest(twin)
     assert cluster.next_event_us() is None
     assert cluster.arrived == count
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     left = cluster.in_transit()
     assert len(left) == len(cluster.lifecycle.parked)
     assert cluster.closed() + len(left) == count
     up = [one.state for one in cluster.lifecycle.lives]
     assert not left or not {"active", "warming-up", "loading"} & set(up)
+
+
+def test_tenants_budgets_are_fractions_of_the_slots_of_the_instances_that_are_up() -> None:
+    """All of ``max_num_seqs`` counts, whatever the batching rule makes of it, with a life cycle as without one."""
+    made = experiment(batching="vllm-v1", settings={"max_num_active_seqs": 1}, max_num_seqs=4, instances=3)
+    steady = Cluster(made, ListSource([]), RequestLog(), Observers())
+    assert steady.instances[0].batch.limits.max_num_seqs == 1
+    assert steady.roster.slots == 12
+    mortal = replace(made, cluster=replace(made.cluster, failures=(failure(instance=1, at_us=500),)))
+    dying = Cluster(mortal, ListSource([request(0, 0, 8, 200)]), RequestLog(detours=True), Observers())
+    assert dying.roster.slots == 12
+    dying.run(1_000)
+    assert dying.roster.slots == 8

@@ -123,7 +123,7 @@ def test_what_policies_are_shown_has_no_future() -> None:
     one = request(0, 0, 8, 77)
     assert 77 not in declared(one)._replace(max_output_tokens=0)
     cluster = Cluster(experiment(instances=2), ListSource([one]), RequestLog(), Observers())
-    assert [type(value).__name__ for value in cluster._fleet[0]] == ["int"] * 6 + ["CacheView", "int"]
+    assert [type(value).__name__ for value in cluster.dispatcher.router.fleet[0]] == ["int"] * 6 + ["CacheView", "int"]
 
 
 def test_unknown_policies_are_refused_with_the_known_ones() -> None:

@@ -70,7 +70,8 @@ def test_an_instance_may_come_during_a_run() -> None:
     made, log = experiment(max_num_seqs=1), RequestLog()
     cluster = Cluster(made, ListSource(asked(20)), log, Observers())
     cluster.run(40)
-    newcomer = cluster.add_instance(made.pools[0])
+    newcomer = cluster.roster.create(made.pools[0])
+    cluster.roster.include(newcomer.index)
     assert newcomer.index == 1
     while cluster.run(1):
         assert [invariant.identifier for invariant in INVARIANTS if invariant.check(cluster)] == []
@@ -83,5 +84,5 @@ def test_an_instance_may_come_during_a_run() -> None:
 def test_a_digest_knows_the_policies_random_streams() -> None:
     clusters = [Cluster(experiment(), ListSource(asked(2)), RequestLog(), Observers()) for _ in range(2)]
     assert clusters[0].policy_state() == clusters[1].policy_state()
-    clusters[1].router._context.stream.uniform()
+    clusters[1].dispatcher.router._context.stream.uniform()
     assert clusters[0].policy_state() != clusters[1].policy_state()

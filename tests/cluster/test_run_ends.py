@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.lifecycle import LifecycleControl
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers
 from blis_tui.metrics.request_log import RequestLog
@@ -50,7 +51,7 @@ def test_a_role_waits_for_a_node_that_others_never_leave(scaling: Autoscaler | N
     """Both places of the only node belong to prefill instances that fail, are repaired, and keep their places."""
     made = going(failure(every_us=900, repair_us=100), nodes=(node(2),), scaler=scaling, instances=(2, 1))
     cluster = run_to_the_end(made)
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     assert len(cluster.lifecycle.parked) == 5
     assert {life.state for life in cluster.lifecycle.lives[2:]} == {"scheduling"}
 
@@ -72,7 +73,7 @@ def test_the_autoscaler_waits_for_those_who_are_still_to_come() -> None:
 def test_who_dies_for_good_leaves_a_place(death: Failure) -> None:
     """The decode instance gets the place of the prefill instance that dies: the run does not end before."""
     cluster = run_to_the_end(going(death, nodes=(node(2),), instances=(2, 1)))
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     assert [life.state for life in cluster.lifecycle.lives] == ["failed", "active", "active"]
     assert not cluster.lifecycle.parked
 
@@ -150,5 +151,5 @@ def test_every_run_ends(
         asked_for = replace(made.cluster.autoscaler, scale_up_window_us=up_us, scale_down_window_us=down_us)
         made = replace(made, cluster=replace(made.cluster, lifecycle=lifecycle, autoscaler=asked_for))
     cluster = run_to_the_end(made, 8, every_us)
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     assert len(cluster.in_transit()) == len(cluster.lifecycle.parked)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import handover_of
@@ -16,8 +17,6 @@ from tests.cluster.test_disaggregation import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from blis_tui.cluster.disaggregation import Splitter
 
 
 def busy() -> Cluster:
@@ -32,8 +31,8 @@ def busy() -> Cluster:
 
 
 def splitter_of(cluster: Cluster) -> Splitter:
-    assert cluster.splitter is not None
-    return cluster.splitter
+    assert isinstance(cluster.dispatcher, Splitter)
+    return cluster.dispatcher
 
 
 def _decode_before_the_transfer(cluster: Cluster) -> None:
@@ -69,7 +68,7 @@ def _change_a_role(cluster: Cluster) -> None:
 
 
 def _choose_from_the_wrong_role(cluster: Cluster) -> None:
-    splitter_of(cluster).decode.fleet.change([0, 1])
+    splitter_of(cluster).decode.fleet.include(0)
 
 
 def _be_in_two_places(cluster: Cluster) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
-from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried, ScalingDecided
-from blis_tui.cluster.records import TransferBrokenOff, TransferStarted
+from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.records import InstanceChanged, Lost, Retried, ScalingDecided, TransferBrokenOff, TransferStarted
 from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record
@@ -91,8 +91,7 @@ def test_a_transfer_from_an_instance_that_dies_is_broken_off(order: str) -> None
     row = outcome.rows["0"]
     assert (row.state, row.prefill_instance, row.first_token_us) == ("completed", 1, 308)
     assert [one.pool.used for one in outcome.cluster.instances] == [0] * 4
-    assert outcome.cluster.splitter is not None
-    assert (outcome.cluster.splitter.link.active, outcome.cluster.splitter.broken_off) == (0, 1)
+    assert (outcome.cluster.dispatcher.link.active, outcome.cluster.dispatcher.broken_off) == (0, 1)
 
 
 def test_a_transfer_to_an_instance_that_dies_is_broken_off() -> None:
@@ -149,7 +148,7 @@ def test_a_draining_instance_waits_for_its_transfers(how: str, index: int, ends_
     log = RequestLog(detours=True)
     cluster = Cluster(made, ListSource([request(0, 0, 8, 3)]), log, observers)
     cluster.run(1000, until_us=200)
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     cluster.lifecycle.drain(index, cluster.now, "for a test")
     cluster.run(1000)
     assert [row.state for row in log.table(cluster)] == ["completed"]
@@ -236,13 +235,12 @@ def test_nothing_is_lost_between_two_instances(
         assert digest(cluster) == digest(twin)
     assert cluster.next_event_us() is None
     assert cluster.arrived == count
-    assert cluster.lifecycle is not None
-    assert cluster.splitter is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     left = cluster.in_transit()
     assert len(left) == len(cluster.lifecycle.parked)
     assert cluster.closed() + len(left) == count
-    assert cluster.splitter.link.active == 0
-    assert set(cluster.splitter.passages) <= set(cluster.lifecycle.parked)
+    assert cluster.dispatcher.link.active == 0
+    assert set(cluster.dispatcher.passages) <= set(cluster.lifecycle.parked)
     assert [one.pool.used for one in cluster.instances] == [0] * len(cluster.instances)
 
 
@@ -268,5 +266,5 @@ def test_a_run_ends_when_a_role_is_gone_for_good_though_others_fail_and_return_f
     made = going(failure(every_us=900, repair_us=0), *gone, lifecycle=Lifecycle(loading_delay_us=10))
     cluster = Cluster(made, ListSource(asked(6, 100)), RequestLog(detours=True), Observers())
     assert cluster.run(20_000) < 20_000
-    assert cluster.lifecycle is not None
+    assert isinstance(cluster.lifecycle, LifecycleControl)
     assert cluster.arrived == cluster.closed() + len(cluster.lifecycle.parked)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.cluster.lifecycle_records import Retried
+from blis_tui.cluster.records import Retried
 from blis_tui.compare.whatif_text import whatif_text
 from blis_tui.engine.records import Routed
 from tests.metrics.clusters import DOCUMENTS, document, experiment, outcome, simulated

@@ -102,5 +102,5 @@ def test_drafts_and_pipelines_are_refused_together(ahead: bool) -> None:
     made = in_stages(2, ahead=ahead)
     (pool,) = made.pools
     drafts = Speculative(draft_tokens=2, acceptance=0.5, draft_token_us=0)
-    with pytest.raises(PolicyError, match="not simulated with `speculative`"):
+    with pytest.raises(PolicyError, match="with `speculative` is not simulated"):
         Outcome(replace(made, pools=(replace(pool, engine=replace(pool.engine, speculative=drafts)),)), [])

@@ -11,7 +11,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.metrics.request_log import RequestLog
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import SLO_CLASSES, HostLink
 from tests.builders import VLLM, ListSource, experiment, request
 

@@ -11,7 +11,7 @@ from blis_tui.engine.scheduling import queue as queues
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, WaitingQueue
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from tests.builders import request
 
 MOVES = ("push", "push", "push", "pop", "remove")

@@ -18,7 +18,8 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.preemption.victims import CheapestRecompute, LeastUrgent
 from blis_tui.engine.records import Observers
 from blis_tui.metrics.request_log import RequestLog
-from blis_tui.registry import NoSettings, builtin
+from blis_tui.registry import NoSettings
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import SLO_CLASSES
 from tests.builders import VLLM, ListSource, Outcome, experiment, request
 

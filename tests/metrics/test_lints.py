@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.cluster.records import TransferFinished, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import StepFinished
@@ -21,6 +22,7 @@ from tests.debugger.pressed_runs import RUNS, experiment, finished
 from tests.metrics.tally import Tally, account_of
 
 if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
@@ -295,6 +297,44 @@ def test_waiting_for_blocks_without_any_preemption() -> None:
     made = blis_tui.run(blis_tui.load("kv-pressure", set=changed))
     assert made.kv.preemptions == 0
     assert finding(made, "kv-cache").figures["kv_wait_us"] > 0
+
+
+def split(order: str, **changed: object) -> tuple[Report, int]:
+    """A decode instance with few KV blocks behind a slow link; how often somebody alone was preempted meanwhile."""
+    link = {"bandwidth_gb_per_s": 0.001}
+    made = blis_tui.load(
+        "quickstart",
+        set={
+            "workload.requests": 12,
+            "workload.rate_per_s": 5,
+            "engine.kv_blocks": 60,
+            "cluster.instances": 2,
+            "cluster.disaggregation": {"prefill_instances": 1, "decode_instances": 1, "order": order, "transfer": link},
+            **changed,
+        },
+    )
+    simulation = blis_tui.Simulation(made)
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    simulation.run()
+    under_way = alone = 0
+    for record in records:
+        under_way += isinstance(record, TransferStarted) - isinstance(record, TransferFinished)
+        alone += isinstance(record, StepFinished) and bool(record.preempted and under_way and not record.running)
+    return simulation.report(), alone
+
+
+def test_blocks_reserved_for_prompts_on_their_way() -> None:
+    """A request that runs alone and lacks them starts again and again until they have arrived."""
+    made, alone = split("decode-first")
+    crowded = finding(made, "crowded-out")
+    assert alone > 20
+    assert crowded.figures == {"preemptions": alone, "most_preemptions": alone}
+    assert f"{alone} times" in crowded.message
+    assert crowded.instance == 1
+    # Blocks that are taken on arrival are free before; vLLM admits no request whose whole sequence does not fit.
+    assert "crowded-out" not in ids(split("prefill-first")[0])
+    assert "crowded-out" not in ids(split("decode-first", policy="vllm-v1")[0])
 
 
 def test_limits_of_a_step() -> None:

@@ -24,7 +24,7 @@ from blis_tui.observe.lines import (
 )
 from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.load import load
 from blis_tui.spec.model import Trace
 from blis_tui.workload.traces import read_trace

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.engine.records import Rejected
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Stream, stream_key

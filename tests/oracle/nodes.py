@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.lifecycle_records import NodeChanged
+from blis_tui.cluster.records import NodeChanged
 from blis_tui.engine.streams import Stream, stream_key
 
 if TYPE_CHECKING:

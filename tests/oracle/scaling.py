@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.lifecycle_records import Scaled, ScalingDecided
+from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Stream, stream_key
 

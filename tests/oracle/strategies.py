@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import Media, Reasoning, Request, Segments
+from blis_tui.shipped import builtin
 from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
@@ -639,4 +640,5 @@ def assemble(policy: Policy, cluster: Cluster, pools: tuple[Pool, ...], *, horiz
         expect=(),
         sha256="",
         document={},
+        plugins=builtin(),
     )

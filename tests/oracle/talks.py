@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from blis_tui.cluster.session_records import SessionBegun, SessionContinued
+from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.workload.arrivals import ConstantGaps
 from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings

@@ -74,9 +74,8 @@ def test_bad_ones_are_found(choose: str, message: str, tmp_path: Path) -> None:
 
 
 def test_a_policy_that_cannot_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match=r"the routing policy `own` of own\.py cannot be made") as caught:
+    with pytest.raises(PolicyError, match=r"of own\.py cannot be saved, as checkpoints need it: .*pickle"):
         found(tmp_path, "return 0, ''", init="self.key = lambda: 0")
-    assert "pickle" in (caught.value.help or "")
     later = found(tmp_path, "self.key = lambda: 0; return 0, ''")
     assert later.startswith("no checkpoint can be taken at event")
 

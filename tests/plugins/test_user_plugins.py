@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -11,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
-import blis_tui.plugins
 from blis_tui.cli.main import cli
 from blis_tui.engine.records import Routed
 from blis_tui.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
 from blis_tui.golden.produce import CHECKS, nondeterminism, produce
 from blis_tui.golden.session import plugin_lines
-from blis_tui.spec.branches import PLACES
+from blis_tui.plug_points import POINTS
 from blis_tui.user_plugins import load_plugins
+from docs import make_plugins as plugins_page
 from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def test_an_exception_in_a_policy_names_its_line(tmp_path: Path) -> None:
     name = broken(tmp_path, choose="return fleet[99], ''")
     with pytest.raises(SimulationError, match="IndexError at event 3: ") as caught:
         run_with(name, {"policy.routing": "broken"})
-    assert caught.value.help == f"it happens at {name}:8, in the plug-in `broken`"
+    assert caught.value.help == f"it happens at {name}:8 in `Broken.choose`"
 
 
 def test_a_policy_without_what_its_plug_point_needs_is_refused_at_once(tmp_path: Path) -> None:
@@ -176,7 +177,8 @@ class First:
 def test_a_factory_that_raises_is_an_error_of_the_policy(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"the routing policy `broken` of own\.py cannot be made") as caught:
         run_with(broken(tmp_path, init="1 / 0"), {"policy.routing": "broken"})
-    assert caught.value.help == "ZeroDivisionError: division by zero"
+    assert caught.value.message.endswith("cannot be made: ZeroDivisionError: division by zero")
+    assert caught.value.help == f"it happens at {tmp_path / 'own.py'}:7 in `Broken.__init__`"
 
 
 def test_an_admission_policy_says_why(tmp_path: Path) -> None:
@@ -337,11 +339,18 @@ def test_the_page_shows_the_tested_examples() -> None:
     page = (HERE.parents[1] / "docs/plugins.md").read_text(encoding="utf-8")
     for example in ("my_policies.py", "example_package/blis_example/batching.py", "example_package/pyproject.toml"):
         assert f"\n{(HERE / example).read_text(encoding='utf-8')}```\n" in page
-    rows = re.findall(r"^\| `([a-z._]+)`.*? \| `([A-Z]+)` \|", page, re.MULTILINE)
-    points = {getattr(blis_tui.plugins, mark).path: mark for _, mark in rows}
-    assert set(points) == set(PLACES)
-    for path in PLACES.keys() - {"workload.clients.lengths"}:
-        assert (path, points[path]) in rows
+    assert page == plugins_page.text_of(), "run `make docs`"
+
+
+def test_the_page_has_every_protocol_with_its_words() -> None:
+    page = (HERE.parents[1] / "docs/plugins.md").read_text(encoding="utf-8")
+    for row in POINTS:
+        assert re.search(rf"^\| \[`{re.escape(row.point.path)}`\]", page, re.MULTILINE)
+        protocol = row.point.protocol
+        for name, value in vars(protocol).items():
+            if inspect.isfunction(value) and not name.startswith("_"):
+                [signature] = re.findall(rf"    def {name}\(.*", inspect.getsource(value))
+                assert f'{signature}\n        """{(value.__doc__ or "?").splitlines()[0]}' in page, (protocol, name)
 
 
 def test_goldens_without_them_do_not_mention_them() -> None:

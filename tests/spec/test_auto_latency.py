@@ -9,7 +9,8 @@ import pytest
 import blis_tui
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.errors import PolicyError
-from blis_tui.registry import Registry, builtin
+from blis_tui.registry import Registry
+from blis_tui.shipped import builtin
 from blis_tui.spec.auto_latency import chosen_kind
 from blis_tui.spec.build import stack_of
 from blis_tui.spec.model import PluginConfig

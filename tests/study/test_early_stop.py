@@ -13,7 +13,7 @@ import pytest
 from blis_tui.errors import StalledError
 from blis_tui.metrics.expectations import judge, look_up
 from blis_tui.metrics.stats import percentile_ms
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load
 from blis_tui.spec.model import SLO_CLASSES, Client, Expectation, PluginConfig, SloTarget, Stage

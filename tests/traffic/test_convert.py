@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Trace
 from blis_tui.traffic.convert import trace_csv
 from blis_tui.traffic.opening import Choice, open_traffic

@@ -13,7 +13,7 @@ import pytest
 
 from blis_tui.api import load, run
 from blis_tui.errors import InputError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.traffic import figures
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.opening import Choice, open_traffic

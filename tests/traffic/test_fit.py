@@ -13,7 +13,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.report import Report
 from blis_tui.records.tables import requests_csv
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.validate import validate
 from blis_tui.traffic.fit import Fitted, fit

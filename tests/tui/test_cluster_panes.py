@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.cluster.lifecycle_records import InstanceChanged, Scaled, ScalingDecided
-from blis_tui.cluster.records import Dispatched, Held, RoutingDecision, TransferFinished, TransferStarted
+from blis_tui.cluster.records import (
+    Dispatched,
+    Held,
+    InstanceChanged,
+    RoutingDecision,
+    Scaled,
+    ScalingDecided,
+    TransferFinished,
+    TransferStarted,
+)
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled

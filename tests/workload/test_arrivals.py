@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP, create_gaps
 

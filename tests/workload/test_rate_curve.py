@@ -8,7 +8,7 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.streams import Streams
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig, RateCurve, RatePoint
 from blis_tui.workload.arrivals import Gaps, create_gaps
 from blis_tui.workload.rate_curve import CurvedGaps

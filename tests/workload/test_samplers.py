@@ -13,7 +13,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from blis_tui.engine.streams import Streams
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Trace, Workload
 from blis_tui.workload.factory import create_source
 from blis_tui.workload.source import GeneratedSource, RequestSource, TraceSource

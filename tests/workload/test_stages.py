@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Stage, Workload
 from blis_tui.workload.source import GeneratedSource
 

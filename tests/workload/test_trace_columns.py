@@ -11,10 +11,10 @@ import pytest
 import blis_tui
 from blis_tui.errors import TraceError
 from blis_tui.records.tables import requests_csv
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.model import Trace
-from blis_tui.workload.trace_columns import _NAMES, FIELDS
+from blis_tui.workload.trace_columns import FIELDS, KNOWN_NAMES
 from blis_tui.workload.traces import read_trace
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def test_every_known_name_is_in_the_schema() -> None:
     schema = json.loads(schema_path("workload").read_text(encoding="utf-8"))
     columns = schema["$defs"]["document"]["properties"]["trace"]["properties"]["columns"]["properties"]
     assert tuple(columns) == FIELDS
-    for what, names in _NAMES.items():
+    for what, names in KNOWN_NAMES.items():
         listed = columns[what]["description"].partition("Known names: ")[2].partition(" (")[0]
         assert listed == (", ".join(f"`{name}`" for name in names) if len(names) > 1 else "")
 

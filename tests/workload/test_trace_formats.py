@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.errors import InputError, SpecError, TraceError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Trace
 from blis_tui.spec.validate import validate
 from blis_tui.workload import trace_text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
 from blis_tui.errors import InputError, PolicyError, TraceError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import SLO_CLASSES, Trace
 from blis_tui.workload import trace_requests
 from blis_tui.workload.trace_table import TraceColumns, TraceTable

@@ -7,11 +7,10 @@ from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-import blis_tui.cluster.session_records
+import blis_tui.cluster.records
 import blis_tui.engine.content_records  # noqa: F401  (conditions can name all kinds of records)
 from blis_tui.cluster.decisions import PPM
-from blis_tui.cluster.lifecycle_records import ScalingDecided
-from blis_tui.cluster.records import RoutingDecision
+from blis_tui.cluster.records import RoutingDecision, ScalingDecided
 from blis_tui.engine.preemption.records import TiersLoaded
 from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.decisions import LOAD, PPM
-from blis_tui.cluster.gateway.gateway import NAME as GATEWAY
 from blis_tui.cluster.lifecycle import NAME as LIFECYCLE
 from blis_tui.cluster.records import (
     Deferred,
@@ -22,6 +21,7 @@ from blis_tui.cluster.records import (
     TransferStarted,
 )
 from blis_tui.cluster.router import NAME as ROUTER
+from blis_tui.cluster.stages import GATEWAY
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, request_ref, say
 from blis_tui.engine.records import Record, Rejected
 from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans

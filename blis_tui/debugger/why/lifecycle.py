@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lifecycle_records import (
+from blis_tui.cluster.lives import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.cluster.records import (
     InstanceChanged,
     InstanceStopped,
     Lost,
@@ -16,7 +17,6 @@ from blis_tui.cluster.lifecycle_records import (
     ScalingDecided,
     Stranded,
 )
-from blis_tui.cluster.lives import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.spec.model import Lifecycle

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried
 from blis_tui.cluster.lives import FAILED
-from blis_tui.cluster.records import TransferBrokenOff, TransferStarted
+from blis_tui.cluster.records import InstanceChanged, Lost, Retried, TransferBrokenOff, TransferStarted
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Sentence, event_ref, instance_ref, request_ref, say
 from blis_tui.units import bytes_text, plural, span_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.session_records import SessionBegun, SessionContinued
+from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, request_ref, say
 from blis_tui.units import plural, span_text

@@ -52,6 +52,8 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     """
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
+        if plan.preempted and not batch.running and not batch.ending and batch.awaits_blocks():
+            batch.crowded_out += 1
         return plan
     if batch.awaits_adapter():
         return plan

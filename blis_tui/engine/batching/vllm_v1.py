@@ -6,11 +6,12 @@ Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_sched
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.batching.versions import ONLY_IN, VERSIONS
+from blis_tui.engine.batching.versions import VERSIONS, foreign
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
@@ -76,11 +77,8 @@ class VllmV1Batching(RunningFirst):
 
     def __init__(self, settings: Settings) -> None:
         self._new = settings.version == VERSIONS[0]
-        for name, version in ONLY_IN.items():
-            if getattr(settings, name) and settings.version != version:
-                raise PolicyError(
-                    f"vLLM {settings.version} has no `{name}`", help=f"leave it out, or set `version: '{version}'`"
-                )
+        for _, message, advice in foreign(settings.version, partial(getattr, settings)):
+            raise PolicyError(message, help=advice)
         self._adaptive = settings.long_prefill_token_threshold_adaptive
         self._partial_prefills = settings.max_num_partial_prefills or 1
         self._max_running = settings.max_num_active_seqs

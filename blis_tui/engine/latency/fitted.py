@@ -282,7 +282,7 @@ def _check(settings: Settings) -> None:
         PolicyError: one is out of its range.
     """
     for one in fields(settings):
-        limits, value = one.metadata["limits"], getattr(settings, one.name)
+        limits, value = one.metadata["key"].limits, getattr(settings, one.name)
         if "minimum" in limits and not limits["minimum"] <= value <= limits["maximum"]:
             message = f"{one.name} of fitted is {value}"
             raise PolicyError(message, help=f"it must lie between {limits['minimum']:g} and {limits['maximum']:g}")

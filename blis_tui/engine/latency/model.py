@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.errors import PolicyError
+from blis_tui.keys import Key
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Pool
 
@@ -84,7 +85,7 @@ def coefficients(doc: str, *counts: int) -> tuple[float, ...]:
         "minItems": min((count for count in counts if count), default=0),
         "maxItems": max(counts),
     }
-    return field(default=(), metadata={"doc": doc, "limits": limits, "counts": counts})
+    return field(default=(), metadata={"key": Key(doc=doc, limits=limits, optional=True), "counts": counts})
 
 
 def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:

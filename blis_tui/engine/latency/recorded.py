@@ -23,9 +23,7 @@ class Settings:
     """What was measured."""
 
     durations_us: tuple[float, ...] = setting(
-        "How long each step took, in microseconds, until the next one could begin. Later steps take the mean. They have"
-        " to be given.",
-        default=(),
+        "How long each step took, in microseconds, until the next one could begin. Later steps take the mean.",
         items={"type": "number", "minimum": 1},
         minItems=1,
         examples=[[9000, 8400, 8700]],
@@ -45,8 +43,6 @@ class RecordedSteps(Overheads):
     __slots__ = ("_durations_us", "_mean_us", "_tallies")
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
-        if not settings.durations_us:
-            raise PolicyError("`recorded` step times lack `durations_us`", help="list how long each step took")
         if pool.instances > 1 or pool.engine.pipeline_parallel > 1:
             raise PolicyError(
                 "`recorded` step times are those of one instance without pipeline stages",

@@ -87,6 +87,51 @@ def thrashing(seen: Seen) -> Finding | str:
     )
 
 
+def host_link(seen: Seen) -> Finding | str:
+    """Host memory is described, and no request is ever swapped there."""
+    cluster = seen.cluster
+    described = [pool.engine.host_link for pool in cluster.pools if pool.engine.host_link is not None]
+    if not described or any(instance.batch.host is not None for instance in cluster.instances):
+        return ""
+    restore = seen.experiment.policy.preemption_restore
+    return Finding(
+        id="host-link",
+        message=f"engine.host_link has no effect: `restore: {restore}` swaps nothing to the host.",
+        figures={"preemptions": seen.total("preemptions")},
+        advice="Set policy.preemption.restore to swap or auto, or leave engine.host_link out.",
+        keys=("policy.preemption.restore", "engine.host_link"),
+    )
+
+
+def crowded_out(seen: Seen) -> Finding | str:
+    """Requests that run alone are preempted again and again because KV blocks are reserved for prompts on their way."""
+    counts = [one.batch.crowded_out for one in seen.cluster.instances]
+    times = 0
+    for count in counts:
+        times += count
+    if times < THRASHING:
+        return ""
+    instance = max(range(len(counts)), key=counts.__getitem__)
+    return Finding(
+        id="crowded-out",
+        message=(
+            f"{times:,} times a request that ran alone was preempted because the KV blocks it lacked are reserved for"
+            f" prompts on their way: most often on instance {instance} ({counts[instance]:,} times)."
+        ),
+        figures={"preemptions": times, "most_preemptions": counts[instance]},
+        advice=(
+            "It starts again and comes no further until they have arrived. More KV blocks or a faster transfer help;"
+            " with `order: prefill-first` blocks are taken when they arrive."
+        ),
+        keys=(
+            "engine.kv_blocks",
+            "cluster.disaggregation.transfer.bandwidth_gb_per_s",
+            "cluster.disaggregation.order",
+        ),
+        instance=instance,
+    )
+
+
 def token_budget(seen: Seen) -> Finding | str:
     """In more than half of the step time, steps use up the whole ``max_num_batched_tokens``."""
     return worst(map(_token_budget, seen.by_pool()))

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.metrics.lints import adapters, defects, limits, load, served, step_times
 from blis_tui.metrics.lints.finding import Finding
-from blis_tui.metrics.lints.host_link import host_link
 from blis_tui.metrics.lints.served import REJECTED_SHARE
-from blis_tui.metrics.lints.stranded import stranded
 from blis_tui.metrics.load import THRASHING
 
 if TYPE_CHECKING:
@@ -72,16 +70,17 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("timed-out", "no request timed out", served.timed_out),
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
     Lint("unfinished", "hardly any request is cut off by the horizon", served.unfinished),
-    Lint("stranded", "an instance came up for every request", stranded),
+    Lint("stranded", "an instance came up for every request", served.stranded),
     Lint("overload", "the queue does not keep growing", load.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
-    Lint("host-link", "host memory is described only where requests are swapped to it", host_link),
+    Lint("host-link", "host memory is described only where requests are swapped to it", limits.host_link),
     Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", adapters.adapter_places),
     Lint(
         "adapters-without-cost",
         "LoRA adapters are named where instances have some",
         adapters.adapters_without_cost,
     ),
+    Lint("crowded-out", "KV blocks reserved for prompts on their way keep no request from running", limits.crowded_out),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
     Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", limits.max_num_seqs),
     Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),

@@ -209,7 +209,7 @@ def unused_capacity(seen: Seen) -> Finding | str:
         return "LoRA adapters need places" if engine.max_loras else "instances may come and go"
     if len(seen.experiment.pools) > 1:
         return "the instances are not alike"
-    if cluster.gateway is not None:
+    if cluster.gateway.holds:
         return "the gateway decides how much the instances get"
     if not seen.done:
         return "the run has not ended yet"

@@ -59,9 +59,9 @@ def rejected(seen: Seen) -> Finding | str:
     count, arrived, share, first = _lost(seen, RequestState.REJECTED)
     if 100 * count <= REJECTED_SHARE * arrived:
         return ""
-    causes = seen.cluster.rejections
+    causes = seen.cluster.pipeline.rejections
     by = [f"{number:,} by {cause}" for cause, number in causes.items()]
-    alone = [*causes] == [seen.cluster.admission.name]
+    alone = [*causes] == [seen.experiment.policy.admission.kind]
     what = f"{plural(count, 'request')} of {arrived:,} ({share})"
     return Finding(
         id="rejected",
@@ -101,4 +101,24 @@ def unfinished(seen: Seen) -> Finding | str:
         figures={"still_queued": queued, "still_running": running, "arrived": arrived},
         advice="End-to-end latencies are without them: raise horizon_us, or lower the load if the queue is long.",
         keys=("horizon_us", "workload.rate_per_s"),
+    )
+
+
+def stranded(seen: Seen) -> Finding | str:
+    """The run ended with requests that no instance came up for."""
+    cluster = seen.cluster
+    if not seen.done:
+        return "the run has not ended yet"
+    left, arrived = cluster.arrived - cluster.closed(), cluster.arrived
+    if not left or cluster.queue.heap:  # what is still due lies beyond the horizon
+        return ""
+    first = cluster.in_transit()[0].request_id
+    share = percent_text(left, arrived)
+    return Finding(
+        id="stranded",
+        message=f"{plural(left, 'request')} of {arrived:,} ({share}) never found an instance; one is {first}.",
+        figures={"stranded": left, "arrived": arrived},
+        advice="Let instances that die be repaired, give nodes more room, or raise the autoscaler's max_instances.",
+        keys=("cluster.failures", "cluster.nodes", "cluster.autoscaler"),
+        request=first,
     )

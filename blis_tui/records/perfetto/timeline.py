@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried, ScalingDecided
 from blis_tui.cluster.records import (
     Dispatched,
     GatewayTick,
     Held,
+    InstanceChanged,
+    Lost,
+    Retried,
+    ScalingDecided,
     TransferBrokenOff,
     TransferFinished,
     TransferStarted,

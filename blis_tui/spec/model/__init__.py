@@ -17,14 +17,12 @@ from blis_tui.spec.model.cluster import (
     Signals,
     Transfer,
 )
-from blis_tui.spec.model.encoder import Encoder
-from blis_tui.spec.model.experiment import Engine, Expectation, Experiment, Pool, SloTarget
-from blis_tui.spec.model.lora import Lora
+from blis_tui.spec.model.engine import Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
+from blis_tui.spec.model.experiment import Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.machine import Hardware, Model
-from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
-from blis_tui.spec.model.plugin_config import PluginConfig, Setting
+from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
-from blis_tui.spec.model.speculative import Speculative
+from blis_tui.spec.model.trace import Trace
 from blis_tui.spec.model.workload import (
     AdapterMix,
     Client,
@@ -38,7 +36,6 @@ from blis_tui.spec.model.workload import (
     Session,
     SessionCall,
     Stage,
-    Trace,
     Workload,
 )
 
@@ -86,4 +83,5 @@ __all__ = [
     "Trace",
     "Transfer",
     "Workload",
+    "named_in",
 ]

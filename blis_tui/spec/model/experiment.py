@@ -3,123 +3,330 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from blis_tui.registry import builtin
-from blis_tui.spec.model.cluster import Cluster
-from blis_tui.spec.model.policy import SLO_PRIORITIES
+from blis_tui.keys import Said, amount, choice, entry, group_of, key, part, plug_in, said
+from blis_tui.spec.model.cluster import NAME, Cluster
+from blis_tui.spec.model.engine import Engine
+from blis_tui.spec.model.plugin_config import named_in
+from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.model.encoder import Encoder
-    from blis_tui.spec.model.lora import Lora
     from blis_tui.spec.model.machine import Hardware, Model
-    from blis_tui.spec.model.memory import HostLink, KvTiers
     from blis_tui.spec.model.plugin_config import PluginConfig
     from blis_tui.spec.model.policy import Policy
-    from blis_tui.spec.model.speculative import Speculative
     from blis_tui.spec.model.workload import Workload
 
 _ANY_INSTANCE: Final = 1 << 15
 """More instances than there ever are in a run."""
-_DECISIONS: Final = ("admission", "routing", "scheduling", "priority", "batching")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """One instance's limits, under vLLM's names; every ``auto`` already resolved."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    long_prefill_token_threshold: int
-    """0 = off."""
-    max_model_len: int | None
-    block_size_tokens: int
-    kv_blocks: int
-    enable_prefix_caching: bool = True
-    host_link: HostLink | None = None
-    kv_tiers: KvTiers | None = None
-    pipeline_parallel: int = 1
-    speculative: Speculative | None = None
-    lora: Lora | None = None
-    encoder: Encoder | None = None
-    """None = media become tokens at once."""
-
-    @property
-    def verify_width(self) -> int:
-        """Tokens that a decode computes in a step: the one that is due, and the drafts behind it."""
-        return 1 if self.speculative is None else 1 + self.speculative.draft_tokens
+_MOST_US: Final = 10**15
+_HERE: Final = "#/$defs/document/properties/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Equal instances: what they run, on what, and how fast."""
+    """A group of equal instances."""
 
-    name: str
-    instances: int
-    model: Model
-    hardware: Hardware
-    tensor_parallel: int
-    engine: Engine
-    latency: PluginConfig
+    name: str = key("What reports and screens call it.", pattern=NAME)
+    role: str = choice(
+        "What its instances do under disaggregation.",
+        {
+            "any": "Prefill and decode.",
+            "prefill": "Prefill only.",
+            "decode": "Decode only (and serve requests that are not split).",
+            "whole": "Serve only requests that are not split.",
+        },
+        default="any",
+    )
+    instances: int = key("How many.", minimum=1, maximum=10_000)
+    tensor_parallel: int = key(
+        "Accelerators that share one instance's layers; as in `cluster` where it is left out.",
+        optional=True,
+        minimum=1,
+        maximum=1024,
+    )
+    min_instances: ClassVar[Said] = said(
+        int,
+        "The least the autoscaler leaves of this pool; as the autoscaler says where it is left out.",
+        minimum=0,
+        maximum=10_000,
+    )
+    max_instances: ClassVar[Said] = said(
+        int, "The most the autoscaler makes of this pool; likewise.", minimum=1, maximum=10_000
+    )
+    model: Model = part(
+        "What it serves instead of the experiment's model: a name, a path, or the document itself.",
+        f"{_HERE}model",
+        optional=True,
+    )
+    hardware: Hardware = part(
+        "What it runs on instead of the experiment's hardware: a name, a path, or the document itself.",
+        f"{_HERE}hardware",
+        optional=True,
+    )
+    latency: PluginConfig = plug_in(
+        "latency",
+        "How the duration of its steps is computed, where not as in the experiment.",
+        optional=True,
+        ref=f"{_HERE}latency",
+    )
+    engine: Engine = part(
+        "Limits of its instances that differ from those of the experiment; the others stay as they are there.",
+        Engine,
+        optional=True,
+        raw={"x-partial": True},
+    )
     operators: Mapping[str, object] | None = None
     """Tables of measured operator times, where the step-time model asks for them."""
-    role: str = "any"
-    """Under disaggregation: ``prefill``, ``decode``, ``any`` (both), or ``whole``: requests that are not split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One ``expect:`` entry: a metric of the report (dotted path) and what it must be."""
+    """A metric of the report and what it must be."""
 
-    metric: str
-    min: float | None = None
-    max: float | None = None
-    equals: float | str | bool | None = None
+    metric: str = key(
+        "Dotted path of a metric in the report, such as `latency.ttft_ms.p99`.",
+        minLength=1,
+        examples=["latency.ttft_ms.p99", "requests.completed", "throughput.output_tokens_per_s"],
+    )
+    min: float | None = key("Smallest value that passes, in the metric's own unit.", absent=None, examples=[100])
+    max: float | None = key("Largest value that passes, in the metric's own unit.", absent=None, examples=[250])
+    equals: float | str | bool | None = key("The only value that passes.", absent=None, examples=[0])
+
+
+def _weight(doc: str) -> Said:
+    return said(float, doc, minimum=0, maximum=10**6, examples=[1])
+
+
+def _target(doc: str, example: float) -> float | None:
+    return key(doc, absent=None, exclusiveMinimum=0, maximum=10**12, examples=[example])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTarget:
-    """What a request of an SLO class must keep to, in milliseconds; None = nothing."""
+    """What a request must keep to."""
 
-    ttft_ms: float | None = None
-    tpot_ms: float | None = None
-    """Mean time between two of its tokens."""
-    e2e_ms: float | None = None
-    ttfat_ms: float | None = None
-    """Time to the first token of the answer itself, behind its reasoning."""
+    ttft_ms: float | None = _target("Longest time to first token in milliseconds.", 200)
+    tpot_ms: float | None = _target(
+        "Longest time per output token in milliseconds: a request's mean inter-token latency.", 50
+    )
+    e2e_ms: float | None = _target("Longest end-to-end latency in milliseconds.", 10_000)
+    ttfat_ms: float | None = _target(
+        "Longest time to first answer token in milliseconds: to the first token behind the reasoning of clients that"
+        " have `reasoning`, or of a trace that says so.",
+        5000,
+    )
+
+
+def _of_kind(kind: str, examples: list[str]) -> dict[str, object]:
+    """What a schema says of a key that takes another document: its name, its path or its body."""
+    other = {"title": f"the name of a {kind} document, a path to one, or its body", "type": "string", "minLength": 1}
+    return {
+        "if": {"type": "object"},
+        "then": {"$ref": f"{kind.lower()}.schema.json#/$defs/document"},
+        "else": other,
+        "examples": examples,
+    }
+
+
+class FitnessWeights:
+    """How much each component counts; all lie between 0 and 1."""
+
+    throughput = _weight("Requests per second v as v / (v + 100).")
+    tokens_per_sec = _weight("Output tokens per second v as v / (v + 10000).")
+    p99_ttft = _weight("99th percentile of the time to first token v in milliseconds as 1 / (1 + v).")
+    p50_ttft = _weight("Median of the time to first token v in milliseconds as 1 / (1 + v).")
+    mean_ttft = _weight("Mean of the time to first token v in milliseconds as 1 / (1 + v).")
+    p99_e2e = _weight("99th percentile of the end-to-end latency v in milliseconds as 1 / (1 + v).")
+    p50_e2e = _weight("Median of the end-to-end latency v in milliseconds as 1 / (1 + v).")
+    mean_e2e = _weight("Mean of the end-to-end latency v in milliseconds as 1 / (1 + v).")
+
+
+class Tolerance:
+    """Accepted deviation of one number: the larger of the two bounds."""
+
+    rel = said(float, "Relative to the golden value.", minimum=0)
+    abs = said(float, "Absolute, in the unit of the metric.", minimum=0)
+
+
+class GoldenComparison:
+    """How results are compared with the golden files."""
+
+    records = said(bool, "Whether the stream of event records is compared, too, and not only the report.", default=True)
+    tolerance = said(
+        None,
+        "Deviations that are accepted, by JSON pointer into the report (`/latency/ttft_ms/p99`); everything else is"
+        " compared exactly.",
+        values=Tolerance,
+        each={"minProperties": 1},
+        default={},
+        type="object",
+        propertyNames={"pattern": "^/"},
+    )
+    redact = said(
+        None,
+        "JSON pointers into the report whose values are replaced by `[redacted]` before comparing.",
+        default=[],
+        type="array",
+        items={"description": "One pointer.", "type": "string", "pattern": "^/"},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Everything a simulation needs, and nothing it has to look up."""
+    """One simulation: what is served, on what, under which load and policy."""
 
     name: str
     description: str
-    seed: int
-    workload: Workload
-    policy: Policy
-    cluster: Cluster
+    extends: ClassVar[Said] = said(
+        str,
+        "Another experiment (a name, or a path relative to this file) whose keys this one inherits: maps merge, also"
+        " with the documents that it names (`workload: {rate_per_s: 5}`); lists, and whole documents with a `kind`,"
+        " replace.",
+        minLength=1,
+        examples=["quickstart", "./base.blis.yaml"],
+    )
+    seed: int = key("Seed of all random streams.", default=42, minimum=0, maximum=2**63 - 1)
+    model: ClassVar[Said] = said(
+        None,
+        "What is served: the name of a Model document, a Hugging Face id that one lists, a path, or its body. A file at"
+        " the path goes before the id.",
+        raw=_of_kind("Model", ["qwen3-14b", "Qwen/Qwen3-14B", "./my-model.yaml"]),
+    )
+    hardware: ClassVar[Said] = said(
+        None,
+        "What it runs on: the name of a Hardware document, a path, or its body.",
+        raw=_of_kind("Hardware", ["h100"]),
+    )
+    latency: ClassVar[Said] = plug_in(
+        "latency",
+        "How the duration of one engine step is computed.",
+        default={"kind": "auto"},
+        examples=[{"kind": "trained-physics"}],
+    )
+    workload: Workload = part(
+        "The requests: the name of a Workload document, a path, or its body.",
+        None,
+        optional=True,
+        raw=_of_kind("Workload", ["chatbot"]),
+    )
+    policy: Policy = part(
+        "Admission, routing, scheduling, batching and preemption: the name of a Policy document, a path, or its body.",
+        None,
+        default="default",
+        optional=True,
+        raw=_of_kind("Policy", ["vllm-v1"]),
+    )
+    cluster: Cluster = part(
+        "The instances, what is known about them, and admission and routing latency.", Cluster, default={}
+    )
+    engine: ClassVar[Said] = said(Engine, "Limits of one instance, under vLLM's names.", default={})
     pools: tuple[Pool, ...]
     """The instances of the first pool have the lowest indices, and so on."""
-    horizon_us: int | None
-    warm_up_us: int = 0
-    """Requests that arrive before are left out of the report's latencies; 0 = none."""
-    expect: tuple[Expectation, ...]
+    horizon_us: int | None = amount(
+        "Simulated time in microseconds past which nothing is simulated; `none` = until all requests have left.",
+        ["none"],
+        default="none",
+        minimum=1,
+        maximum=_MOST_US,
+        examples=[60_000_000],
+    )
+    warm_up_us: int = key(
+        "Requests that arrive earlier than this, in microseconds, are simulated but left out of the report's latencies,"
+        " as are gaps between tokens until then. Absent = all count.",
+        absent=0,
+        minimum=1,
+        maximum=_MOST_US,
+        examples=[60_000_000],
+    )
+    expect: tuple[Expectation, ...] = part(
+        "What the report must show; each entry becomes a check of the run.",
+        (Expectation,),
+        default=[],
+        examples=[[{"metric": "latency.ttft_ms.p99", "max": 250}]],
+    )
+    slo_targets: Mapping[str, SloTarget] = part(
+        "What a request of each SLO class must keep to to count as good; the report says how many did, and"
+        " `goodput_rps`.",
+        {name: entry(SloTarget, f"Of `{name}`.") for name in SLO_CLASSES},
+        absent={},
+        minProperties=1,
+        examples=[{"critical": {"ttft_ms": 200, "tpot_ms": 30}, "batch": {"e2e_ms": 60_000}}],
+    )
+    fitness_map: ClassVar[Said] = group_of(
+        "One figure for how good the run is, as in BLIS: the sum of weight * component. Off where it is left out.",
+        name="fitness",
+        examples=[{"weights": {"throughput": 1, "p99_ttft": 2}}],
+    )
+    fitness: Mapping[str, float] = part(
+        "How much each component counts; those left out count nothing.",
+        FitnessWeights,
+        absent={},
+        required=True,
+        name="weights",
+        group="fitness",
+    )
+    report: str = choice(
+        "Which sections the report has beside those of every run.",
+        {
+            "auto": "Those of what the experiment has (pools, a gateway, disaggregation, targets); rejections by"
+            " reason, fairness, anomalies and saturation where its cluster is more than one pool behind two policies.",
+            "full": "Rejections by reason, fairness, anomalies and saturation in any case.",
+        },
+        absent="auto",
+        examples=["full"],
+    )
+    cases: ClassVar[Said] = said(
+        None,
+        "Golden tests of this experiment, each a map of overrides (dotted path: value). Without cases there is one"
+        " test, `default`.",
+        type="object",
+        propertyNames={"pattern": "^[A-Za-z0-9][A-Za-z0-9._=,-]*$"},
+        additionalProperties={"$ref": "#/$defs/overrides"},
+        minProperties=1,
+        examples=[{"small-cache": {"engine.kv_blocks": 500}, "four": {"cluster.instances": 4}}],
+    )
+    matrix: ClassVar[Said] = said(
+        None,
+        "Golden tests for every combination of these values (dotted path: list or range of values, as in the `axes` of"
+        " a study), combined with each of `cases`.",
+        type="object",
+        minProperties=1,
+        additionalProperties={"$ref": "common.schema.json#/$defs/values"},
+        examples=[{"cluster.instances": [1, 2], "policy.scheduling.kind": ["fcfs", "sjf"]}],
+    )
+    tags: ClassVar[Said] = said(
+        None,
+        "Names by which golden tests can be selected (`pytest -m slow`).",
+        default=[],
+        type="array",
+        items={"description": "One tag: a Python identifier.", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+        examples=[["slow"]],
+    )
+    skip: ClassVar[Said] = said(
+        str, "Why the golden tests of this experiment are not run.", minLength=1, examples=["takes an hour"]
+    )
+    xfail: ClassVar[Said] = said(
+        str,
+        "Why the golden tests of this experiment are known to fail.",
+        minLength=1,
+        examples=["the router ignores a drained instance"],
+    )
+    golden: ClassVar[Said] = said(
+        GoldenComparison,
+        "How results are compared with the golden files; the default is byte for byte.",
+        default={},
+    )
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""
     document: Mapping[str, object] = field(repr=False, compare=False)
     """The resolved document as plain data (what ``spec resolve`` prints)."""
-    plugins: Registry = field(default_factory=builtin, repr=False, compare=False)
+    plugins: Registry = field(repr=False, compare=False)
     """What its names may refer to."""
-    slo_targets: Mapping[str, SloTarget] = field(default_factory=dict)
-    """Class -> what makes a request of it count as good."""
-    fitness: Mapping[str, float] = field(default_factory=dict)
-    """Component of the report's fitness -> its weight."""
-    report: str = "auto"
-    """``full``: with the sections that make sense for any cluster; ``auto``: where it is not plain."""
 
     @property
     def has_detours(self) -> bool:
@@ -141,20 +348,12 @@ class Experiment:
         return len(self.pools) == 1 and cluster == Cluster(**latencies) and policy == bare
 
     def plugins_used(self) -> tuple[Plugin, ...]:
-        """The plug-ins of users that it names, in a fixed order."""
-        policy = self.policy
-        named = [(f"policy.{name}", getattr(policy, name).kind) for name in _DECISIONS]
-        named += [(f"policy.preemption.{one}", getattr(policy, f"preemption_{one}")) for one in ("victim", "restore")]
-        named += [("latency", pool.latency.kind) for pool in self.pools]
-        for client in self.workload.clients:
-            named.append(("workload.clients.arrivals", client.arrivals.kind))
-            named += [("workload.clients.lengths", one.kind) for one in (client.input_tokens, client.output_tokens)]
-            if client.reasoning is not None:
-                named.append(("workload.clients.reasoning.ratio", client.reasoning.ratio.kind))
-        if self.workload.trace is not None:
-            named.append(("workload.trace.format", self.workload.trace.format))
-        found = (self.plugins.find(path, name) for path, name in dict.fromkeys(named))
-        return tuple(plugin for plugin in found if plugin.origin is not None)
+        """The plug-ins of users that it names, sorted by plug point and name."""
+        if not self.plugins.origins:
+            return ()
+        named = named_in((self.workload, self.policy, self.cluster, self.pools))
+        found = dict.fromkeys(plugin for path, config in named for plugin in self.plugins.used(path, config))
+        return tuple(sorted((one for one in found if one.origin is not None), key=attrgetter("path", "name")))
 
     @property
     def instances(self) -> int:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
+
+from blis_tui.keys import Said, group_of, key, said
+
+_MOST_TFLOPS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,26 +62,94 @@ class Model:
     """How many layers have it."""
 
 
+class Link:
+    """A data link."""
+
+    bandwidth_gb_per_s = said(
+        float, "Bandwidth in GB/s (10^9 bytes a second).", required=True, exclusiveMinimum=0, examples=[900]
+    )
+    latency_us = said(float, "Latency in microseconds.", minimum=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """One accelerator's datasheet figures and measured utilisation."""
+    """One accelerator: datasheet figures and measured utilisation."""
 
     name: str
-    memory_gib: float
-    peak_tflops_bf16: float
-    peak_tflops_fp8: float
-    """0 = the accelerator has no FP8 units."""
-    memory_bandwidth_tb_per_s: float
-    mfu_prefill: float
-    mfu_decode: float
-    peak_tflops_fp4: float = 0.0
-    """0 = the accelerator has no units for 4 bits."""
-    host_link_gb_per_s: float = 32.0  # of one accelerator, in one direction
+    memory_gib: float = key("Memory of one accelerator in GiB.", exclusiveMinimum=0, maximum=100_000, examples=[80])
+    peak_tflops: ClassVar[Said] = group_of(
+        "Dense matrix throughput (no sparsity) in 10^12 floating-point operations a second.",
+        required=True,
+        examples=[{"bf16": 989.5, "fp8": 1979.0}],
+    )
+    peak_tflops_bf16: float = key(
+        "At 16-bit precision, in TFLOPS.",
+        name="bf16",
+        group="peak_tflops",
+        exclusiveMinimum=0,
+        maximum=_MOST_TFLOPS,
+        examples=[989.5],
+    )
+    peak_tflops_fp8: float = key(
+        "At 8-bit precision, in TFLOPS; 0 = no FP8 units.",
+        name="fp8",
+        group="peak_tflops",
+        default=0,
+        minimum=0,
+        maximum=_MOST_TFLOPS,
+    )
+    peak_tflops_fp4: float = key(
+        "At 4-bit precision, in TFLOPS; absent = no such units.",
+        name="fp4",
+        group="peak_tflops",
+        absent=0.0,
+        minimum=0,
+        maximum=_MOST_TFLOPS,
+        examples=[9000.0],
+    )
+    memory_bandwidth_tb_per_s: float = key(
+        "Memory bandwidth in TB/s (10^12 bytes a second).", exclusiveMinimum=0, maximum=10_000, examples=[3.35]
+    )
+    mfu: ClassVar[Said] = group_of("Share of the peak throughput that real kernels reach.", required=True)
+    mfu_prefill: float = key(
+        "While processing prompts, 0 to 1.",
+        name="prefill",
+        group="mfu",
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.45],
+    )
+    mfu_decode: float = key(
+        "While generating tokens, 0 to 1.",
+        name="decode",
+        group="mfu",
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.3],
+    )
+    interconnect: ClassVar[Said] = said(
+        Link, "Link between the accelerators of one node, both directions together; `fitted` reads it."
+    )
+    host_link: ClassVar[Said] = said(
+        Link, "Link between accelerator and host memory. Recorded; no step-time model reads it yet."
+    )
+    host_link_gb_per_s: float = 32.0
+    """Of one accelerator, in one direction."""
     interconnect_gb_per_s: float = 64.0
     """Between the accelerators of a node, both directions together; without such a link, that to the host."""
-    usd_per_hour: float | None = None
-    """Price of one accelerator; None = the document does not say; likewise below."""
-    idle_watts: float | None = None
-    """What one takes while nothing runs."""
-    peak_watts: float | None = None
-    """Thermal design power of one."""
+    watts: ClassVar[Said] = group_of(
+        "Electrical power, for the energy that studies work out. No simulation depends on it.",
+        examples=[{"idle": 100, "peak": 700}],
+    )
+    idle_watts: float | None = key("Idle, in watts.", name="idle", group="watts", absent=None, minimum=0)
+    peak_watts: float | None = key(
+        "Thermal design power, in watts.", name="peak", group="watts", absent=None, minimum=0
+    )
+    usd_per_hour: float | None = key(
+        "Price of one accelerator in US dollars an hour, for the cost that studies work out. No simulation depends on"
+        " it.",
+        name="cost_per_hour_usd",
+        absent=None,
+        minimum=0,
+        examples=[3.5],
+    )

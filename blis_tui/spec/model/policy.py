@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from blis_tui.keys import Said, choice, entry, group_of, key, part, plug_in, said, variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,62 +23,191 @@ SLO_PRIORITIES: Final = {"critical": 4, "standard": 3, "batch": -1, "sheddable":
 class TenantBudgets:
     """How much of the cluster each tenant may use."""
 
-    fractions: Mapping[str, float]
-    """Tenant -> its share of all batch slots (instances x ``max_num_seqs``); others are unlimited."""
-    checked: str
-    """``before-admission`` or ``after-admission``."""
-    shed_below_priority: int
-    """Over its budget, a tenant's requests of classes below this priority are turned away."""
+    fractions: Mapping[str, float] = key(
+        "Tenant -> its share of all batch slots (instances x max_num_seqs). A tenant that is not listed is unlimited.",
+        minProperties=1,
+        maxProperties=10_000,
+        additionalProperties={
+            "description": "Share of all batch slots.",
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+        },
+        examples=[{"acme": 0.5}],
+    )
+    checked: str = choice(
+        "When the budget is checked.",
+        {
+            "before-admission": "Before the admission policy, which then sees only requests within budget.",
+            "after-admission": "After the admission policy: what is turned away has cost it a decision.",
+        },
+        default="before-admission",
+    )
+    shed_below_priority: int = key(
+        "Over its budget, a tenant's requests of classes below this priority are turned away.",
+        default=0,
+        minimum=-101,
+        maximum=101,
+    )
+
+
+class Tick:
+    """Of the gateway's ``dispatch: tick``."""
+
+    interval_us = said(int, "Microseconds between two ticks.", default=1000, minimum=1, maximum=10**9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     """A queue in front of the router that holds requests back while the instances are saturated."""
 
-    order: str
-    """``fifo``, ``priority`` or ``slo-deadline``."""
-    saturation: PluginConfig
-    dispatch: str
-    """``on-completion`` or ``tick``."""
+    order: str = choice(
+        "Who is dispatched first.",
+        {
+            "fifo": "Whoever has waited longest.",
+            "priority": "The most urgent SLO class, then whoever has waited longest.",
+            "slo-deadline": "Whoever's deadline (arrival at the gateway + the target of its class) comes first.",
+        },
+        default="fifo",
+    )
+    saturation: PluginConfig = plug_in(
+        "policy.gateway.saturation",
+        "How busy the instances are: requests are dispatched while it is below 1.",
+        default={"kind": "never"},
+    )
+    dispatch: str = variants(
+        "What makes it dispatch.",
+        {
+            "on-completion": ("One request when one comes, and one for each request that ends.", None),
+            "tick": ("One request when one comes, and one at every tick while any wait.", Tick),
+        },
+        default={"kind": "on-completion"},
+    )
     tick_us: int
     """Time between two dispatches by tick."""
-    max_depth: int
-    """Requests it holds at most; 0 = unlimited."""
-    when_full: str
-    """``reject``, ``shed-least-urgent`` or ``shed-sheddable``."""
-    bands: bool
-    """Whether each priority has a band of its own, served in order of priority."""
-    per_band_capacity: int
-    """Requests of one priority it holds at most; 0 = unlimited."""
-    fairness: str
-    """Whose turn it is within a band: ``global-strict``, ``round-robin`` or ``weighted``."""
-    weights: Mapping[str, float]
-    """Tenant -> its share under ``weighted``; 1 where a tenant has none."""
-    request_ttl_us: int
-    """How long a request may wait in it; 0 = for ever."""
-    usage_limit: float
-    """Saturation up to which the least urgent band is served; the most urgent one is up to 1."""
-    slo_targets_us: Mapping[str, int]
-    """Class -> time to its deadline, for ``slo-deadline``."""
+    max_depth: int = key("Requests it holds at most; 0 = unlimited.", default=0, minimum=0, maximum=10**9)
+    when_full: str = choice(
+        "What happens when it is full.",
+        {
+            "reject": "The newcomer is turned away.",
+            "shed-least-urgent": "The least urgent request goes, of equals the latest; the newcomer, unless it is more "
+            "urgent.",
+            "shed-sheddable": "Likewise, but only requests of classes below priority 0 may be displaced.",
+        },
+        default="reject",
+    )
+    bands: bool = key(
+        "Whether each priority has a band of its own, served in order of priority.",
+        default=False,
+    )
+    per_band_capacity: int = key(
+        "Requests of one priority it holds at most; 0 = unlimited.", default=0, minimum=0, maximum=10**9
+    )
+    fairness: str = choice(
+        "Whose turn it is among the tenants of a band.",
+        {
+            "global-strict": "Nobody's: the order alone decides.",
+            "round-robin": "Tenants with waiting requests take turns, by name.",
+            "weighted": "Deficit round-robin: turns of prompt tokens in proportion to `weights`.",
+        },
+        default="global-strict",
+    )
+    weights: Mapping[str, float] = key(
+        "Tenant -> its share under `weighted`; 1 where a tenant has none.",
+        absent={},
+        maxProperties=10_000,
+        additionalProperties={
+            "description": "Its share.",
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 10**6,
+        },
+    )
+    request_ttl_us: int = key(
+        "How long a request may wait in it, in microseconds; 0 = for ever.", default=0, minimum=0, maximum=10**12
+    )
+    usage_limit: float = key(
+        "Saturation up to which the least urgent band is served; the most urgent one is up to 1, those between at equal"
+        " distances.",
+        default=1.0,
+        exclusiveMinimum=0,
+        maximum=1,
+    )
+    slo_targets_us: Mapping[str, int] = part(
+        "Class -> time to its deadline in microseconds, for `slo-deadline`; classes without one come last.",
+        {name: entry(int, f"Of `{name}`.", minimum=1, maximum=10**12) for name in SLO_CLASSES},
+        absent={},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Every decision that is not physics."""
+    """Admission, routing, scheduling, batching and preemption."""
 
     name: str
-    admission: PluginConfig
-    routing: PluginConfig
-    scheduling: PluginConfig
-    priority: PluginConfig
-    batching: PluginConfig
-    preemption_victim: str
-    preemption_restore: str
-    preemption_recompute: str | None = None
-    """What a victim computes again: ``prompt`` or ``all``; None = as the batching rule says."""
-    slo_priorities: Mapping[str, int] = field(default_factory=SLO_PRIORITIES.copy)
-    """Class -> what it is worth; classes below 0 may be shed."""
-    tenant_budgets: TenantBudgets | None = None
-    deferral: str = "none"
-    """``idle-only``: ``batch`` and ``background`` requests wait until the cluster is idle."""
-    gateway: Gateway | None = None
+    admission: PluginConfig = plug_in(
+        "policy.admission", "Whether a request is admitted to the cluster.", default={"kind": "always-admit"}
+    )
+    routing: PluginConfig = plug_in(
+        "policy.routing", "Which instance a request goes to.", default={"kind": "round-robin"}
+    )
+    scheduling: PluginConfig = plug_in(
+        "policy.scheduling", "In which order an instance's queue is served.", default={"kind": "fcfs"}
+    )
+    priority: PluginConfig = plug_in("policy.priority", "How urgent a request is.", default={"kind": "constant"})
+    batching: PluginConfig = plug_in("policy.batching", "How an engine composes a step.", default={"kind": "blis"})
+    preemption: ClassVar[Said] = group_of("What happens when the KV cache is full.", default={})
+    preemption_victim: str = plug_in(
+        "policy.preemption.victim",
+        "Which running request is preempted.",
+        default="tail",
+        name="victim",
+        group="preemption",
+    )
+    preemption_restore: str = plug_in(
+        "policy.preemption.restore",
+        "How a victim comes back.",
+        default="recompute",
+        name="restore",
+        group="preemption",
+    )
+    preemption_recompute: str | None = choice(
+        "What a victim computes again: its `prompt`, generating its answer anew, or `all`, the tokens it had generated"
+        " included; left out = as the batching rule does (`blis`: prompt, `vllm-v1`: all). With `swap` and `auto` it is"
+        " always all.",
+        {"prompt": "Generated tokens are lost.", "all": "Generated tokens are kept."},
+        absent=None,
+        name="recompute",
+        group="preemption",
+    )
+    slo_priorities: Mapping[str, int] = part(
+        "What each SLO class is worth to admission control and the gateway; classes below 0 may be shed.",
+        {
+            name: entry(
+                int,
+                f"Of `{name}`; larger is more urgent.",
+                default=SLO_PRIORITIES[name],
+                minimum=-100,
+                maximum=100,
+            )
+            for name in SLO_CLASSES
+        },
+        absent=SLO_PRIORITIES,
+    )
+    tenant_budgets: TenantBudgets | None = part(
+        "How much of the cluster each tenant may use.", TenantBudgets, absent=None
+    )
+    deferral: str = variants(
+        "Whether `batch` and `background` requests wait until the cluster is idle.",
+        {
+            "none": ("They are served like all others.", None),
+            "idle-only": ("They wait until no instance has work, and then arrive all at once.", None),
+        },
+        absent="none",
+    )
+    gateway: Gateway | None = part(
+        "A queue in front of the router that holds requests back while the instances are saturated. Off where it is"
+        " left out.",
+        Gateway,
+        absent=None,
+    )

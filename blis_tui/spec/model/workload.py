@@ -2,84 +2,233 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.keys import amount, choice, key, part, plug_in, said
+from blis_tui.spec.model.policy import SLO_CLASSES
+from blis_tui.spec.model.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from blis_tui.spec.model.plugin_config import PluginConfig
+
+_LENGTHS: Final = "workload.clients.lengths"
+"""The plug point of length distributions."""
+_LENGTHS_HERE: Final = "#/$defs/lengths"
+_MOST_TOKENS: Final = 10**9
+_MOST_ADAPTERS: Final = 10**5
+_SLO_CLASSES: Final = (
+    "Most urgent: somebody waits for every token.",
+    "Ordinary interactive traffic.",
+    "May be rejected under load.",
+    "Work that must be done, at any time of the day.",
+    "Least urgent: whatever is left over.",
+)
+_RATE: Final = "Mean rate of all clients together, in requests per second."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """A prompt prefix shared by all requests of ``group``."""
+    """A prompt prefix shared by all requests of a group."""
 
-    group: str
-    tokens: int
+    group: str = key("Name of the group.", minLength=1, examples=["system-prompt"])
+    tokens: int = key("Length of the prefix in tokens.", minimum=1, maximum=_MOST_TOKENS, examples=[512])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """A client's connection."""
 
-    rtt_ms: float
-    bandwidth_mbps: float | None
-    """None = unlimited."""
+    rtt_ms: float = key("Round-trip time in milliseconds.", default=0.0, minimum=0, maximum=10**6, examples=[40])
+    bandwidth_mbps: float | None = key(
+        "Bandwidth in 10^6 bits per second; a token is four bytes. Unlimited where it is left out.",
+        absent=None,
+        exclusiveMinimum=0,
+        maximum=10**9,
+        examples=[100],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePoint:
-    """What a client's rate is at some time."""
+    """The rate at one time."""
 
-    at_s: float
-    factor: float
-    """1 = what its share of the workload's rate is."""
+    at_s: float = key("When, in seconds from the start.", minimum=0, maximum=10**9, examples=[3600])
+    factor: float = key(
+        "What the client's share of `rate_per_s` is multiplied by; 0 = no requests.",
+        minimum=0,
+        maximum=10**6,
+        examples=[1.5],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateCurve:
     """A client's rate over time: linear between points."""
 
-    points: tuple[RatePoint, ...]
-    """The first at 0, each later than the one before."""
-    repeat: bool = False
-    """Whether it begins again after the last point; else the rate stays what it is there."""
+    points: tuple[RatePoint, ...] = part(
+        "Factors of the client's rate at times from the start; the first at 0, each later than the one before.",
+        (RatePoint,),
+        minItems=1,
+        maxItems=10_000,
+        examples=[[{"at_s": 0, "factor": 0.2}, {"at_s": 43200, "factor": 1.0}, {"at_s": 86400, "factor": 0.2}]],
+    )
+    repeat: bool = key(
+        "Whether the course begins again after the last point, as every day; else the rate stays what it is there.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCall:
-    """One request of each turn of a session."""
+    """One call of every turn."""
 
-    id: str
-    after: tuple[str, ...] = ()
-    """Calls of the turn that must be answered before; none = it starts the turn."""
-    input_tokens: PluginConfig | None = None
-    """None = the client's; likewise below."""
-    output_tokens: PluginConfig | None = None
-    wait_ms: PluginConfig | None = None
-    """From those answers until it is sent, as while a tool works; None = no time."""
-    parallel: int = 1
-    """It is sent so many times at once, each with lengths of its own."""
-    history: bool = True
-    """Whether its prompt begins with what was said before."""
+    id: str = key("Name of the call, unique in the turn.", minLength=1, maxLength=200, examples=["plan"])
+    after: tuple[str, ...] = key(
+        "Calls of the turn that must be answered before, each listed above this one. Left out, the call starts the"
+        " turn. Its prompt begins with the prompt and the answer of the first of them; the answers of the others follow"
+        " as new text.",
+        absent=(),
+        items={"type": "string", "minLength": 1},
+        uniqueItems=True,
+        minItems=1,
+        examples=[["plan"]],
+    )
+    input_tokens: PluginConfig | None = plug_in(
+        _LENGTHS,
+        "New text of its prompt, in tokens: an instruction, the result of a tool. Left out, the client's.",
+        absent=None,
+        ref=_LENGTHS_HERE,
+        examples=[300],
+    )
+    output_tokens: PluginConfig | None = plug_in(
+        _LENGTHS, "Tokens it generates. Left out, the client's.", absent=None, ref=_LENGTHS_HERE, examples=[200]
+    )
+    wait_ms: PluginConfig | None = plug_in(
+        _LENGTHS,
+        "Milliseconds from the answers that it waits for until it is sent, as while a tool works.",
+        absent=None,
+        ref=_LENGTHS_HERE,
+        examples=[{"kind": "exponential", "mean": 1500}],
+    )
+    parallel: int = key(
+        "It is sent so many times at once, each with lengths of its own.",
+        default=1,
+        minimum=1,
+        maximum=1000,
+        examples=[3],
+    )
+    history: bool = key(
+        "Whether its prompt begins with what was said before; `false` = a context of its own, as of a sub-agent.",
+        default=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """Requests that belong together: the turns of a conversation, or the calls of an agent."""
 
-    turns: PluginConfig
-    think_time_ms: PluginConfig | None = None
-    """From the end of a turn to the next one; None = no time."""
-    history: str = "full"
-    """``full``: prompts begin with what was said before in the session; ``none``: every prompt stands for itself."""
-    pacing: str = "answers"
-    """What the next prompt waits for: ``answers`` to those before it, or the ``clock``, from their sending."""
-    max_context_tokens: int | None = None
-    """A session ends before the turn whose prompt and answer would be longer."""
-    calls: tuple[SessionCall, ...] = ()
-    """What a turn consists of; none = one request."""
+    turns: PluginConfig = plug_in(
+        _LENGTHS,
+        "Turns of a session; a number alone is always that many.",
+        default=1,
+        ref=_LENGTHS_HERE,
+        examples=[5, {"kind": "uniform", "min": 2, "max": 10}],
+    )
+    think_time_ms: PluginConfig | None = plug_in(
+        _LENGTHS,
+        "Milliseconds from the end of a turn to the next one: what the user reads and types, or how long a tool of the"
+        " agent works. Left out, the next turn follows at once.",
+        absent=None,
+        ref=_LENGTHS_HERE,
+        examples=[{"kind": "lognormal", "mu": 9.0, "sigma": 0.8, "max": 120_000}],
+    )
+    history: str = choice(
+        "What a prompt begins with.",
+        {
+            "full": "All that was said before in the session: prompts grow, and their beginnings are found in the"
+            " prefix cache.",
+            "none": "Only the client's shared prefix: every prompt stands for itself.",
+        },
+        default="full",
+    )
+    pacing: str = choice(
+        "What the next prompt waits for.",
+        {
+            "answers": "The answers to the prompts before it; a prompt without an answer cancels the rest of the"
+            " session.",
+            "clock": "The time since the prompts before it were sent, whatever becomes of them.",
+        },
+        default="answers",
+    )
+    max_context_tokens: int | None = key(
+        "A session ends before the turn in which a prompt and its answer together would be longer than that. Left out,"
+        " prompts grow until `turns` are over, or the model's context is.",
+        absent=None,
+        minimum=1,
+        maximum=_MOST_TOKENS,
+        examples=[32_768],
+    )
+    calls: tuple[SessionCall, ...] = part(
+        "What every turn consists of, where it is more than one request: the calls of an agent, and which of them wait"
+        " for which.",
+        (SessionCall,),
+        absent=(),
+        minItems=1,
+        maxItems=1000,
+        examples=[
+            [
+                {"id": "plan"},
+                {"id": "search", "after": ["plan"], "parallel": 3, "wait_ms": 800},
+                {"id": "answer", "after": ["search"]},
+            ]
+        ],
+    )
+
+
+class AdapterChoice:
+    """How a client's adapters are written."""
+
+    names = said(
+        None,
+        "Their names.",
+        type="array",
+        minItems=1,
+        maxItems=_MOST_ADAPTERS,
+        uniqueItems=True,
+        items={"type": "string", "minLength": 1, "maxLength": 200},
+        examples=[["sql", "chat"]],
+    )
+    count = said(
+        int,
+        "How many there are, instead of `names`: `adapter-1`, `adapter-2`, ...",
+        minimum=1,
+        maximum=_MOST_ADAPTERS,
+        examples=[50],
+    )
+    prefix = said(
+        str,
+        "What the names of `count` adapters begin with; clients with the same one share adapters.",
+        default="adapter",
+        minLength=1,
+        maxLength=100,
+    )
+    weights = said(
+        None,
+        "How often each is asked for, relative to the others; left out = all alike, or as `zipf` says.",
+        type="array",
+        minItems=1,
+        maxItems=_MOST_ADAPTERS,
+        items={"type": "number", "minimum": 0, "maximum": 1e9},
+        examples=[[3, 1]],
+    )
+    zipf = said(
+        float,
+        "The k-th is asked for 1 / k^zipf times as often as the first: 0 = all alike, about 1 in many catalogues.",
+        minimum=0,
+        maximum=10,
+        examples=[1.0],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,107 +244,249 @@ class AdapterMix:
 class Reasoning:
     """How requests think before they answer."""
 
-    ratio: PluginConfig
-    """Share of the output tokens that are reasoning."""
-    history: str = "dropped"
-    """What later prompts of a session begin with: the answers alone (``dropped``), or the reasoning, too (``kept``)."""
+    ratio: PluginConfig = plug_in(
+        "workload.clients.reasoning.ratio",
+        "Share of a request's output tokens that is reasoning; a number alone is always that share. Tokens are rounded"
+        " to whole ones.",
+        ref="#/$defs/ratio",
+        examples=[0.7, {"kind": "gaussian", "mean": 0.6, "std_dev": 0.2, "max": 0.95}],
+    )
+    history: str = choice(
+        "What later prompts of a session begin with, of answers. Left out, `dropped`, as chat templates of reasoning"
+        " models do it.",
+        {
+            "dropped": "The answers without their reasoning; an engine has to compute those again, for they follow"
+            " something else now.",
+            "kept": "The answers with their reasoning, which are found in the prefix cache.",
+        },
+        absent="dropped",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modality:
     """Items of one kind in prompts."""
 
-    probability: float
-    """That a prompt has any."""
-    count: PluginConfig
-    """How many it has then."""
-    tokens: PluginConfig
-    """Of each."""
+    probability: float = key(
+        "That a prompt has any of them. Left out, each has.",
+        absent=1.0,
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.3],
+    )
+    count: PluginConfig = plug_in(
+        _LENGTHS,
+        "How many a prompt has then; a number alone is always that many.",
+        default={"kind": "constant", "value": 1},
+        ref=_LENGTHS_HERE,
+        examples=[2],
+    )
+    tokens: PluginConfig = plug_in(
+        _LENGTHS, "Tokens of each item; a number alone is always that many.", ref=_LENGTHS_HERE, examples=[1120]
+    )
+
+
+_SOME: Final = [{"probability": 0.3, "count": {"kind": "uniform", "min": 1, "max": 3}, "tokens": 1120}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multimodal:
     """What prompts have beside text."""
 
-    images: Modality | None = None
-    audio: Modality | None = None
-    video: Modality | None = None
+    images: Modality | None = part("Images.", Modality, absent=None, examples=_SOME)
+    audio: Modality | None = part("Pieces of audio.", Modality, absent=None, examples=_SOME)
+    video: Modality | None = part("Videos.", Modality, absent=None, examples=_SOME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One stream of generated requests."""
 
-    id: str
-    share: float
-    arrivals: PluginConfig
-    input_tokens: PluginConfig
-    output_tokens: PluginConfig
-    prefix: Prefix | None = None
-    slo_class: str = "standard"
-    tenant: str = ""
-    model: str = ""
-    """Name of the model that its requests ask for; empty = any."""
-    timeout_us: int | None = None
-    network: Network | None = None
-    repeated_prompts: int = 0
-    """It sends so many prompts again and again; 0 = every prompt is new."""
-    rate_curve: RateCurve | None = None
-    """How its rate changes over time; None = it does not."""
-    session: Session | None = None
-    """How its requests belong together; then its arrivals are those of sessions. None = they do not."""
-    adapters: AdapterMix | None = None
-    """Of which each request (each session) asks for one; None = for the base model."""
-    reasoning: Reasoning | None = None
-    """How its requests think before they answer; None = they do not, or nobody asks."""
-    multimodal: Multimodal | None = None
-    """What its prompts have beside the text of ``input_tokens``; None = nothing."""
+    id: str = key("Name of the stream, unique in the workload.", minLength=1, maxLength=200, examples=["chat"])
+    share: float = key(
+        "Share of rate_per_s; shares need not add up to 1, they are normalised. Without meaning in a closed loop.",
+        default=1.0,
+        exclusiveMinimum=0,
+        maximum=10**9,
+    )
+    arrivals: PluginConfig = plug_in(
+        "workload.clients.arrivals", "How the gaps between requests are drawn.", default={"kind": "poisson"}
+    )
+    rate_curve: RateCurve | None = part(
+        "How the client's rate changes over time: a day's course, a spike, a slow start or end. Linear between the"
+        " points. Left out, it does not change.",
+        RateCurve,
+        absent=None,
+        examples=[
+            {
+                "points": [
+                    {"at_s": 0, "factor": 1.0},
+                    {"at_s": 600, "factor": 1.0},
+                    {"at_s": 610, "factor": 5.0},
+                    {"at_s": 670, "factor": 5.0},
+                    {"at_s": 680, "factor": 1.0},
+                ]
+            }
+        ],
+    )
+    input_tokens: PluginConfig = plug_in(
+        _LENGTHS,
+        "Length of a prompt in tokens, without the shared prefix; a number alone is always that many.",
+        ref=_LENGTHS_HERE,
+        examples=[{"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 2, "max": 800}],
+    )
+    output_tokens: PluginConfig = plug_in(
+        _LENGTHS,
+        "Tokens a request generates; a number alone is always that many.",
+        ref=_LENGTHS_HERE,
+        examples=[{"kind": "exponential", "mean": 128, "max": 1024}],
+    )
+    prefix: Prefix | None = part(
+        "A prompt prefix shared by all requests of its group.",
+        Prefix,
+        absent=None,
+        examples=[{"group": "system-prompt", "tokens": 512}],
+    )
+    repeated_prompts: int = key(
+        "The client sends so many prompts again and again, in turn; in a closed loop each user sends one (as"
+        " inference-perf does). They are found in the prefix cache from the second time on. Absent = every prompt is"
+        " new.",
+        absent=0,
+        minimum=1,
+        maximum=10**5,
+        examples=[45],
+    )
+    adapters: AdapterMix | None = part(
+        "LoRA adapters, of which each request asks for one (of a session, all requests for the same). `engine.lora`"
+        " says what they cost. Left out = the base model.",
+        AdapterChoice,
+        absent=None,
+        examples=[{"names": ["sql", "chat"], "weights": [3, 1]}, {"count": 50, "zipf": 1.0}],
+    )
+    session: Session | None = part(
+        "Its requests belong together: conversations, or runs of an agent. Its arrivals are then those of sessions, and"
+        " `rate_per_s` counts those; the users of a closed loop hold one session after the other. Left out, every"
+        " request stands for itself.",
+        Session,
+        absent=None,
+        examples=[
+            {"turns": {"kind": "uniform", "min": 2, "max": 10}, "think_time_ms": {"kind": "exponential", "mean": 8000}}
+        ],
+    )
+    reasoning: Reasoning | None = part(
+        "Its requests reason before they answer: of the output tokens, the first ones are reasoning. They cost what"
+        " other tokens cost; the report (`reasoning`) has them, and the time to the first token of the answer itself."
+        " Left out, nobody asks what of an answer is reasoning.",
+        Reasoning,
+        absent=None,
+        examples=[{"ratio": 0.7}, {"ratio": {"kind": "beta", "alpha": 6, "beta": 2}}],
+    )
+    multimodal: Multimodal | None = part(
+        "Images, audio and video of its prompts beside the text of `input_tokens`, in tokens, as the model's encoder"
+        " makes them. A prompt is as long as all of it together; encoders take no time unless the experiment has"
+        " `engine.encoder`. In sessions every call has its own, and those of earlier calls are part of what was said.",
+        Multimodal,
+        absent=None,
+        minProperties=1,
+        examples=[
+            {"images": {"count": 2, "tokens": 1120}},
+            {"audio": {"probability": 0.5, "tokens": {"kind": "uniform", "min": 100, "max": 750}}},
+        ],
+    )
+    slo_class: str = choice(
+        "Service class, from the most to the least urgent.",
+        dict(zip(SLO_CLASSES, _SLO_CLASSES, strict=True)),
+        default="standard",
+    )
+    tenant: str = key(
+        "Whose requests they are, for reports by tenant; empty = no tenant.", default="", examples=["acme"]
+    )
+    model: str = key(
+        "Name of the model that its requests ask for: only instances that serve it are chosen. Where it is left out,"
+        " any instance may answer.",
+        absent="",
+        minLength=1,
+        examples=["llama-3.1-8b-instruct"],
+    )
+    timeout_us: int | None = amount(
+        "Microseconds after its arrival at which an unfinished request times out; `none` = never.",
+        ["none"],
+        default="none",
+        minimum=1,
+        maximum=10**15,
+        examples=[30_000_000],
+    )
+    network: Network | None = part(
+        "The client's connection: what its times to first token and to the last token take on the way. Off where it is"
+        " left out.",
+        Network,
+        absent=None,
+        minProperties=1,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """A rate for some time."""
 
-    rate_per_s: float
-    duration_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """A recorded workload. ``path`` is absolute; ``sha256`` of the content stands for it in the digest."""
-
-    path: str
-    format: str
-    sha256: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """What is said -> the column that says it, where its name does not."""
-    time_unit: str = ""
-    """Unit of the arrivals, ``s``, ``ms``, ``us`` or ``ns``; empty = the file tells."""
-    limit: int | None = None
-    """How many requests of the file are read; None = all."""
-    slice: tuple[float, float | None] | None = None
-    """Which part of it is replayed, from and until when in seconds (None = its end); None = all."""
-    scale_rate: float = 1.0
-    """Arrivals are divided by it."""
-    rate_per_s: float | None = None
-    """How many requests (of conversations, how many of these) arrive in a second where the file does not say when."""
-    pacing: str = "clock"
-    """What prompts of sessions after the first wait for: the ``clock`` of the trace, or ``answers`` to those before."""
+    rate_per_s: float = key(_RATE, exclusiveMinimum=0, maximum=10**6, examples=[8.0])
+    duration_s: float = key("How long, in seconds.", exclusiveMinimum=0, maximum=10**8, examples=[600.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Generated (``clients``) or recorded (``trace``); exactly one of the two is set."""
+    """The requests: generated by clients, or recorded in a trace."""
 
     name: str
-    requests: int | None = None
-    """How many requests of all clients together; ``None`` = until the horizon (or all of the trace)."""
-    sessions: int | None = None
-    """How many sessions of all clients together begin; ``None`` = as many as there is time for."""
-    rate_per_s: float = 0.0
-    stages: tuple[Stage, ...] = ()
-    """Instead of one rate: one after the other; requests end with the last one."""
-    exact_stage_counts: bool = False
-    """Whether each stage gets exactly rate x duration requests, as far as they are whole."""
-    clients: tuple[Client, ...] = ()
-    trace: Trace | None = None
+    requests: int | None = key(
+        "Requests of all clients together; null = until the horizon (or all of the trace).",
+        default=None,
+        minimum=1,
+        maximum=10**8,
+        examples=[500],
+    )
+    sessions: int | None = key(
+        "Sessions of all clients together, after which no further ones begin; requests of clients without `session` do"
+        " not count. Left out = no such limit.",
+        absent=None,
+        minimum=1,
+        maximum=10**8,
+        examples=[100],
+    )
+    rate_per_s: float = key(_RATE, absent=0.0, exclusiveMinimum=0, maximum=10**6, examples=[8.0])
+    stages: tuple[Stage, ...] = part(
+        "Instead of `rate_per_s`: rates that follow one another; requests end with the last stage.",
+        (Stage,),
+        absent=(),
+        each={"examples": [{"rate_per_s": 8.0, "duration_s": 600.0}]},
+        minItems=1,
+        maxItems=10_000,
+        examples=[[{"rate_per_s": 8.0, "duration_s": 600.0}, {"rate_per_s": 20.0, "duration_s": 600.0}]],
+    )
+    exact_stage_counts: bool = key(
+        "Whether each stage gets exactly rate x duration requests (as inference-perf sends them), not a number drawn by"
+        " chance; for Poisson arrivals. Absent = drawn.",
+        absent=False,
+        examples=[True],
+    )
+    clients: tuple[Client, ...] = part(
+        "Streams of generated requests.",
+        (Client,),
+        absent=(),
+        minItems=1,
+        examples=[
+            [
+                {
+                    "id": "chat",
+                    "input_tokens": {"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 2, "max": 800},
+                    "output_tokens": {"kind": "exponential", "mean": 128, "max": 1024},
+                }
+            ]
+        ],
+    )
+    trace: Trace | None = part(
+        "A recorded workload instead of clients.",
+        Trace,
+        absent=None,
+        examples=[{"file": "requests.csv", "format": "requests"}],
+    )

@@ -6,12 +6,13 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
-from blis_tui.spec.build import build_expectation
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, open_reference
+from blis_tui.spec.decode import decode
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.document_parts import Part
 from blis_tui.spec.load import build, resolve_document
+from blis_tui.spec.model import Expectation
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.schema import complete
 from blis_tui.spec.source import Document, as_list, as_map
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.spec.model import Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.resolve import Resolved
     from blis_tui.spec.source import Json
@@ -84,8 +85,8 @@ def read_study(
         axes=axes,
         points=points,
         seeds=_seeds(data["seeds"], first.document.get("seed")),
-        objectives=tuple(_objective(as_map(one)) for one in as_list(data["objectives"])),
-        constraints=tuple(_constraint(one) for one in as_list(data["constraints"])),
+        objectives=tuple(decode(Objective, one) for one in Part(data, "").parts("objectives")),
+        constraints=tuple(decode(Expectation, one) for one in Part(data, "").parts("constraints")),
         prices={name: float(str(price)) for name, price in as_map(data.get("prices")).items()},
         plugins=plugins,
         document=data,
@@ -194,11 +195,3 @@ def _seeds(given: Json, own: Json) -> tuple[int, ...]:
         return tuple(int(str(one)) for one in given)
     first = int(str(own))
     return tuple(range(first, first + int(str(given))))
-
-
-def _objective(data: dict[str, Json]) -> Objective:
-    return Objective(metric=str(data["metric"]), goal="max" if data["goal"] == "max" else "min")
-
-
-def _constraint(data: Json) -> Expectation:
-    return build_expectation(Part(as_map(data), "constraints"))

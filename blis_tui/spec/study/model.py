@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from blis_tui.keys import choice, key
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,10 +21,20 @@ MAX_POINTS: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A figure that should be small or large."""
+    """A figure of the report or of `cost`, and whether it should be small or large."""
 
-    metric: str
-    goal: Literal["min", "max"] = "min"
+    metric: str = key(
+        "Dotted path of the figure in the report, or one of `cost.gpus`, `cost.usd_per_hour`,"
+        " `cost.usd_per_million_output_tokens`, `cost.watts`, `cost.wh_per_million_output_tokens`.",
+        minLength=1,
+        examples=["cost.gpus", "throughput.output_tokens_per_s"],
+    )
+    goal: Literal["min", "max"] = choice(
+        "Whether it should be small or large.",
+        {"min": "The smaller, the better.", "max": "The larger, the better."},
+        default="min",
+        examples=["max"],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.cluster.lifecycle_records import ScalingDecided
+from blis_tui.cluster.records import ScalingDecided
 from blis_tui.tui.presenters.lines import BLANK, fact, flow, heading, line, words
 from blis_tui.units import bar_text, count_text, percent_text, span_text, time_text
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.events import Resize
 
     from blis_tui.observe.status import Status
-    from blis_tui.tui.app import ObservingStart
+    from blis_tui.tui.observing import ObservingStart
 
 _MOST: Final = 4096
 """Looks at the run that are remembered; beyond that every second one is forgotten."""

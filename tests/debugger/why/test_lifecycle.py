@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import blis_tui
-from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Retried, Scaled, ScalingDecided
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Retried, Scaled, ScalingDecided
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.explain import explain_event

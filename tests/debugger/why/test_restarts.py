@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 import blis_tui
-from blis_tui.cluster.lifecycle_records import Lost, Retried
-from blis_tui.cluster.records import TransferBrokenOff, TransferStarted
+from blis_tui.cluster.records import Lost, Retried, TransferBrokenOff, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown

@@ -11,7 +11,7 @@ from blis_tui.engine.latency.fitted_shape import work_of
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Hardware, Model, PluginConfig, Pool
 from tests.builders import experiment
 
@@ -211,7 +211,7 @@ def test_sampling_from_a_sorted_vocabulary_takes_the_same_time_on_every_accelera
 
 
 def test_no_factor_is_below_what_the_datasheet_allows() -> None:
-    factors = [one.name for one in fields(Settings) if one.metadata["limits"].get("maximum") == 1e4]
+    factors = [one.name for one in fields(Settings) if one.metadata["key"].limits.get("maximum") == 1e4]
     assert len(factors) == 10
     plain = pool_of(CODELLAMA_34B)
     for name in factors:

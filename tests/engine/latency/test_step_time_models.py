@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel, create_latency
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Hardware, Model, PluginConfig
 from tests.builders import experiment
 

@@ -1,1 +1,0 @@
-"""Admission control: may a request enter the cluster at all? One module a policy."""

@@ -1,0 +1,108 @@
+"""Puts the stages of a cluster together: those that every cluster has, and those that an experiment configures.
+
+Modules that have only the latter are imported in these functions, where they are configured.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.admission_control import AdmissionControl
+from blis_tui.cluster.factory import InstanceFactory
+from blis_tui.cluster.pipeline import Admission, Arrivals, Dispatcher, Pipeline
+from blis_tui.cluster.roster import ALL, DECODING, PREFILLING, Roster
+from blis_tui.cluster.router import Router
+from blis_tui.engine.events import EventQueue
+from blis_tui.engine.streams import Streams
+from blis_tui.workload.interactive import InteractiveSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.reroute import Reroute
+    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Experiment
+    from blis_tui.workload.source import RequestSource
+
+
+def assembled(
+    experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers, routes: Mapping[str, Reroute]
+) -> Pipeline:
+    """A cluster's stages before the first event: see ``Cluster`` for the arguments.
+
+    Raises:
+        PolicyError: a policy does not exist, or rejects its settings.
+    """
+    queue, streams = EventQueue(), Streams(experiment.seed)
+    ended: list[tuple[Request, int]] = []
+    if isinstance(source, InteractiveSource):
+        from blis_tui.cluster.feedback import Listening
+
+        ledger = Listening(ledger, ended)
+    roster = Roster(experiment, InstanceFactory(experiment, queue, ledger, observers))
+    pipeline = Pipeline(queue, observers, ledger, roster)
+    fleet = roster.fleet_of(ALL)
+    admission = pipeline.admission = Admission(pipeline, AdmissionControl(experiment, roster, fleet, streams))
+    entrance = admission.enter
+    if experiment.cluster.varies:
+        from blis_tui.cluster.lifecycle import LifecycleControl
+
+        pipeline.lifecycle = lifecycle = LifecycleControl(experiment, pipeline, streams)
+        roster.followers.append(lifecycle)
+    pipeline.dispatcher = _dispatcher(experiment, pipeline, streams, dict(routes))
+    admission.onward = pipeline.dispatcher.dispatch
+    if experiment.policy.gateway is not None:
+        from blis_tui.cluster.gateway_control import GatewayControl
+
+        pipeline.gateway = gateway = GatewayControl(experiment, experiment.policy.gateway, pipeline, fleet)
+        roster.followers.append(gateway)
+        admission.onward = gateway.enter
+    if experiment.policy.deferral == "idle-only":
+        from blis_tui.cluster.deferral import IdleOnly
+
+        pipeline.deferral = deferral = IdleOnly(experiment, pipeline, entrance)
+        roster.followers.append(deferral)
+        entrance = deferral.enter
+    pipeline.arrivals = _arrivals(experiment, source, pipeline, entrance, ended)
+    reads = admission.control.reads_signals or pipeline.dispatcher.router.reads_signals
+    if reads or roster.followers or roster.counts_tenants or roster.watch.early:
+        roster.watch_all()
+    return pipeline
+
+
+def _dispatcher(experiment: Experiment, pipeline: Pipeline, streams: Streams, routes: dict[str, Reroute]) -> Dispatcher:
+    roster, split = pipeline.roster, experiment.cluster.disaggregation
+    whole = ALL if split is None or split.undisaggregated == "all" else DECODING
+    router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams)
+    roster.routers.append(router)
+    if split is None:
+        return Dispatcher(experiment, pipeline, router, routes)
+    from blis_tui.cluster.disaggregation import DecodeFirst, PrefillFirst
+
+    halves = (("prefill", split.prefill_routing, PREFILLING), ("decode", split.decode_routing, DECODING))
+    for role, config, roles in halves:
+        path = f"policy/{role}-routing"
+        roster.routers.append(Router(experiment, config, roster.fleet_of(roles), streams, path))
+    kind = DecodeFirst if split.order == "decode-first" else PrefillFirst
+    splitter = kind(experiment, split, pipeline, roster.routers, routes)
+    roster.followers.append(splitter)
+    return splitter
+
+
+def _arrivals(
+    experiment: Experiment,
+    source: RequestSource,
+    pipeline: Pipeline,
+    entrance: Callable[[Passage, int], None],
+    ended: list[tuple[Request, int]],
+) -> Arrivals:
+    if not isinstance(source, InteractiveSource):
+        return Arrivals(experiment, source, pipeline, entrance)
+    from blis_tui.cluster.feedback import Feedback
+
+    return Feedback(experiment, source, pipeline, entrance, ended)

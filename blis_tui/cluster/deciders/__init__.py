@@ -1,1 +1,0 @@
-"""Deciders: is this request split into prefill and decode? One module a decider."""

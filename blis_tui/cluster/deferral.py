@@ -1,0 +1,59 @@
+"""Requests of the least urgent classes wait until the cluster is idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.passage import ADMISSION
+from blis_tui.cluster.records import Deferred, Resumed
+from blis_tui.cluster.stages import NoDeferral
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Experiment
+
+_DEFERRABLE: Final = frozenset({"batch", "background"})
+
+
+class IdleOnly(NoDeferral):
+    """Puts requests of the least urgent classes off while any request is in flight.
+
+    Args:
+        experiment: how long admission takes; it starts again for them.
+        pipeline: what it is a part of.
+        onward: the next stage.
+    """
+
+    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[Passage, int], None]) -> None:
+        super().__init__()
+        self._pipeline = pipeline
+        self._roster = pipeline.roster
+        self._latency_us = experiment.cluster.admission_latency_us
+        self._onward = onward
+
+    def enter(self, passage: Passage, now: int) -> None:
+        """A request has come: it goes on, or waits."""
+        request, in_flight = passage.request, self._roster.in_flight
+        if not in_flight or request.slo_class not in _DEFERRABLE:
+            self._onward(passage, now)
+            return
+        self.waiting.append(passage)
+        self.deferrals += 1
+        observers = self._pipeline.observers
+        if Deferred in observers.kinds:
+            observers.emit(Deferred(observers.event, now, request.request_id, in_flight))
+
+    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
+        """Where the cluster is idle, all requests come back that were put off."""
+        if not self.waiting or self._roster.in_flight:
+            return
+        pipeline, observers = self._pipeline, self._pipeline.observers
+        for passage in self.waiting:
+            if Resumed in observers.kinds:
+                observers.emit(Resumed(observers.event, now, passage.request.request_id))
+            pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
+        self.waiting.clear()

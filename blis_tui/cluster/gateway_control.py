@@ -1,0 +1,193 @@
+"""The gateway at work: it takes admitted requests in, and dispatches them while the instances are not saturated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.gateway_queue import GatewayQueue
+from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, Signal
+from blis_tui.cluster.policy import SATURATION
+from blis_tui.cluster.records import Dispatched, GatewayTick, Held
+from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, OpenGateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.cluster import gateway_queue as queue
+    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.signals import Fleet
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Experiment, Gateway
+
+_PPM: Final = 1_000_000
+
+
+class Expiry:
+    """The end of a request's time in the gateway's queue."""
+
+    __slots__ = ("control", "held")
+
+    kind = "gateway-expiry"
+    instance_index = None
+
+    def __init__(self, control: GatewayControl, held: queue.Held) -> None:
+        self.control = control
+        self.held = held
+
+    @property
+    def request(self) -> Request:
+        """Whose."""
+        return self.held.passage.request
+
+    @property
+    def stale(self) -> bool:
+        """Whether it has left the queue."""
+        return self.held.gone
+
+    def happen(self, now: int) -> bool:
+        """Turn it away."""
+        if self.held.gone:
+            return False
+        self.control.expire(self.held, now)
+        return True
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
+
+
+class GatewayControl(OpenGateway):
+    """Holds requests back while the instances are saturated.
+
+    Args:
+        experiment: names what counts as saturated.
+        settings: how the queue is ordered, and how long it may be.
+        pipeline: what it is a part of.
+        fleet: the instances.
+
+    Attributes:
+        queue: the requests that it holds.
+    """
+
+    holds = True
+
+    def __init__(self, experiment: Experiment, settings: Gateway, pipeline: Pipeline, fleet: Fleet) -> None:
+        super().__init__()
+        self.queue = GatewayQueue(settings)
+        self._settings = settings
+        self._saturation = experiment.plugins.create(SATURATION, settings.saturation.kind, settings.saturation.settings)
+        self._pipeline = pipeline
+        self._fleet = fleet
+        self._ticking = False
+
+    # ---- what others ask ----
+
+    @property
+    def rule(self) -> str:
+        """What counts as saturated, in a sentence."""
+        return self._saturation.rule
+
+    @property
+    def waiting(self) -> int:
+        """Requests that it holds."""
+        return len(self.queue)
+
+    def held(self) -> list[Passage]:
+        """Those requests, counted one by one."""
+        return [one.passage for one in self.queue.held()]
+
+    def bands(self) -> Iterator[tuple[int, float, queue.Band]]:
+        """The bands of its queue, the most urgent first: priority, saturation up to which it is served, requests."""
+        return self.queue.bands()
+
+    def upcoming(self) -> queue.Held | None:
+        """The request that is next if no other comes and the instances are not too busy."""
+        return self.queue.upcoming()
+
+    def saturation(self) -> float:
+        """How busy the instances are, by the figures read last."""
+        return self._saturation.level(self._fleet)
+
+    # ---- what happens ----
+
+    def enter(self, passage: Passage, now: int) -> None:
+        """An admitted request has come."""
+        pipeline = self._pipeline
+        priority = pipeline.admission.control.priority(passage.incoming)
+        held, victim = self.queue.offer(passage, priority, now)
+        if victim is not None:
+            reason = f"displaced by {passage.request.request_id} after {now - victim.since_us} us in the queue"
+            pipeline.reject(victim.passage.request, GATEWAY, reason, now, DISPLACED)
+        if held is None:
+            pipeline.reject(passage.request, GATEWAY, "the queue is full", now, FULL)
+            return
+        self.peak_depth = max(self.peak_depth, len(self.queue))
+        passage.kind = "held"
+        observers = pipeline.observers
+        if Held in observers.kinds:
+            observers.emit(Held(observers.event, now, passage.request.request_id, priority, len(self.queue)))
+        if self._settings.request_ttl_us:
+            pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
+        self._dispatch(now)
+        self._tick_later(now)
+
+    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
+        """These have left the instances."""
+        self._completed(len(departed), now)
+
+    def wake(self, count: int, now: int) -> None:
+        """An instance for so many requests has come up."""
+        self._completed(count, now)
+        self._tick_later(now)
+
+    def _completed(self, count: int, now: int) -> None:
+        """There are so many places more on the instances."""
+        if self._settings.dispatch == "on-completion":
+            while count and self._dispatch(now):
+                count -= 1
+
+    def expire(self, held: queue.Held, now: int) -> None:
+        """A request has been in the queue for too long."""
+        self.queue.remove(held)
+        waited = now - held.since_us
+        self._pipeline.reject(held.passage.request, GATEWAY, f"expired after {waited} us in the queue", now, EXPIRED)
+
+    def _dispatch(self, now: int) -> bool:
+        """Send the next request on, if the instances are not too busy for it."""
+        pipeline, queue = self._pipeline, self.queue
+        if not len(queue):
+            return False
+        pipeline.roster.board.read(now)
+        saturation = self.saturation()
+        held = queue.next(saturation)
+        if held is None:
+            return False
+        request = held.passage.request
+        request.gateway_us = now - held.since_us
+        self.dispatched += 1
+        observers = pipeline.observers
+        if Dispatched in observers.kinds:
+            level = int(saturation * _PPM)
+            waited = request.gateway_us
+            observers.emit(Dispatched(observers.event, now, request.request_id, waited, len(queue), level))
+        pipeline.dispatcher.dispatch(held.passage, now)
+        return True
+
+    def _tick_later(self, now: int) -> None:
+        if self._settings.dispatch == "tick" and len(self.queue) and len(self._fleet) and not self._ticking:
+            self._ticking = True
+            self._pipeline.queue.push(now + self._settings.tick_us, DISPATCH, Signal("dispatch", self._tick))
+
+    def _tick(self, event: Signal, now: int) -> bool:  # noqa: ARG002
+        self._ticking = False
+        self._dispatch(now)
+        self._tick_later(now)
+        observers = self._pipeline.observers
+        if GatewayTick in observers.kinds:
+            level = int(self.saturation() * _PPM)
+            observers.emit(GatewayTick(observers.event, now, len(self.queue), level))
+        return True
+
+    def state(self) -> tuple[object, ...]:
+        """What it holds, as plain values (for digests)."""
+        return (self.queue.state(), self._ticking, self.dispatched, self.peak_depth)

@@ -1,0 +1,182 @@
+"""Routing: which instance serves a request? See also ``weighted``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.policy import ROUTING
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
+    from blis_tui.registry import NoSettings
+
+
+def pick(places: Sequence[int], context: Context) -> int:
+    """One of these equally good places, drawn where there are several."""
+    return places[0] if len(places) == 1 else places[context.stream.below(len(places))]
+
+
+@ROUTING.plugin("always-busiest", "The instance with the most load: the worst case, for tests of alarms.")
+class AlwaysBusiest:
+    """The instance with the most load: the worst case, for tests of alarms."""
+
+    rule = "Always-busiest takes the instance with the most requests: queue + batch + in flight."
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
+        """The first of the most loaded ones."""
+        loads = fleet.loads()
+        most = max(loads)
+        return loads.index(most), f"load {most}"
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
+
+@ROUTING.plugin("least-estimated-ttft", "The instance whose step-time model predicts the earliest first token.")
+class LeastEstimatedTtft:
+    """Predicts how long the prompts in the queue and then this one take beside the batch that is there.
+
+    A prompt in a queue counts as an average one of those routed so far; of its own prompt what the instance has cached
+    is left out. It looks at every instance.
+    """
+
+    rule = (
+        "Predicts with each instance's step-time model how long its queue and this prompt take, and takes the shortest;"
+        " a queued prompt counts as an average one."
+    )
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+        self._requests = 0
+        self._tokens = 0
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
+        """The shortest prediction; ties are drawn."""
+        self._requests += 1
+        self._tokens += request.input_tokens
+        cached = fleet.cached_blocks(request.segments) if request.segments else [0] * len(fleet)
+        predictions = []
+        for place, waiting in enumerate(fleet.column("waiting")):
+            queued = int(waiting) * self._tokens // self._requests
+            own = max(1, request.input_tokens - cached[place] * fleet.block_size_tokens)
+            predictions.append(fleet.prefill_us(place, queued + own))
+        least = min(predictions)
+        places = [place for place, prediction in enumerate(predictions) if prediction == least]
+        return pick(places, context), f"first token in about {least} us"
+
+    def state(self) -> tuple[object, ...]:
+        """How many requests it has seen, and their prompt tokens."""
+        return (self._requests, self._tokens)
+
+
+@ROUTING.plugin("least-loaded", "The instance with the least load; ties are drawn.")
+class LeastLoaded:
+    """The instance with the least load; ties are drawn."""
+
+    rule = "Least-loaded takes the instance with the fewest requests: queue + batch + in flight."
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
+        """The least loaded one."""
+        loads = fleet.loads()
+        least = min(loads)
+        return pick([place for place, load in enumerate(loads) if load == least], context), f"load {least}"
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerOfTwoSettings:
+    """Of the draw."""
+
+    choices: int = setting("Instances drawn, all different.", default=2, minimum=1, maximum=100)
+
+
+@ROUTING.plugin("power-of-two", "The least loaded of a few instances drawn at random.", PowerOfTwoSettings)
+class PowerOfTwo:
+    """Draws a few different instances and takes the one with the least load; of equals the first drawn."""
+
+    def __init__(self, settings: PowerOfTwoSettings) -> None:
+        self._choices = settings.choices
+        self.rule = f"Draws {settings.choices} instances and takes the one with the fewest requests."
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
+        """The least loaded of those drawn."""
+        loads = fleet.loads()
+        places = list(range(len(loads)))
+        for drawn in range(min(self._choices, len(places))):  # the first part of a shuffle
+            other = drawn + context.stream.below(len(places) - drawn)
+            places[drawn], places[other] = places[other], places[drawn]
+        candidates = places[: self._choices]
+        best = min(candidates, key=loads.__getitem__)
+        return best, f"load {loads[best]} of {len(candidates)} drawn"
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing: the stream's position is in the context."""
+        return ()
+
+
+@ROUTING.plugin("round-robin", "Instances take turns.")
+class RoundRobin:
+    """Each instance in turn."""
+
+    rule = "Round-robin takes the instances in turn; it does not look at their load."
+    reads_signals = False
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+        self._turn = 0
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
+        """The next one in line."""
+        turn = self._turn
+        self._turn = turn + 1
+        return turn % len(fleet), f"turn {turn}"
+
+    def state(self) -> tuple[object, ...]:
+        """Whose turn it is."""
+        return (self._turn,)
+
+
+@ROUTING.plugin("session-affinity", "All requests of a session go to the same instance, new ones to the least loaded.")
+class SessionAffinity:
+    """Remembers where each session is; a request without a session is one of its own."""
+
+    rule = "Session-affinity sends all requests of a session to one instance; new ones go to the least loaded."
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+        self._homes: dict[str, int] = {}
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
+        """Where the session is, if that instance can still be chosen."""
+        session = request.session_id
+        home = self._homes.get(session) if session else None
+        if home in fleet.members:
+            return fleet.members.index(home), f"session {session}"
+        loads = fleet.loads()
+        least = min(loads)
+        place = pick([at for at, load in enumerate(loads) if load == least], context)
+        if session:
+            self._homes[session] = fleet.members[place]
+        return place, f"load {least}"
+
+    def forget(self, instance: int) -> None:
+        """The instance has gone with its cache: its sessions may be anywhere."""
+        self._homes = {session: home for session, home in self._homes.items() if home != instance}
+
+    def state(self) -> tuple[object, ...]:
+        """Where the sessions are."""
+        return tuple(self._homes.items())

@@ -1,1 +1,0 @@
-"""Routing: which instance serves a request? One module a policy."""

@@ -1,1 +1,0 @@
-"""Scoring: how good is each instance for a request? One module a scorer; `weighted` routing adds them up."""

@@ -1,0 +1,137 @@
+"""Parts of a resolved document -> frozen records, as their keys say (``blis_tui.keys``)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+
+from blis_tui.keys import AUTO, keys_of
+from blis_tui.spec.document_parts import Part, plugin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.keys import Key
+    from blis_tui.spec.model import PluginConfig
+
+_R = TypeVar("_R")
+
+
+class _Step(NamedTuple):
+    """How one field is read."""
+
+    field: str
+    name: str
+    required: bool
+    read: Callable[[Part, str], object]
+    group: str
+    """The key of the map that it stands in; empty = it stands beside the others."""
+    group_required: bool
+
+
+def decode(record: type[_R], part: Part, **given: object) -> _R:
+    """The record that a map of a resolved document describes.
+
+    Args:
+        record: a dataclass whose fields are made by the functions of ``blis_tui.keys``.
+        part: the map; defaults are filled in already.
+        given: fields that follow from something else.
+
+    Raises:
+        InputError: the map lacks a key, or has something else there.
+    """
+    steps = _STEPS.get(record)
+    if steps is None:
+        steps = _STEPS[record] = _steps(record)
+    for step in steps:
+        if step.field in given:
+            continue
+        within = part
+        if step.group:
+            if not step.group_required and step.group not in part.data:
+                continue
+            within = part.part(step.group)
+        if step.required or step.name in within.data:
+            given[step.field] = step.read(within, step.name)
+    return record(**given)
+
+
+def _steps(record: type) -> tuple[_Step, ...]:
+    keys = keys_of(record)
+    held = {one.name for one in fields(record)}
+    required = {about.name or name: not about.optional for name, (about, _) in keys.items()}
+    return tuple(
+        _Step(
+            field=name,
+            name=about.name or name,
+            required=not about.optional,
+            read=_reader(about, annotation),
+            group=about.group,
+            group_required=bool(about.group) and required[about.group],
+        )
+        for name, (about, annotation) in keys.items()
+        if name in held
+    )
+
+
+def _reader(about: Key, annotation: str) -> Callable[[Part, str], object]:
+    """What reads a key whose field has this type."""
+    kind, plain = about.kind, annotation.removesuffix(" | None")
+    if about.point:
+        return Part.text if plain == "str" else _plug_in
+    if about.variants is not None:
+        return _kind
+    if plain == "int" and (about.words or about.default is None):
+        return _amount if plain != annotation else Part.integer
+    if about.words:
+        return Part.text
+    if plain in _READERS:
+        return _READERS[plain]
+    if isinstance(kind, tuple):
+        return partial(_records, cast("type", kind[0]))
+    return partial(_record, kind) if isinstance(kind, type) else partial(_by_name, cast("Mapping[str, Key]", kind))
+
+
+def _plug_in(part: Part, name: str) -> PluginConfig:
+    return plugin_of(part.part(name))
+
+
+def _kind(part: Part, name: str) -> str:
+    return part.part(name).text("kind")
+
+
+def _amount(part: Part, name: str) -> int | None:
+    """A number, or None for null and for any word but ``auto``, which should not be there any more."""
+    value = part.data.get(name, AUTO)
+    return None if value is None or (isinstance(value, str) and value != AUTO) else part.integer(name)
+
+
+def _record(kind: type[_R], part: Part, name: str) -> _R:
+    return decode(kind, part.part(name))
+
+
+def _records(kind: type[_R], part: Part, name: str) -> tuple[_R, ...]:
+    return tuple(decode(kind, one) for one in part.parts(name))
+
+
+def _by_name(entries: Mapping[str, Key], part: Part, name: str) -> dict[str, object]:
+    """A map whose keys are data, each with a record."""
+    within, kind = part.part(name), cast("type", next(iter(entries.values())).kind)
+    return {key: _record(kind, within, key) for key in within.data}
+
+
+_READERS: Final[Mapping[str, Callable[[Part, str], object]]] = {
+    "bool": Part.flag,
+    "int": Part.integer,
+    "float": Part.number,
+    "str": Part.text,
+    "float | str | bool": Part.plain,
+    "tuple[str, ...]": Part.texts,
+    "Mapping[str, float]": lambda part, name: part.part(name).floats(),
+    "Mapping[str, int]": lambda part, name: part.part(name).integers(),
+    "Mapping[str, str]": lambda part, name: part.part(name).words(),
+}
+"""What reads a plain field of a type."""
+_STEPS: Final[dict[type, tuple[_Step, ...]]] = {}
+"""How each record is read, once it has been."""

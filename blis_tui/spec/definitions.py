@@ -1,0 +1,185 @@
+"""The definitions of each schema, and which class says the keys of each.
+
+``docs/make_schemas.py`` writes the schemas from this; nothing that runs needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec import model, written
+from blis_tui.spec.model.experiment import FitnessWeights, GoldenComparison
+from blis_tui.spec.model.machine import Link
+from blis_tui.spec.study.model import Objective
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One definition of a schema."""
+
+    of: type | None = None
+    """The class that says its keys; None = the limits say everything."""
+    kind: str = ""
+    """The kind of document that it is; empty = a part of documents."""
+    doc: str = ""
+    """Its description, where the class says something else."""
+    limits: Mapping[str, object] = field(default_factory=dict)
+    """Further keywords of JSON Schema."""
+    point: str = ""
+    """The plug point whose plug-ins may stand there."""
+    short: str = "string"
+    """What may stand there instead of a plug-in's map: its name, or a number."""
+    open: bool = False
+    """Whether there may be other keys."""
+    required: tuple[str, ...] = ()
+    """Keys that a document of its own must have, but no part of one."""
+    nameless: bool = False
+    """Whether it says nothing of itself: every key that refers to it does."""
+
+
+METADATA: Final = "common.schema.json#/$defs/metadata"
+SHARED: Final = {"title": "Shared parts", "description": "Definitions that several kinds of document use."}
+"""What the schema says of itself that no document has."""
+SHAPES: Final[Mapping[str, type]] = MappingProxyType({"columns": written.TraceColumns})
+"""Names by which records refer to classes that are above them."""
+
+DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
+    {
+        "common": {
+            "metadata": Definition(of=written.Metadata, nameless=True),
+            "coefficients": Definition(
+                doc="Coefficients of a step-time model, in the order its document under `specs/latency/` explains;"
+                " microseconds unless said otherwise.",
+                limits={
+                    "type": "array",
+                    "items": {"description": "One coefficient.", "type": "number", "minimum": 0},
+                    "maxItems": 11,
+                },
+            ),
+            "values": Definition(
+                of=written.Values,
+                limits={
+                    "title": "a list of values or a range",
+                    "type": ["array", "object"],
+                    "minItems": 1,
+                    "items": {"description": "One value, as it would stand in the experiment."},
+                },
+            ),
+        },
+        "experiment": {
+            "document": Definition(
+                of=model.Experiment,
+                kind="Experiment",
+                limits={"if": {"required": ["extends"]}, "else": {"required": ["model", "hardware", "workload"]}},
+            ),
+            "cluster": Definition(of=model.Cluster),
+            "engine": Definition(of=model.Engine),
+            "expectation": Definition(of=model.Expectation),
+            "overrides": Definition(
+                doc="Values to replace, by dotted path; as with `--set`.",
+                limits={
+                    "type": "object",
+                    "additionalProperties": {"description": "The value, as it would stand in the document."},
+                },
+            ),
+            "golden": Definition(of=GoldenComparison),
+            "pool": Definition(of=model.Pool),
+            "nodes": Definition(of=model.NodePool),
+            "failure": Definition(of=model.Failure),
+            "slo_target": Definition(of=model.SloTarget, limits={"minProperties": 1}),
+            "fitness_weights": Definition(of=FitnessWeights, limits={"minProperties": 1}),
+            "kv_tier": Definition(of=model.KvTier),
+        },
+        "hardware": {
+            "document": Definition(of=model.Hardware, kind="Hardware"),
+            "link": Definition(of=Link),
+        },
+        "latency": {
+            "document": Definition(
+                of=written.LatencyDocument,
+                kind="Latency",
+                limits={"if": {"required": ["rows"]}, "else": {"required": ["alpha", "beta"]}},
+            ),
+            "row": Definition(of=written.Row),
+        },
+        "model": {
+            "document": Definition(of=written.ModelDocument, kind="Model"),
+            "config": Definition(of=written.ModelConfig, open=True),
+        },
+        "policy": {
+            "document": Definition(of=model.Policy, kind="Policy"),
+            "scorer": Definition(
+                doc="One scorer and its weight; a word alone is the scorer of that name with weight 1.",
+                point="policy.routing.scorers",
+            ),
+            "scorers": Definition(
+                doc="Scorers with their weights, added up in this order.",
+                limits={
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": 64,
+                    "items": {"$ref": "#/$defs/scorer"},
+                    "examples": [[{"kind": "prefix-affinity", "weight": 3}, {"kind": "queue-depth", "weight": 2}]],
+                },
+            ),
+        },
+        "study": {
+            "document": Definition(of=written.StudyDocument, kind="Study", required=("experiment",)),
+            "excluded": Definition(
+                of=written.Excluded,
+                limits={
+                    "type": ["object", "array", "string", "number", "boolean", "null"],
+                    "items": {"description": "A value that is meant."},
+                    "minProperties": 1,
+                },
+            ),
+            "objective": Definition(of=Objective),
+        },
+        "workload": {
+            "document": Definition(of=model.Workload, kind="Workload"),
+            "column": Definition(
+                doc="Name of a column of the file, as its header has it.",
+                limits={"type": "string", "minLength": 1, "maxLength": 200},
+            ),
+            "client": Definition(of=model.Client),
+            "session-call": Definition(of=model.SessionCall),
+            "lengths": Definition(
+                doc="A distribution of token counts; a number alone is always that many tokens.",
+                point="workload.clients.lengths",
+                short="integer",
+                limits={
+                    "minimum": 1,
+                    "maximum": 10**9,
+                    "examples": [
+                        {"kind": "constant", "value": 256},
+                        {"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 2, "max": 800},
+                        {"kind": "lognormal", "mu": 5.5, "sigma": 0.8, "max": 4000},
+                        {"kind": "exponential", "mean": 128, "max": 1024},
+                        {
+                            "kind": "pareto-lognormal",
+                            "alpha": 1.5,
+                            "xm": 100,
+                            "mu": 5.5,
+                            "sigma": 0.8,
+                            "mix_weight": 0.1,
+                        },
+                        {"kind": "empirical", "weights": {"128": 3, "512": 1}},
+                    ],
+                },
+            ),
+            "ratio": Definition(
+                doc="A distribution of shares between 0 and 1; a number alone is always that share.",
+                point="workload.clients.reasoning.ratio",
+                short="number",
+                limits={"minimum": 0, "maximum": 1},
+            ),
+            "modality": Definition(of=model.Modality),
+        },
+    }
+)
+"""Schema -> its definitions, but for those that plug points and ``variants`` add."""

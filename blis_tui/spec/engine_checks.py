@@ -1,0 +1,131 @@
+"""Do the settings of an engine mean something with its batching rule, its memory and its step times?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.batching.refusals import refusals
+from blis_tui.engine.batching.versions import foreign
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.errors import InputError, PolicyError
+from blis_tui.spec.build import batching_traits, build_model_part, stack_of
+from blis_tui.spec.diagnostics import about
+from blis_tui.spec.operator_files import read_tables
+from blis_tui.spec.pools import stacks, where
+from blis_tui.spec.source import as_list, as_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.registry import Registry
+    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.source import DataPath, Document
+
+
+def check_version(document: Document) -> Iterator[Diagnostic]:
+    """Settings that vLLM's version of the batching rule does not have."""
+    batching = as_map(document.get("policy", "batching"))
+    if batching.get("kind") == "vllm-v1":
+        for name, message, hint in foreign(batching.get("version"), batching.get):
+            yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
+
+
+def check_memory(document: Document) -> Iterator[Diagnostic]:
+    """Tiers need a cache to keep; what is swapped out is kept, so nothing of it can be generated anew."""
+    preemption = as_map(document.get("policy", "preemption"))
+    restore = preemption.get("restore")
+    for owner in stacks(document):
+        engine = where(document, owner, "engine")
+        tiers = as_map(document.get(*engine, "kv_tiers"))
+        if tiers and tiers.get("kind") != "none" and not document.get(*engine, "enable_prefix_caching"):
+            message = "tiers keep what the prefix cache would lose, and there is none"
+            hint = "set `enable_prefix_caching: true`, or leave `kv_tiers` out"
+            yield about(document, (*engine, "kv_tiers"), "BLIS2026", message, key=True, hint=hint)
+    if preemption.get("recompute") == "prompt" and restore != "recompute":
+        message = f"`recompute: prompt` loses what is generated, `restore: {restore}` keeps it"
+        at = ("policy", "preemption", "recompute")
+        hint = "leave `recompute` out, or set `restore: recompute`"
+        yield about(document, at, "BLIS2026", message, key=True, hint=hint)
+
+
+# ---- batching ----
+
+
+def check_batching(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
+    """Settings elsewhere that the batching rule has no use for."""
+    traits = batching_traits(as_map(document.data), plugins)
+    kind = document.get("policy", "batching", "kind")
+    if traits.in_order_of_arrival and document.get("policy", "scheduling", "kind") != "fcfs":
+        message = f"`{kind}` batching serves requests in order of arrival, whatever the scheduler says"
+        hint = "set `scheduling: fcfs`, or take another batching rule"
+        yield about(document, ("policy", "scheduling", "kind"), "BLIS2026", message, hint=hint)
+    if not traits.running_first:
+        yield from _check_victims(document, kind)
+    for owner in stacks(document):
+        engine = where(document, owner, "engine")
+        tiers = (*engine, "kv_tiers", "kind")
+        if document.get(*tiers) not in (None, "none") and not traits.running_first:
+            message = f"`{kind}` batching does not look into tiers"
+            yield about(document, tiers, "BLIS2026", message, hint="remove kv_tiers, or take blis or vllm-v1 batching")
+        if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
+            message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
+            yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")
+        beside = [key for key in ("speculative", "lora") if document.get(*engine, key) is not None]
+        stages = document.whole(*engine, "pipeline_parallel") or 1
+        for key, message, hint in refusals(str(kind), traits, stages=stages, beside=beside):
+            yield about(document, (*engine, key), "BLIS2027", message, key=key in beside, hint=hint)
+        if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
+            message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
+            path = (*engine, "long_prefill_token_threshold")
+            yield about(document, path, "BLIS2026", message, hint="remove it")
+
+
+def _check_victims(document: Document, kind: object) -> Iterator[Diagnostic]:
+    """Ways to preempt that need a rule which serves running requests first."""
+    for key, known in (("victim", ("tail", "priority")), ("restore", ("recompute",))):
+        path = ("policy", "preemption", key)
+        if (value := document.get(*path)) is not None and value not in known:
+            message = f"`{kind}` batching knows no {key} `{value}`"
+            yield about(document, path, "BLIS2026", message, hint=f"take {' or '.join(known)}, or other batching")
+
+
+# ---- adapters ----
+
+
+def check_lora(document: Document) -> Iterator[Diagnostic]:
+    """Can instances have the adapters that are described, and are there any for those who ask for them?"""
+    found = {owner: where(document, owner, "engine", "lora") for owner in stacks(document)}
+    for path in (path for path in found.values() if document.get(*path) is not None):
+        slots, places, most = (document.get(*path, key) for key in ("max_loras", "max_cpu_loras", "max_lora_rank"))
+        if isinstance(slots, int) and isinstance(places, int) and places < slots:
+            message = f"max_cpu_loras {places} is less than max_loras {slots}: the host has all that the GPUs have"
+            hint = f"set it to {slots} or more, or leave it out"
+            yield about(document, (*path, "max_cpu_loras"), "BLIS2029", message, hint=hint)
+        for name, rank in as_map(document.get(*path, "ranks")).items():
+            if isinstance(rank, int) and isinstance(most, int) and rank > most:
+                message = f"adapter `{name}` has rank {rank}, max_lora_rank is {most}"
+                yield about(document, (*path, "ranks", name), "BLIS2029", message, hint=f"set max_lora_rank: {rank}")
+    if any(document.get(*path) is not None for path in found.values()):
+        return
+    for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
+        if "adapters" in client:
+            message = f"client `{client.get('id')}` asks for LoRA adapters, and no instance has any"
+            hint = "add `engine.lora`, such as `lora: {max_loras: 4}`, or remove `adapters`"
+            yield about(document, ("workload", "clients", at, "adapters"), "BLIS2026", message, key=True, hint=hint)
+
+
+# ---- step times ----
+
+
+def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
+    """Of what the instances of ``owner`` run with (a pool, or the experiment)."""
+    stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+    latency = as_map(document.get(*where(document, owner, "latency")))
+    split = stack.get("tensor_parallel")
+    if latency.get("kind") != "operators" or not isinstance(split, int):
+        return
+    try:
+        OperatorCosts(read_tables(str(latency.get("tables"))), build_model_part(stack), split)
+    except (PolicyError, InputError) as error:
+        hint = error.help or "take another step-time model, such as trained-physics"
+        yield about(document, where(document, owner, "latency"), "BLIS2011", error.message, hint=hint)

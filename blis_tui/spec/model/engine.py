@@ -1,0 +1,327 @@
+"""One instance's limits, and the memory, adapters, drafts and encoder beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from blis_tui.keys import Said, amount, key, part, said, variants
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST_BLOCKS: Final = 10**15
+_OVERLAP: Final = (
+    "Steps compute while transfers run, and last as long as the longer of the two; off = transfers come first."
+)
+_CPU_BLOCKS: Final = "KV blocks that fit into the host's memory."
+_THRESHOLD: Final = (
+    "What is overwritten while the cache is nearly full goes to the host; it comes back when a request does not fit."
+)
+_OFFLOAD: Final = (
+    "What a request gives up is copied to the first tier and sinks from there; requests are admitted with what any tier"
+    " has."
+)
+_BANDWIDTH: Final = "Tokens whose KV cache moves in a microsecond, either way."
+_LATENCY: Final = "What each transfer takes in addition, in microseconds."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """Host memory of one instance that victims are swapped to, and the way there."""
+
+    bandwidth_gb_per_s: float | None = key(
+        "Of one accelerator, in one direction; left out = the hardware's `host_link`, or 32.",
+        absent=None,
+        exclusiveMinimum=0,
+        maximum=10**6,
+    )
+    base_latency_us: int = key(_LATENCY, default=10, minimum=0, maximum=10**9)
+    blocks: int | None = key(
+        "KV blocks that fit into the host memory of one instance; left out = as many as it has itself.",
+        absent=None,
+        minimum=0,
+        maximum=_MOST_BLOCKS,
+    )
+    overlap: bool = key(
+        "Steps compute while their transfers run, and last as long as the longer of the two; off = transfers come"
+        " first.",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvTier:
+    """One place for KV blocks."""
+
+    name: str = key("What reports call it, such as `cpu`, `disk`, `remote`.", minLength=1, maxLength=40)
+    blocks: int = key("KV blocks that fit there.", minimum=0, maximum=_MOST_BLOCKS)
+    bandwidth_tokens_per_us: float = key(_BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
+    base_latency_us: int = key(_LATENCY, default=0, minimum=0, maximum=10**9)
+
+
+class Mirror:
+    """Of ``kv_tiers: mirror``."""
+
+    cpu_blocks = said(int, _CPU_BLOCKS, required=True, minimum=0, maximum=_MOST_BLOCKS)
+    bandwidth_tokens_per_us = said(float, _BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
+    base_latency_us = said(int, _LATENCY, default=0, minimum=0, maximum=10**9)
+    overlap = said(bool, _OVERLAP, default=False)
+
+
+class Threshold:
+    """Of ``kv_tiers: threshold``."""
+
+    cpu_blocks = Mirror.cpu_blocks
+    offload_at = said(
+        float,
+        "Share of the KV blocks in use from which content is kept that is overwritten.",
+        default=0.9,
+        minimum=0,
+        maximum=1,
+    )
+    bandwidth_tokens_per_us = Mirror.bandwidth_tokens_per_us
+    base_latency_us = Mirror.base_latency_us
+    overlap = Mirror.overlap
+
+
+class Offload:
+    """Of ``kv_tiers: offload``."""
+
+    tiers = said((KvTier,), "The fastest first.", required=True, minItems=1, maxItems=8)
+    overlap = said(bool, _OVERLAP, default=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvTiers:
+    """Places for KV blocks that the GPU gives up, the fastest first."""
+
+    kind: str
+    """``mirror``, ``threshold`` or ``offload``."""
+    tiers: tuple[KvTier, ...]
+    offload_at: float = 0.0
+    """``threshold``: the share of blocks in use from which those that are overwritten are kept."""
+    overlap: bool = True
+    """Whether a step computes while its transfers run; else they come before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculative:
+    """How many tokens are drafted, and how good they are."""
+
+    draft_tokens: int = key(
+        "Tokens that are drafted at a time, `num_speculative_tokens` of vLLM: a decode computes one token more than"
+        " that.",
+        minimum=1,
+        maximum=64,
+    )
+    acceptance: float = key("Probability that a drafted token is accepted, if all before it are.", minimum=0, maximum=1)
+    draft_token_us: int = key(
+        "Drafting one token for all decodes of a step, in microseconds: steps that verify drafts take `draft_tokens`"
+        " times as long more.",
+        default=0,
+        minimum=0,
+        maximum=10**7,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """What turns images, audio and video into tokens."""
+
+    token_us: float = key(
+        "What the encoder takes for one token of media, in microseconds: about 2 x parameters x patches per token /"
+        " (FLOP/s x utilisation).",
+        exclusiveMinimum=0,
+        maximum=10**6,
+        examples=[8],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """How many LoRA adapters an instance holds, and what they cost. The first three are vLLM's."""
+
+    max_loras: int = key(
+        "Different adapters in one batch, and places for adapters on the accelerators. `kv_blocks: auto` leaves room"
+        " for them, each of `max_lora_rank`.",
+        default=1,
+        minimum=1,
+        maximum=10**5,
+    )
+    max_cpu_loras: int = key(
+        "Adapters in the host's memory, those on the accelerators among them; left out = `max_loras`, so that whatever"
+        " makes room is loaded from storage again.",
+        optional=True,
+        minimum=1,
+        maximum=10**7,
+    )
+    max_lora_rank: int = key(
+        "The largest rank of an adapter, and the rank of those that `ranks` does not name.",
+        default=16,
+        minimum=1,
+        maximum=4096,
+    )
+    ranks: Mapping[str, int] = key(
+        "Ranks of adapters by name.",
+        absent={},
+        additionalProperties={"type": "integer", "minimum": 1, "maximum": 4096},
+        examples=[{"sql": 8}],
+    )
+    bytes_per_rank: int | None = key(
+        "Size of an adapter in bytes, divided by its rank, on all accelerators of an instance together; left out ="
+        " what adapters of all attention and dense MLP projections take in the model's `torch_dtype`.",
+        absent=None,
+        minimum=1,
+        maximum=10**12,
+    )
+    base_latency_us: int = key(
+        "What each load from the host's memory takes beside its bytes, in microseconds.",
+        default=1500,
+        minimum=0,
+        maximum=10**9,
+    )
+    bandwidth_gb_per_s: float | None = key(
+        "From the host's memory to one accelerator, each of which loads its share; left out = the hardware's"
+        " `host_link`, or 32.",
+        absent=None,
+        exclusiveMinimum=0,
+        maximum=10**6,
+    )
+    storage_latency_us: int = key(
+        "What each load from storage into the host's memory takes beside its bytes, in microseconds; a round figure,"
+        " to be measured.",
+        default=10_000,
+        minimum=0,
+        maximum=10**9,
+    )
+    storage_gb_per_s: float = key(
+        "From storage into the host's memory: a local disk unless told otherwise.",
+        default=2.0,
+        exclusiveMinimum=0,
+        maximum=10**6,
+    )
+    step_overhead: float | None = key(
+        "By what share each different adapter of a batch makes its steps longer; left out = as in BLIS, by the nearest"
+        " `max_lora_rank`: 0.02 for 8, 0.035 for 16, 0.06 for 32.",
+        absent=None,
+        minimum=0,
+        maximum=100,
+        examples=[0.035],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One instance's limits."""
+
+    max_num_seqs: int = key(
+        "Requests that may run at the same time; 0 = any number (llm-serving-sim batching only).",
+        default=256,
+        minimum=0,
+        maximum=10**6,
+    )
+    max_num_batched_tokens: int = key(
+        "Tokens one step may process, prefill and decode together.", default=2048, minimum=1, maximum=10**9
+    )
+    long_prefill_token_threshold: int = key(
+        "A prompt contributes at most this many tokens to one step; 0 = no such limit.",
+        default=0,
+        minimum=0,
+        maximum=10**9,
+    )
+    max_model_len: int | None = amount(
+        "Longest prompt plus output in tokens: `auto` = the model's own limit capped by the KV cache, `none` ="
+        " unlimited, or a number.",
+        ["auto", "none"],
+        default="auto",
+        minimum=1,
+        maximum=10**15,
+    )
+    block_size_tokens: int = key("Tokens that one KV-cache block holds.", default=16, minimum=1, maximum=4096)
+    kv_blocks: int = amount(
+        "KV-cache blocks of one instance: `auto` = what fits into the accelerator's memory, or a number.",
+        ["auto"],
+        default="auto",
+        minimum=1,
+        maximum=_MOST_BLOCKS,
+    )
+    gpu_memory_utilization: ClassVar[Said] = said(
+        float,
+        "Share of the accelerator's memory the engine may use.",
+        default=0.9,
+        exclusiveMinimum=0,
+        maximum=1,
+    )
+    kv_cache_dtype: ClassVar[Said] = said(
+        None,
+        "Type of the KV cache's elements. A narrower one gives more KV blocks and less KV traffic per step; `blackbox`"
+        " step times, being measured, do not change.",
+        words={
+            "auto": "The type of the model's activations (`torch_dtype`).",
+            "float16": "Two bytes.",
+            "bfloat16": "Two bytes.",
+            "fp8": "One byte.",
+            "fp8_e4m3": "One byte.",
+            "fp8_e5m2": "One byte.",
+        },
+        default="auto",
+    )
+    enable_prefix_caching: bool = key(
+        "Keep computed KV blocks in the prefix cache, so that prompts with the same beginning and preempted requests"
+        " compute them only once; off = every request computes all of its prompt.",
+        default=True,
+    )
+    host_link: HostLink | None = part(
+        "Host memory that preempted requests are swapped to (`policy.preemption.restore`), and the way there; left"
+        " out = the defaults below.",
+        HostLink,
+        absent=None,
+    )
+    kv_tiers: KvTiers | None = variants(
+        "Places below the GPU's KV cache for content that would be lost; left out = none.",
+        {
+            "none": ("No tiers: what is overwritten is lost.", None),
+            "mirror": (
+                "What a request gives up is copied to the host; it comes back when a request does not fit.",
+                Mirror,
+            ),
+            "threshold": (_THRESHOLD, Threshold),
+            "offload": (_OFFLOAD, Offload),
+        },
+        absent=None,
+        prefix="tiers",
+        which="Which; decides the other keys.",
+    )
+    speculative: Speculative | None = part(
+        "Speculative decoding: each step of a decode verifies drafted tokens, too (blis batching, or vllm-v1 with"
+        " `async_scheduling: false`); left out = off.",
+        Speculative,
+        absent=None,
+    )
+    encoder: Encoder | None = part(
+        "The encoder of images, audio and video: steps that compute tokens of media take longer; left out = it takes"
+        " no time.",
+        Encoder,
+        absent=None,
+        examples=[{"token_us": 8}],
+    )
+    lora: Lora | None = part(
+        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis or vllm-v1 batching); left out ="
+        " there are none.",
+        Lora,
+        absent=None,
+        examples=[{"max_loras": 4, "max_cpu_loras": 32}],
+    )
+    pipeline_parallel: int = key(
+        "Stages over which the layers of an instance are spread, each on tensor_parallel GPUs: as many batches are"
+        " under way at most, one more with async_scheduling (vllm-v1 and llm-serving-sim batching only). Default: 1.",
+        absent=1,
+        minimum=1,
+        maximum=64,
+    )
+
+    @property
+    def verify_width(self) -> int:
+        """Tokens that a decode computes in a step: the one that is due, and the drafts behind it."""
+        return 1 if self.speculative is None else 1 + self.speculative.draft_tokens

@@ -1,0 +1,253 @@
+"""Are the requests of a workload possible, whatever serves them?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.spec.diagnostics import about, suggestion
+from blis_tui.spec.source import as_list, as_map
+from blis_tui.workload.arrivals import CLOSED_LOOP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.source import DataPath, Document, Json
+
+
+def check_workload(document: Document) -> Iterator[Diagnostic]:
+    """Are the requests at ``workload`` possible, whatever serves them?"""
+    workload = document.get("workload")
+    if not isinstance(workload, dict):
+        return
+    if ("clients" in workload) == ("trace" in workload):
+        both = "both `clients` and `trace`" if "trace" in workload else "neither `clients` nor `trace`"
+        yield _about_workload(document, "BLIS2014", f"the workload has {both}", "give exactly one")
+        return
+    if "trace" in workload:
+        for key in ("rate_per_s", "stages", "exact_stage_counts", "sessions"):
+            if key in workload:
+                message = f"`{key}` does not apply to a trace: its rows say when requests arrive"
+                yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
+        start, end = (document.get("workload", "trace", "slice", key) for key in ("from_s", "to_s"))
+        if isinstance(end, int | float) and end <= (start if isinstance(start, int | float) else 0):
+            message = f"the slice ends at {end:g} s, but does not begin before that"
+            at = ("workload", "trace", "slice", "to_s")
+            yield about(
+                document, at, "BLIS2014", message, hint="`to_s` is more than `from_s`, both from the trace's start"
+            )
+        return
+    kinds = {_kind(client.get("arrivals")) for client in map(as_map, as_list(workload.get("clients")))}
+    yield from _check_rate(document, workload, kinds)
+    clients = list(map(as_map, as_list(workload.get("clients"))))
+    if "sessions" in workload and not any("session" in client for client in clients):
+        message = "`sessions` limits those of clients with `session`, and there are none"
+        yield about(document, ("workload", "sessions"), "BLIS2026", message, key=True, hint="remove it")
+    limited = "sessions" in workload and all("session" in client for client in clients)
+    unending = ("stages" not in workload or CLOSED_LOOP in kinds) and not limited
+    if unending and workload.get("requests") is None and document.get("horizon_us") == "none":
+        message = "neither `requests` nor `horizon_us` ends the run"
+        yield _about_workload(document, "BLIS2016", message, "set one of them")
+    yield from _check_clients(document, workload.get("clients"))
+
+
+def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str]) -> Iterator[Diagnostic]:
+    """Is it said how often requests come, once, and where it means something?"""
+    given = [key for key in ("rate_per_s", "stages") if key in workload]
+    if CLOSED_LOOP in kinds and len(kinds) == 1:
+        for key in given:
+            message = f"`{key}` does not apply to a closed loop: its users send when they have their answers"
+            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
+    elif not given:
+        message = "the workload has `clients` but no `rate_per_s`"
+        yield _about_workload(document, "BLIS2014", message, "add it, in requests a second")
+    elif len(given) > 1:
+        message = "the workload has both `rate_per_s` and `stages`"
+        yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, hint="give one of them")
+    if not workload.get("exact_stage_counts"):
+        return
+    path, hint = ("workload", "exact_stage_counts"), "remove it"
+    if "stages" not in workload:
+        yield about(document, path, "BLIS2014", "`exact_stage_counts` without `stages`", key=True, hint=hint)
+    elif kinds - {CLOSED_LOOP, "poisson"}:
+        message = "`exact_stage_counts` is about Poisson arrivals; a client has others"
+        yield about(document, path, "BLIS2014", message, key=True, hint=hint)
+
+
+def _kind(arrivals: Json) -> str:
+    """What a client's arrivals are, however they are written; Poisson where nothing is."""
+    if isinstance(arrivals, dict):
+        return str(arrivals.get("kind"))
+    return arrivals if isinstance(arrivals, str) else "poisson"
+
+
+def _about_workload(document: Document, code: str, message: str, hint: str) -> Diagnostic:
+    """A diagnostic about the workload as a whole: at its key when inline, else at the top of its file."""
+    path = ("workload",)
+    inline = document.place(path).source is document.place(path, key=True).source
+    return about(document, path, code, message, key=inline, hint=hint)
+
+
+def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
+    seen: dict[str, int] = {}
+    for at, client in enumerate(map(as_map, as_list(clients))):
+        path = ("workload", "clients", at)
+        name = str(client.get("id"))
+        if name in seen:
+            first = document.place(("workload", "clients", seen[name], "id"))
+            message = f"two clients have the id `{name}`"
+            yield about(document, (*path, "id"), "BLIS2017", message, hint=f"the first is on line {first.span.line}")
+        seen.setdefault(name, at)
+        for key in ("input_tokens", "output_tokens"):
+            yield from _check_lengths(document, (*path, key))
+        for place in _lengths_of(client):
+            yield from _check_lengths(document, (*path, *place))
+        yield from _check_reasoning(document, path, client)
+        if "rate_curve" in client:
+            closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
+            staged = "`stages`" if document.get("workload", "stages") else ""
+            yield from _check_rate_curve(document, path, client, staged or closed)
+        if "adapters" in client:
+            yield from _check_adapters(document, path, client)
+        if "session" in client:
+            yield from _check_session(document, path, client)
+            yield from _check_session_lengths(document, (*path, "session"))
+
+
+def _check_session_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    for key in ("turns", "think_time_ms"):
+        yield from _check_lengths(document, (*path, key))
+    for at, _ in enumerate(as_list(document.get(*path, "calls"))):
+        for key in ("input_tokens", "output_tokens", "wait_ms"):
+            yield from _check_lengths(document, (*path, "calls", at, key))
+
+
+def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    low, high, mean = (document.number(*path, key) for key in ("min", "max", "mean"))
+    if low is not None and high is not None and low > high:
+        yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")
+    elif mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
+        bounds = f"[{1 if low is None else low:g}, {'unlimited' if high is None else format(high, 'g')}]"
+        yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:g} lies outside {bounds}")
+    weights = document.get(*path, "weights")
+    if isinstance(weights, dict) and not any(weights.values()):
+        yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)
+
+
+# ---- rates that change ----
+
+
+def _check_rate_curve(
+    document: Document, path: DataPath, client: Mapping[str, Json], otherwise: str
+) -> Iterator[Diagnostic]:
+    """Does a course of rates mean something, and go on? ``otherwise``: what says already when requests come."""
+    curve = (*path, "rate_curve")
+    if otherwise:
+        message = f"`rate_curve` has no meaning with {otherwise}: when requests come is said there"
+        yield about(document, curve, "BLIS2026", message, key=True, hint="remove one of them")
+    last: float | None = None
+    factors = []
+    for at, point in enumerate(map(as_map, as_list(as_map(client.get("rate_curve")).get("points")))):
+        at_s, factor = point.get("at_s"), point.get("factor")
+        if not isinstance(at_s, int | float) or not isinstance(factor, int | float):
+            return
+        factors.append(factor)
+        if (last is None and at_s) or (last is not None and at_s <= last):
+            message = "the first point is at 0" if last is None else f"{at_s:g} s is not after {last:g} s"
+            yield about(
+                document, (*curve, "points", at, "at_s"), "BLIS2008", message, hint="list points in order of time"
+            )
+        last = at_s
+    if not any(factors):
+        yield about(document, (*curve, "points"), "BLIS2010", "all factors are zero", key=True)
+
+
+# ---- sessions ----
+
+
+def _check_session(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    """Do the settings of a client that holds sessions mean something, and can its calls follow one another?"""
+    session = as_map(client.get("session"))
+    if "repeated_prompts" in client:
+        message = "prompts of sessions are not repeated: each continues what was said before"
+        yield about(
+            document, (*path, "repeated_prompts"), "BLIS2026", message, key=True, hint="remove it, or `session`"
+        )
+    if session.get("turns") == 1 or as_map(session.get("turns")) == {"kind": "constant", "value": 1}:
+        for key in ("think_time_ms", "max_context_tokens"):
+            if key in session:
+                message = f"`{key}` matters between turns, and the sessions have one"
+                hint = "set `turns`, or remove it"
+                yield about(document, (*path, "session", key), "BLIS2026", message, key=True, hint=hint)
+    known: dict[str, int] = {}
+    calls = as_list(session.get("calls"))
+    names = [str(as_map(call).get("id")) for call in calls]
+    for at, call in enumerate(map(as_map, calls)):
+        where = (*path, "session", "calls", at)
+        if names[at] in known:
+            first = document.place((*path, "session", "calls", known[names[at]], "id")).span.line
+            message = f"two calls have the id `{names[at]}`"
+            yield about(document, (*where, "id"), "BLIS2017", message, hint=f"the first is on line {first}")
+        for place, name in enumerate(map(str, as_list(call.get("after")))):
+            if name not in known:
+                message = f"`{names[at]}` comes after `{name}`, " + (
+                    "which is not listed above it" if name in names else "and there is no such call"
+                )
+                hint = "move it up" if name in names[at + 1 :] else suggestion(name, known, otherwise="above it are")
+                yield about(document, (*where, "after", place), "BLIS2028", message, hint=hint)
+        if "wait_ms" in call and "after" not in call:
+            message = f"`{names[at]}` starts a turn: before it comes the session's think time"
+            yield about(document, (*where, "wait_ms"), "BLIS2026", message, key=True, hint="use `think_time_ms`")
+        known.setdefault(names[at], at)
+
+
+# ---- reasoning, media, adapters ----
+
+
+def _lengths_of(client: Mapping[str, Json]) -> Iterator[DataPath]:
+    """Where below a client distributions of them stand."""
+    if "reasoning" in client:
+        yield ("reasoning", "ratio")
+    for kind in as_map(client.get("multimodal")):
+        yield from (("multimodal", kind, key) for key in ("count", "tokens"))
+
+
+def _check_reasoning(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    """Does a client have a history whose reasoning could be dropped or kept?"""
+    if "history" in as_map(client.get("reasoning")) and "session" not in client:
+        message = "`history` matters in sessions, and the client holds none"
+        where = (*path, "reasoning", "history")
+        yield about(document, where, "BLIS2026", message, key=True, hint="remove it, or add `session`")
+
+
+def check_answer_targets(document: Document) -> Iterator[Diagnostic]:
+    """Is there anybody with a time to first answer token?"""
+    clients = [*map(as_map, as_list(document.get("workload", "clients")))]
+    if not clients or any("reasoning" in client for client in clients):
+        return
+    for name, target in as_map(document.get("slo_targets")).items():
+        if "ttfat_ms" in as_map(target):
+            message = f"`ttfat_ms` of `{name}` is about answers behind reasoning, and no client reasons"
+            hint = "use `ttft_ms`, or give a client `reasoning`"
+            yield about(document, ("slo_targets", name, "ttfat_ms"), "BLIS2026", message, key=True, hint=hint)
+
+
+def _check_adapters(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    """Is it said once which adapters a client asks for, and how often?"""
+    at, mix = (*path, "adapters"), as_map(client.get("adapters"))
+    if ("names" in mix) == ("count" in mix):
+        message = "adapters have both `names` and a `count`" if "names" in mix else "it is not said which adapters"
+        hint = "give one of them" if "names" in mix else "give `names`, or a `count`"
+        yield about(document, at, "BLIS2029", message, key=True, hint=hint)
+        return
+    if "weights" not in mix:
+        return
+    weights, count = as_list(mix.get("weights")), mix.get("count", len(as_list(mix.get("names"))))
+    if "zipf" in mix:
+        message = "both `weights` and `zipf` say how often adapters are asked for"
+        yield about(document, (*at, "zipf"), "BLIS2029", message, key=True, hint="give one of them")
+    if len(weights) != count:
+        message = f"{len(weights)} `weights` for {count} adapters"
+        yield about(document, (*at, "weights"), "BLIS2029", message, key=True, hint="give one for each")
+    elif not any(weights):
+        yield about(document, (*at, "weights"), "BLIS2010", "all weights are zero", key=True)

@@ -1,0 +1,198 @@
+"""What follows from plug points and marks: a part of ``docs/plugins.md``, and the index of what ships.
+
+The page has every plug point with its protocol, and every type that plug-ins see, with the signatures and words of the
+source. The index (``blis_tui/shipped.py``) says which module has a plug-in, so that no other is imported for it.
+``make docs`` writes both; a test fails when they are stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Final, get_args
+
+import blis_tui.cluster
+import blis_tui.engine
+import blis_tui.plugins
+import blis_tui.shipped
+import blis_tui.workload
+from blis_tui.keys import keys_of
+from blis_tui.plug_points import POINTS
+from blis_tui.registry import Point, plugins_in
+from blis_tui.spec import model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.keys import Key
+    from blis_tui.plug_points import Row
+
+PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
+INDEX: Final = Path(blis_tui.shipped.__file__)
+_BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
+_END: Final = "<!-- end of plug points -->\n"
+
+
+def text_of() -> str:
+    """What the page must contain."""
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    return f"{head}{_BEGIN}\n{_made()}\n{_END}{rest.partition(_END)[2]}"
+
+
+def index_text() -> str:
+    """What the index must contain."""
+    head, begin, rest = INDEX.read_text(encoding="utf-8").partition(_INDEX)
+    return _ruff(f"{head}{begin}{_marked()!r}\n{rest[rest.index(_AFTER_INDEX) :]}")
+
+
+@cache
+def _marked() -> dict[str, dict[str, str]]:
+    """Plug point -> name -> module: what modules mark, one module after the other."""
+    found: dict[str, dict[str, str]] = {row.point.path: {} for row in POINTS}
+    for package in (blis_tui.cluster, blis_tui.engine, blis_tui.workload):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for plugin in plugins_in([import_module(info.name)]):
+                found[plugin.path][plugin.name] = plugin.module
+    return found
+
+
+_INDEX: Final = "SHIPPED: Final[Mapping[str, Mapping[str, str]]] = "
+_AFTER_INDEX: Final = '"""Plug point -> name -> module.'
+
+
+def _made() -> str:
+    lines = ["| plug point | mark | protocol | this package has |", "|---|---|---|---|"]
+    for row in POINTS:
+        ships = ", ".join(f"`{name}`" for name in _marked()[row.point.path])
+        lines.append(f"| [`{row.point.path}`](#{_mark(row).lower()}) | `{_mark(row)}` | `{_protocol(row)}` | {ships} |")
+    for row in POINTS:
+        lines += ["", *section(row)]
+    lines += ["", "## What plug-ins see and answer with", ""]
+    lines += ["The rest of `blis_tui.plugins`, in alphabetical order.", ""]
+    protocols = [row.point.protocol for row in POINTS]
+    for name in blis_tui.plugins.__all__:
+        value: object = getattr(blis_tui.plugins, name)
+        if not isinstance(value, Point) and value not in protocols:
+            lines += [f"### {name}", "", *_code(name, value), ""]
+    return _formatted("\n".join(lines).rstrip("\n") + "\n")
+
+
+def _formatted(page: str) -> str:
+    """The page with its code as `ruff format` has it; newer versions of it check that of pages, too."""
+    texts = re.split(r"(?<=```python\n)(.*?)(?=```\n)", page, flags=re.DOTALL)
+    between = "# next\n"
+    texts[1::2] = [f"{code.strip()}\n" for code in _ruff(between.join(texts[1::2])).split(between)]
+    return "".join(texts)
+
+
+def _ruff(code: str) -> str:
+    """As `ruff format` has it."""
+    ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
+    command = [ruff, "format", "--stdin-filename", "docs/plugins.py", "-"]
+    return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
+
+
+def _mark(row: Row) -> str:
+    """What authors mark a plug-in of it with."""
+    return next(name for name in blis_tui.plugins.__all__ if getattr(blis_tui.plugins, name) is row.point)
+
+
+def _protocol(row: Row) -> str:
+    return row.point.protocol.__name__
+
+
+def section(row: Row) -> Iterator[str]:
+    """Of one plug point."""
+    protocol = row.point.protocol
+    alias = vars(row.point)["__orig_class__"]  # `PlugPoint[[Pool], StepTimeModel]`, as it was made
+    more = [one.__name__ for one in get_args(alias)[0]]
+    called = ", ".join(f"`{name}`" for name in ("settings", *more))
+    article = "an" if row.point.noun[0] in "aeiou" else "a"
+    yield from (f"### {_mark(row)}", "", f"`{row.point.path}`: {article} {row.point.noun}, called with {called}.", "")
+    named = _named_by(row)
+    if len(named) > 1:
+        yield from (f"Named by the keys {', '.join(f'`{key}`' for key in named)}.", "")
+    yield from _code(protocol.__name__, protocol)
+
+
+def _named_by(row: Row) -> list[str]:
+    """The fields of an experiment's records that hold names of its plug-ins."""
+    records = [one for one in map(vars(model).__getitem__, model.__all__) if isinstance(one, type)]
+    keys = [(name, one) for record in records for name, (one, _) in keys_of(record).items()]
+    return list(dict.fromkeys(one.name or name for name, one in keys if one.point == row.point.path))
+
+
+def _code(name: str, value: object) -> list[str]:
+    """A class or a function without its bodies, or what a name stands for."""
+    if not (inspect.isclass(value) or inspect.isfunction(value)):
+        return ["```python", f"{name} = {_plain(str(value))}", "```"]
+    [found] = ast.parse(dedent(inspect.getsource(value))).body
+    if isinstance(found, ast.ClassDef) and inspect.isclass(value):
+        found.body = list(_with_words(found.body, keys_of(value)))
+    return ["```python", *map(_as_documentation, _plain(ast.unparse(_outline(found))).splitlines()), "```"]
+
+
+def _with_words(body: list[ast.stmt], keys: Mapping[str, tuple[Key, str]]) -> Iterator[ast.stmt]:
+    """The body of a record; a key has its words below it, and one that is no field is left out."""
+    for node in body:
+        name = ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else ""
+        if name not in keys:
+            yield node
+        elif isinstance(node, ast.AnnAssign) and not keys[name][1].startswith("ClassVar"):
+            node.value = None
+            yield from (node, ast.Expr(ast.Constant(keys[name][0].doc)))
+
+
+def _as_documentation(line: str) -> str:
+    """A line of code, with the text below an attribute in the quotes of docstrings."""
+    text = line.strip()
+    return f'    """{ast.literal_eval(text)}"""' if re.fullmatch(r"""'.*'|"[^"].*[^"]\"""", text) else line
+
+
+def _plain(text: str) -> str:
+    """Names of types without their modules."""
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text)
+
+
+def _outline(node: ast.stmt) -> ast.stmt:
+    """What there is to know of a definition from outside."""
+    if isinstance(node, ast.FunctionDef):
+        doc = node.body[:1] if ast.get_docstring(node) is not None else []
+        node.body = doc or [ast.Expr(ast.Constant(...))]
+    elif isinstance(node, ast.ClassDef):
+        node.body = list(_public(node.body)) or [ast.Expr(ast.Constant(...))]
+    return node
+
+
+def _public(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The docstring of a class, its attributes with theirs, and its methods."""
+    shown = True
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AnnAssign | ast.Assign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node
+            name = (
+                target.name if isinstance(target, ast.FunctionDef) else ast.unparse(getattr(target, "target", target))
+            )
+            shown = not name.startswith("_") or name in {"__init__", "__len__", "__getitem__", "__iter__"}
+        if shown:
+            yield _outline(node)
+
+
+def stale() -> bool:
+    """Whether page or index are not what they must be."""
+    return PAGE.read_text(encoding="utf-8") != text_of() or INDEX.read_text(encoding="utf-8") != index_text()
+
+
+if __name__ == "__main__":
+    INDEX.write_text(index_text(), encoding="utf-8")
+    PAGE.write_text(text_of(), encoding="utf-8")
+    sys.stderr.write(f"wrote {INDEX} and {PAGE}\n")

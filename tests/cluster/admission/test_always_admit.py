@@ -1,9 +1,0 @@
-"""``always-admit`` turns nobody away."""
-
-from blis_tui.cluster.admission.always_admit import AlwaysAdmit
-from blis_tui.registry import NoSettings
-from tests.cluster.seen import Seen, context, fleet, incoming
-
-
-def test_nobody_is_turned_away() -> None:
-    assert AlwaysAdmit(NoSettings()).refusal(incoming(10**6), fleet(Seen(waiting=10**6)), context()) == ""

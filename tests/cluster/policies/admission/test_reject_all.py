@@ -1,0 +1,9 @@
+"""``reject-all`` turns everybody away."""
+
+from blis_tui.cluster.policies.admission import RejectAll
+from blis_tui.registry import NoSettings
+from tests.cluster.seen import Seen, context, fleet, incoming
+
+
+def test_everybody_is_turned_away() -> None:
+    assert RejectAll(NoSettings()).refusal(incoming(1, slo_class="critical"), fleet(Seen()), context())
