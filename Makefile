@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden docs pictures bench clean
+.PHONY: run test quick lint golden docs pictures bench guard clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -36,6 +36,9 @@ pictures: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/tui.py
+
+guard: .venv/installed
+	$(BIN)/python -m benchmarks.guard --all
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,6 @@ mistake: each is one error before anything is read.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -83,7 +82,9 @@ def read_input(path: str | Path, shown: str | None = None, *, limit: int) -> byt
 
 def input_digest(path: str | Path, *, limit: int) -> str:
     """SHA-256 of a regular file's content in hexadecimal. Raises as :func:`open_input`."""
-    digest = hashlib.sha256()
+    from hashlib import sha256  # noqa: PLC0415  (traces alone need it)
+
+    digest = sha256()
     with open_input(path, limit=limit) as file:
         while limit >= 0 and (chunk := file.read(_CHUNK)):
             digest.update(chunk)

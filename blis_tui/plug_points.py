@@ -8,9 +8,9 @@ points goes through this table. A field of an experiment's records that holds a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.policy import ADMISSION, DECIDER, ROUTING, SATURATION, SCORING
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.latency.model import LATENCY

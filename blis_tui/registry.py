@@ -20,12 +20,13 @@ import inspect
 import pickle
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from functools import cache
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, PolicyError
 from blis_tui.keys import Key
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import wraps
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.checkpoints import FIXED_AND_LOG, objects_from, packed, unpacked
+from blis_tui.classes import dataclass
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
 from blis_tui.cluster.figures import FIGURES

@@ -22,9 +22,9 @@ from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.shipped import builtin
-from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix
+from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
 from blis_tui.workload.traces import TRACES
@@ -196,7 +196,7 @@ def _report_page() -> str:
         "What `expect` can name, in addition to the groups of `slo_classes` and `tenants`:",
         "",
     ]
-    lines += [f"- `{metric}`" for metric in sorted(METRICS)]
+    lines += [f"- `{metric}`" for metric in sorted(all_metrics())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

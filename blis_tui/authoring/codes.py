@@ -7,13 +7,14 @@ makes each.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, SpecError, TraceError
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import render_text

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.authoring.layout import LeftAloneError, comments, has_anchors, lay_out, normal_text
 from blis_tui.canonical import to_sorted_json
+from blis_tui.classes import dataclass
 from blis_tui.spec.loader import parse
 from blis_tui.spec.schema import KINDS, properties_of
 from blis_tui.spec.source import Source

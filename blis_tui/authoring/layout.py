@@ -6,12 +6,13 @@ again from its tokens, with the indentation that its place in the document asks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import yaml
 from yaml import tokens as tk
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.scalars import is_bare
 
 if TYPE_CHECKING:

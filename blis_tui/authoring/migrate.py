@@ -6,9 +6,9 @@ comments, and changes everything but the version itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.loader import parse

@@ -6,10 +6,10 @@ The text is a document in its own right: it needs no other specification, and gi
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.classes import dataclass
 from blis_tui.inputs import real_path
 from blis_tui.spec.compose import naming_directory, shown
 from blis_tui.spec.library import find

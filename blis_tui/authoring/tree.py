@@ -5,10 +5,11 @@ Everything is read from ``schemas/``; only the unit comes from a key's name, whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.schema import File, referred, schema
 from blis_tui.spec.source import as_list, as_map
 

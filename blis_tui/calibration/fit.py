@@ -9,12 +9,13 @@ that the data do not tell apart move together, and no further than needed; stand
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.parts import REQUEST_TERMS, STEP_TERMS, TERMS
 from blis_tui.calibration.replay import parts_of, replay, simulate, stepped, with_coefficients
 from blis_tui.calibration.steps import StepLog
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.errors import InputError
 

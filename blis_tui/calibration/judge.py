@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import fsum, sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.steps import holds_steps, read_steps
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from blis_tui.calibration.judge import StepPair
 from blis_tui.calibration.measured import Measured
 from blis_tui.calibration.parts import STEP_TERMS, Parts
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import Request

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.calibration.document import document_text
@@ -10,6 +9,7 @@ from blis_tui.calibration.fit import Fit, fit
 from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement
 from blis_tui.calibration.replay import replay, simulate, stepped, with_coefficients
 from blis_tui.calibration.steps import StepLog
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.errors import InputError, PolicyError
 

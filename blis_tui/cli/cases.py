@@ -60,9 +60,14 @@ def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None)
 
 def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:
     """The cases that a file declares, by name."""
-    from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
     from blis_tui.spec.load import locate, open_source  # noqa: PLC0415
+    from blis_tui.spec.source import as_map  # noqa: PLC0415
 
     spec = Path("-") if source == "-" else locate(source)
-    cases = {one.name: one for one in cases_in(open_source(source, stdin_text), spec, plugins)}
+    document = open_source(source, stdin_text)
+    if not as_map(document.data).keys() & {"cases", "matrix"}:
+        return {}
+    from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
+
+    cases = {one.name: one for one in cases_in(document, spec, plugins)}
     return {} if list(cases) == [DEFAULT] and not cases[DEFAULT].overrides else cases

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -96,10 +95,10 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
 
 def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Figures that bounds and objectives are about."""
-    from blis_tui.spec.checks import METRICS  # noqa: PLC0415  (only when TAB is pressed)
+    from blis_tui.spec.metric_names import all_metrics  # noqa: PLC0415  (only when TAB is pressed)
     from blis_tui.spec.study.metrics import COSTS  # noqa: PLC0415
 
-    known = {**dict.fromkeys(sorted(METRICS), ""), **COSTS}
+    known = {**dict.fromkeys(sorted(all_metrics()), ""), **COSTS}
     goal, colon, begun = incomplete.rpartition(":")
     return _items(
         ((f"{goal}{colon}{name}", unit) for name, unit in known.items() if name.startswith(begun)), incomplete
@@ -135,6 +134,8 @@ def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:
 
 def _known(*kinds: str) -> list[str]:
     """Names of documents of these kinds, else of all, from the working directory's own ``specs/`` and shipped ones."""
+    from pathlib import Path  # noqa: PLC0415  (printing the script needs none)
+
     from blis_tui.spec.library import entries  # noqa: PLC0415
 
     return sorted({entry.name for entry in entries(Path.cwd()) if not kinds or entry.kind in kinds})

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from blis_tui._version import ENGINE, __version__
-from blis_tui.cli.failures import ExitCode
-from blis_tui.cli.files import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,19 +106,27 @@ def main() -> None:
         cli(prog_name="blis-tui", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except click.ClickException as error:
+    except (click.ClickException, click.Abort, KeyboardInterrupt, _ReaderGoneError, OSError) as error:
+        sys.exit(_failed(error))
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong, where somebody still listens; returns the exit code."""
+    from blis_tui.cli.failures import ExitCode  # noqa: PLC0415  (most commands succeed)
+    from blis_tui.cli.files import tell  # noqa: PLC0415
+
+    if isinstance(error, click.ClickException):
         with suppress(OSError):  # when standard error takes nothing, the exit code has to do
             error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        sys.exit(ExitCode.INTERRUPTED)
-    except (_ReaderGoneError, BrokenPipeError):
-        _discard(sys.stdout)
-        sys.exit(ExitCode.READER_GONE)
-    except OSError as error:
-        _discard(sys.stdout)
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return ExitCode.INTERRUPTED
+    _discard(sys.stdout)
+    if isinstance(error, _ReaderGoneError | BrokenPipeError):
+        return ExitCode.READER_GONE
+    if isinstance(error, OSError):
         tell(f"error: cannot write standard output: {error.strerror or error}")
-        sys.exit(ExitCode.IO)
+    return ExitCode.IO
 
 
 @contextmanager

@@ -119,7 +119,6 @@ def run(
     incomplete; once more ends it at once.
     """
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.summary import summary_text  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(
@@ -143,7 +142,7 @@ def run(
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))
             report = simulation.report(complete=complete, verify=complete)
-            text = report.to_json() if output_format == "json" else summary_text(report)
+            text = report.to_json() if output_format == "json" else _table(report)
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
             write_standard_output(text)  # last, so that nobody reads it where another result could not be written
@@ -152,6 +151,12 @@ def run(
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
     _judge(report)
+
+
+def _table(report: Report) -> str:
+    from blis_tui.records.summary import summary_text  # noqa: PLC0415
+
+    return summary_text(report)
 
 
 def _load(

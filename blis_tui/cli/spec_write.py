@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from codecs import BOM_UTF8
-from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,6 +165,8 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
             if path == "-" and not check and not diff:
                 click.echo(text, nl=False)
             elif differs and diff:
+                from difflib import unified_diff  # noqa: PLC0415  (only here)
+
                 lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
                 click.echo("\n".join(lines))
             elif differs and not check:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.failures import ExitCode, reported

@@ -6,10 +6,10 @@ stream, reads signals anew, or changes what a policy remembers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.records import Candidate, RoutingDecision
 from blis_tui.cluster.signals import SignalBoard
 from blis_tui.spec.model import Signals

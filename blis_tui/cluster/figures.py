@@ -6,10 +6,10 @@ tells what admission and routing must not know either: how long an answer will b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
 
 if TYPE_CHECKING:

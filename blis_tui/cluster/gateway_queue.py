@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

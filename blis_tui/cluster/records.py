@@ -5,8 +5,7 @@ Kinds are listed in the order in which they are defined: requests on their way, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blis_tui.classes import dataclass
 from blis_tui.engine.adapters.records import AdapterHeld as _AdapterHeld  # noqa: F401  (kinds come behind others)
 from blis_tui.engine.content_records import AnswerBegun as _AnswerBegun  # noqa: F401  (likewise)
 from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (kinds come in that order)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import handover_of

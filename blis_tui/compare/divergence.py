@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from blis_tui.classes import dataclass
 from blis_tui.compare.documents import differences, dotted
 from blis_tui.compare.wording import value_change
 from blis_tui.errors import InvariantError, SimulationError

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.reroute import Reroute
 from blis_tui.compare.comparison import Fates, Side, compare
 from blis_tui.compare.divergence import at_once, record_stream, search

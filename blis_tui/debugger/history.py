@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.moment import WINDOW
 from blis_tui.debugger.moves import SLICE, Progress
 from blis_tui.engine.records import RECORD_KINDS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.debugger.conditions.breakpoints import Hit

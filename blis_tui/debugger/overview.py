@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from blis_tui.classes import dataclass
 
 
 class EventRow(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from blis_tui.classes import dataclass
 
 _WIDTH: Final = 6
 

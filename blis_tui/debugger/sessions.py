@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from platformdirs import user_state_dir
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json, read_input
 from blis_tui.records.files import write_text

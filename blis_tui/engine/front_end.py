@@ -7,8 +7,9 @@ a time (vLLM's ``RequestOutputCollector``), so that streaming never takes all of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.request import Request, RequestState
 

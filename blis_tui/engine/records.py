@@ -7,12 +7,14 @@ Every event has at least one. All times are simulated microseconds.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, ClassVar
 
+from blis_tui.classes import dataclass
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from dataclasses import KW_ONLY
 
 RECORD_KINDS: dict[str, type[Record]] = {}
 """Every kind of record by its name in files and subscriptions, in order of definition; defining one puts it here."""

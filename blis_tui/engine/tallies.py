@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

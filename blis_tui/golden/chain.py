@@ -7,10 +7,10 @@ doubles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.records.tables import record_line
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ chain of digests: then the window of events among which it lies, and this side's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.compare.divergence import divergence_lines, first_divergence, record_stream, record_text
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import ChainRecorder, divergence_window

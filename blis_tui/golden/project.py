@@ -6,11 +6,11 @@ import os
 import tomllib
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.store import files_of
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.compare import compare

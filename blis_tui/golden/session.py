@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from importlib.util import find_spec
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.wording import difference_lines
 from blis_tui.errors import InputError

@@ -12,10 +12,11 @@ import gzip
 import platform
 import sys
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
 from blis_tui.inputs import open_input, parse_json, read_input, real_path

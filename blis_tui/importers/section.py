@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
 from blis_tui.spec.loader import parse, read_source

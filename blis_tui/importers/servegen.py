@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import csv
 import re
-from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input

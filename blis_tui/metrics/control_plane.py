@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
 from blis_tui.engine.request import RequestState

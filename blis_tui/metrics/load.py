@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
+from blis_tui.metrics.stats import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from blis_tui.metrics.request_log import Row
+    from blis_tui.metrics.request_columns import Block
 
 THRASHING: Final = 3
 """Preemptions of one request from which on it is said to thrash."""
@@ -76,7 +77,7 @@ class Presence:
 
 
 class Flow:
-    """What the requests' books say about a run, a row at a time.
+    """What the requests' books say about a run, some thousand rows at a time.
 
     Args:
         held: whether requests wait in a gateway's queue, too, which counts as waiting from their arrival on.
@@ -108,37 +109,48 @@ class Flow:
         self._completed_us = array("q")
         self._answer_tokens = array("q")
 
-    def add(self, row: Row) -> None:
-        """Take in a request."""
-        state = row.state
-        if not self.states[state]:
-            self.first[state] = row.number
-        self.states[state] += 1
-        self._arrivals_us.append(row.arrival_us)
-        self.input_tokens += row.input_tokens
-        self.cached_tokens += row.cached_tokens
-        preemptions = row.preemptions
-        if preemptions:
-            self.thrashed += preemptions >= THRASHING
-            if preemptions > self.worst[0]:
-                self.worst = (preemptions, row.number)
+    def add(self, block: Block) -> None:
+        """Take in requests."""
+        states = block.state
+        for state in dict.fromkeys(states):
+            if not self.states[state]:
+                self.first[state] = block.number[states.index(state)]
+            self.states[state] += states.count(state)
+        self.input_tokens += whole_sum(block.input_tokens)
+        self.cached_tokens += whole_sum(block.cached_tokens)
+        self._arrivals_us.extend(block.arrival_us)
+        if any(block.preemptions):
+            for number, preemptions in zip(block.number, block.preemptions, strict=True):
+                self.thrashed += preemptions >= THRASHING
+                if preemptions > self.worst[0]:
+                    self.worst = (preemptions, number)
+        self._add_times(block)
+
+    def _add_times(self, block: Block) -> None:
+        """Note when they were where."""
+        states, queued_us, first_us = block.state, block.queued_us, block.first_token_us
+        completed = [state == RequestState.COMPLETED for state in states]
         # A prompt that was computed for another instance may be on its way there, or may not have fitted there.
-        halfway = state == RequestState.CREATED and row.queued_us >= 0
-        turned_down = state == RequestState.DROPPED_UNSERVABLE and row.first_token_us >= 0
-        if state in _SERVED or halfway or turned_down:
-            self._queued_us.append(row.queued_us)
-            self._waiting_us.append(row.arrival_us if self._held else row.queued_us)
-            if row.scheduled_us >= 0:
-                self._scheduled_us.append(row.scheduled_us)
-            if turned_down:
-                self._left_us.append(row.first_token_us)
-            if state == RequestState.COMPLETED:
-                self._left_us.append(row.completed_us)
-                self._completed_us.append(row.completed_us)
-                self._answer_tokens.append(row.output_tokens)
-                self.answer_tokens += row.output_tokens
-        elif self._held and state == RequestState.CREATED:
-            self._waiting_us.append(row.arrival_us)
+        halfway = [state == RequestState.CREATED and at >= 0 for state, at in zip(states, queued_us, strict=True)]
+        turned_down = [
+            state == RequestState.DROPPED_UNSERVABLE and at >= 0 for state, at in zip(states, first_us, strict=True)
+        ]
+        served = [
+            state in _SERVED or on_its_way or gone
+            for state, on_its_way, gone in zip(states, halfway, turned_down, strict=True)
+        ]
+        self._queued_us.extend(compress(queued_us, served))
+        if self._held:
+            waited = [one or state == RequestState.CREATED for one, state in zip(served, states, strict=True)]
+            self._waiting_us.extend(compress(block.arrival_us, waited))
+        else:
+            self._waiting_us.extend(compress(queued_us, served))
+        self._scheduled_us.extend([at for at in compress(block.scheduled_us, served) if at >= 0])
+        self._left_us.extend(compress(first_us, turned_down))
+        self._left_us.extend(compress(block.completed_us, completed))
+        self._completed_us.extend(compress(block.completed_us, completed))
+        self._answer_tokens.extend(compress(block.output_tokens, completed))
+        self.answer_tokens += whole_sum(compress(block.output_tokens, completed))
 
     # Nobody's books say when a request timed out: the three below are without those.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import Distribution, of_samples
-from blis_tui.workload.source import TraceSource
-from blis_tui.workload.trace_sessions import TracedSource
+from blis_tui.workload.source import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,17 +51,17 @@ class MultimodalReport:
 
 def reasons(experiment: Experiment, cluster: Cluster) -> bool:
     """Whether it is said what of answers is reasoning."""
-    source = cluster.source
-    if isinstance(source, TraceSource | TracedSource):
-        return source.table.says("reasoning_tokens")
+    table = table_of(cluster.source)
+    if table is not None:
+        return table.says("reasoning_tokens")
     return any(client.reasoning is not None for client in experiment.workload.clients)
 
 
 def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
     """Whether it is said what of prompts is no text."""
-    source = cluster.source
-    if isinstance(source, TraceSource | TracedSource):
-        return source.table.says("media")
+    table = table_of(cluster.source)
+    if table is not None:
+        return table.says("media")
     return any(client.multimodal is not None for client in experiment.workload.clients)
 
 

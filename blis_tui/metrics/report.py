@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from functools import cache
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
 from blis_tui.metrics.kv import KvCounts, kv_counts
@@ -16,13 +18,13 @@ from blis_tui.metrics.lifecycle import lifecycle_report
 from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
-from blis_tui.metrics.sections import Sections, build_sections
-from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples
+from blis_tui.metrics.request_columns import split
+from blis_tui.metrics.sections import Sections, sections_apply
+from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples, whole_sum
 from blis_tui.metrics.step_time import expected_errors, step_times
-from blis_tui.notebook import html_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from _typeshed import DataclassInstance
 
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.load import Offered, Steady
-    from blis_tui.metrics.request_log import RequestLog, RequestTable, Row
+    from blis_tui.metrics.request_columns import Block
+    from blis_tui.metrics.request_log import RequestLog, RequestTable
     from blis_tui.metrics.step_time import ExpectedError, StepTime
     from blis_tui.spec.model import Experiment
 
@@ -193,6 +196,8 @@ class Report(Sections):
         )
         broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
         warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
+        from blis_tui.notebook import html_table  # noqa: PLC0415  (notebooks alone need it)
+
         return html_table(title, ("", *columns), latencies, (*broken, *warned))
 
 
@@ -216,21 +221,41 @@ class _Tally:
         self.delays_us = array("q")
         self.per_token_us = array("d")
 
-    def add(self, row: Row, warm_up_us: int) -> None:
-        self.states[row.state] += 1
-        self.capped += row.length_capped
-        self.output_tokens += row.output_tokens
-        self.cached_tokens += row.cached_tokens
-        if row.arrival_us < warm_up_us:
-            return
-        if row.scheduled_us >= 0:
-            self.delays_us.append(row.scheduled_us - row.arrival_us)
-        if row.ttft_us >= 0:
-            self.ttft_us.append(row.ttft_us)
-        if row.e2e_us >= 0:
-            self.e2e_us.append(row.e2e_us)
-            if row.output_tokens > 1:
-                self.per_token_us.append((row.e2e_us - row.ttft_us) / (row.output_tokens - 1))
+    def add(self, block: Block, warm_up_us: int) -> None:
+        """Take in requests."""
+        for state in dict.fromkeys(block.state):
+            self.states[state] += block.state.count(state)
+        self.capped += whole_sum(block.length_capped)
+        self.output_tokens += whole_sum(block.output_tokens)
+        self.cached_tokens += whole_sum(block.cached_tokens)
+        arrivals, ttfts, e2es = block.arrival_us, block.ttft_us, block.e2e_us
+        counted = [arrival >= warm_up_us for arrival in arrivals]
+        times = compress(zip(block.scheduled_us, arrivals, strict=True), counted)
+        self.delays_us.extend([at - arrival for at, arrival in times if at >= 0])
+        self.ttft_us.extend([ttft for ttft in compress(ttfts, counted) if ttft >= 0])
+        self.e2e_us.extend([e2e for e2e in compress(e2es, counted) if e2e >= 0])
+        answers = compress(zip(e2es, ttfts, block.output_tokens, strict=True), counted)
+        self.per_token_us.extend(
+            [(e2e - ttft) / (tokens - 1) for e2e, ttft, tokens in answers if e2e >= 0 and tokens > 1]
+        )
+
+    @staticmethod
+    def of_all(parts: Sequence[_Tally]) -> _Tally:
+        """One of all requests in several; the order of samples says nothing."""
+        if len(parts) == 1:
+            return parts[0]
+        whole = _Tally()
+        for part in parts:
+            for state, count in part.states.items():
+                whole.states[state] += count
+            whole.capped += part.capped
+            whole.output_tokens += part.output_tokens
+            whole.cached_tokens += part.cached_tokens
+            whole.ttft_us += part.ttft_us
+            whole.e2e_us += part.e2e_us
+            whole.delays_us += part.delays_us
+            whole.per_token_us += part.per_token_us
+        return whole
 
     def counts(self, *, varies: bool = False) -> RequestCounts:
         states = self.states
@@ -266,24 +291,45 @@ class _Tally:
 
 
 class _Tallies:
-    """The tallies of a report, filled in one pass over the requests."""
+    """The tallies of a report, filled in one pass over the requests.
+
+    Attributes:
+        overall: of all requests.
+        completed: requests that each instance completed.
+        output_tokens: tokens that each instance generated last.
+    """
 
     def __init__(self, table: RequestTable, instances: int, warm_up_us: int, *, held: bool) -> None:
         self.flow = Flow(held=held)
-        self.overall = _Tally()
-        self.instances = [(_Tally()) for _ in range(instances)]
-        self.slo_classes: dict[str, _Tally] = {}
-        self.tenants: dict[str, _Tally] = {}
-        for row in table.plain():
-            self.flow.add(row)
-            self.overall.add(row, warm_up_us)
-            if row.instance >= 0:
-                self.instances[row.instance].add(row, warm_up_us)
-            slo_class, tenant = table.group(row)
-            if slo_class:
-                self.slo_classes.setdefault(slo_class, _Tally()).add(row, warm_up_us)
-            if tenant:
-                self.tenants.setdefault(tenant, _Tally()).add(row, warm_up_us)
+        self.completed, self.output_tokens = [0] * instances, [0] * instances
+        names = table.group_names()
+        alike: dict[tuple[str, str], _Tally] = {}
+        for block in table.blocks():
+            self.flow.add(block)
+            self._add_instances(block)
+            for name, part in split(block, [names[group] for group in block.group]):
+                if name not in alike:
+                    alike[name] = _Tally()
+                alike[name].add(part, warm_up_us)
+        self.overall = _Tally.of_all([*alike.values()])
+        self.slo_classes = _by_name([(slo_class, tally) for (slo_class, _), tally in alike.items()])
+        self.tenants = _by_name([(tenant, tally) for (_, tenant), tally in alike.items()])
+
+    def _add_instances(self, block: Block) -> None:
+        completed, output_tokens = self.completed, self.output_tokens
+        for instance, state, tokens in zip(block.instance, block.state, block.output_tokens, strict=True):
+            if instance >= 0:
+                completed[instance] += state == RequestState.COMPLETED
+                output_tokens[instance] += tokens
+
+
+def _by_name(tallies: Sequence[tuple[str, _Tally]]) -> dict[str, _Tally]:
+    """The tallies of each name together; those without one are left out."""
+    parts: dict[str, list[_Tally]] = {name: [] for name, _ in tallies if name}
+    for name, tally in tallies:
+        if name:
+            parts[name].append(tally)
+    return {name: _Tally.of_all(of_name) for name, of_name in parts.items()}
 
 
 def build_report(
@@ -302,7 +348,7 @@ def build_report(
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
-    found = build_sections(experiment, cluster, table, duration_us)
+    found = _sections(experiment, cluster, table, duration_us)
     errors = expected_errors(experiment)
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
@@ -332,7 +378,7 @@ def build_report(
             scheduling_delay_ms=of_samples(overall.delays_us),
         ),
         kv=kv_counts(cluster.instances),
-        instances=tuple(map(_instance_report, cluster.instances, tallies.instances, gaps)),
+        instances=tuple(map(_instance_report, cluster.instances, tallies.completed, tallies.output_tokens, gaps)),
         slo_classes={name: tallies.slo_classes[name].group() for name in sorted(tallies.slo_classes)},
         tenants={name: tallies.tenants[name].group() for name in sorted(tallies.tenants)},
         invariants=invariants,
@@ -343,6 +389,15 @@ def build_report(
     )
     document = report.to_dict() if experiment.expect else {}
     return replace(report, expectations=tuple(judge(expectation, document) for expectation in experiment.expect))
+
+
+def _sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
+    """Those that apply."""
+    if not sections_apply(experiment, cluster):
+        return Sections()
+    from blis_tui.metrics.section_reports import build_sections  # noqa: PLC0415  (a dozen modules that few runs need)
+
+    return build_sections(experiment, cluster, table, duration_us)
 
 
 def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
@@ -364,8 +419,8 @@ def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, durat
     """All checks behind the warnings, on a simulation as it stands now; cheaper than a whole report."""
     table = log.table(cluster)
     flow = Flow(held=cluster.gateway.holds)
-    for row in table.plain():
-        flow.add(row)
+    for block in table.blocks():
+        flow.add(block)
     return _check(experiment, cluster, flow, table, duration_us)
 
 
@@ -382,14 +437,14 @@ def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestT
     )
 
 
-def _instance_report(instance: Instance, tally: _Tally, gaps: dict[int, int]) -> InstanceReport:
+def _instance_report(instance: Instance, completed: int, output_tokens: int, gaps: dict[int, int]) -> InstanceReport:
     return InstanceReport(
         instance=instance.index,
         routed=instance.routed,
-        completed=tally.states[RequestState.COMPLETED],
+        completed=completed,
         steps=instance.tallies.steps,
         busy_us=instance.tallies.busy_us,
-        output_tokens=tally.output_tokens,
+        output_tokens=output_tokens,
         peak_running=instance.tallies.peak_running,
         itl_ms=of_histogram(gaps, instance.latency.output_token_overhead_us),
         kv=kv_counts((instance,)),

@@ -5,15 +5,16 @@ Where requests can be held by a gateway or run on two instances, 28 bytes more t
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.request import Media, RequestState
+from blis_tui.engine.request import Media
 from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook
-from blis_tui.workload.trace_segments import segments_cell
+from blis_tui.metrics.request_columns import BLOCK, Block, RequestColumns, Ways
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,20 +22,9 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request, Segments
     from blis_tui.metrics.request_book import Extras
+    from blis_tui.metrics.request_columns import Cells
 
 _WAY: Final = Struct("<iqqq")
-
-STATE_NAMES: Final = {
-    RequestState.CREATED: "in-transit",
-    RequestState.WAITING: "waiting",
-    RequestState.RUNNING: "running",
-    RequestState.COMPLETED: "completed",
-    RequestState.REJECTED: "rejected",
-    RequestState.DROPPED_UNSERVABLE: "dropped-unservable",
-    RequestState.TIMED_OUT: "timed-out",
-    RequestState.LOST: "lost",
-}
-"""How a request's state reads in files and tables."""
 
 
 class Row(NamedTuple):
@@ -236,9 +226,13 @@ class RequestLog:
         table.post_decode_us = tuple(instance.latency.post_decode_overhead_us for instance in cluster.instances)
         return table
 
-    def row(self, number: int) -> Row:
-        """The ``number``-th request to end."""
-        return Row._make(PACKED.unpack_from(self._packed, number * PACKED.size))
+    def piece(self, start: int, stop: int) -> bytearray:
+        """The rows of the ``start``-th request to end and those after it, before the ``stop``-th, as they are kept."""
+        return self._packed[start * PACKED.size : stop * PACKED.size]
+
+    def unpacked(self, number: int) -> tuple[int, ...]:
+        """The row of the ``number``-th request to end."""
+        return PACKED.unpack_from(self._packed, number * PACKED.size)
 
     def way(self, number: int) -> Way:
         """The way of the ``number``-th request to end."""
@@ -288,7 +282,7 @@ class RequestTable(Sequence["RequestRow"]):
         self._page = page
         self._live = live
         self._ways = ways
-        self._order: list[int] | None = None
+        self._order: array[int] | None = None
         self.post_decode_us: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -306,6 +300,44 @@ class RequestTable(Sequence["RequestRow"]):
         ways = () if self._ways is None else Way._fields
         return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media)
 
+    def blocks(self) -> Iterator[Block]:
+        """The rows by columns, some thousand at a time, in the order of ``plain``."""
+        for piece in self._pieces():
+            yield Block._make(zip(*PACKED.iter_unpack(piece), strict=True))
+
+    def in_columns(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Cells]]:
+        """The rows from the ``start``-th to arrive on and before the ``stop``-th, some thousand at a time.
+
+        Args:
+            names: of fields of ``RequestRow``; there is a column of cells for each.
+            start: as above.
+            stop: likewise; None = all.
+        """
+        table = RequestColumns(self._book, self._page)
+        detours = any(name in Ways._fields for name in names)
+        order, stop = self._in_order(), len(self) if stop is None else stop
+        for first in range(start, stop, BLOCK):
+            places = order[first : min(first + BLOCK, stop)]
+            block = Block._make(zip(*map(self._unpacked, places), strict=True))
+            ways = Ways._make(zip(*map(self._way, places), strict=True)) if detours else None
+            yield [table.column(name, block, ways) for name in names]
+
+    def __iter__(self) -> Iterator[RequestRow]:
+        return self._rows(0, len(self))
+
+    def _rows(self, start: int, stop: int) -> Iterator[RequestRow]:
+        for columns in self.in_columns(RequestRow._fields, start, stop):
+            yield from map(RequestRow._make, zip(*columns, strict=True))
+
+    def _in_order(self) -> Sequence[int]:
+        """The places of the rows in ``plain``, in order of arrival."""
+        if self._order is None:
+            numbers = array("q")
+            for block in self.blocks():
+                numbers.extend(block.number)
+            self._order = array("q", sorted(range(len(numbers)), key=numbers.__getitem__))
+        return self._order
+
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
 
@@ -313,23 +345,33 @@ class RequestTable(Sequence["RequestRow"]):
     def __getitem__(self, number: slice) -> list[RequestRow]: ...
 
     def __getitem__(self, number: int | slice) -> RequestRow | list[RequestRow]:
-        if self._order is None:
-            indices = [row.number for row in self.plain()]
-            self._order = sorted(range(len(indices)), key=indices.__getitem__)
         if isinstance(number, slice):
-            return [self._row(place) for place in self._order[number]]
-        return self._row(self._order[number])
+            start, stop, step = number.indices(len(self))
+            return [*self._rows(start, stop)] if step == 1 else [self[one] for one in range(start, stop, step)]
+        at = range(len(self))[number]
+        return next(self._rows(at, at + 1))
 
     def plain(self) -> Iterator[Row]:
         """The rows as plain integers, in order of their ends; the live ones last."""
-        for number in range(self._closed):
-            yield self._log.row(number)
-        yield from map(Row._make, PACKED.iter_unpack(self._live))
+        for piece in self._pieces():
+            yield from map(Row._make, PACKED.iter_unpack(piece))
+
+    def _pieces(self) -> Iterator[bytes | bytearray]:
+        """The rows as they are kept, some thousand at a time, in the order of ``plain``."""
+        for start in range(0, self._closed, BLOCK):
+            yield self._log.piece(start, min(start + BLOCK, self._closed))
+        size = BLOCK * PACKED.size
+        for start in range(0, len(self._live), size):
+            yield self._live[start : start + size]
 
     def ways(self) -> Iterator[Way]:
         """The ways, in the order of ``plain``."""
         for place in range(len(self)):
             yield self._way(place)
+
+    def group_names(self) -> list[tuple[str, str]]:
+        """The SLO class and the tenant of each group of rows."""
+        return [group[:2] for group in self._page.groups]
 
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
@@ -371,54 +413,10 @@ class RequestTable(Sequence["RequestRow"]):
             return self._log.way(place)
         return Way._make(_WAY.unpack_from(self._ways, (place - self._closed) * _WAY.size))
 
-    def _row(self, place: int) -> RequestRow:
-        log = self._log
+    def _unpacked(self, place: int) -> tuple[int, ...]:
         if place < self._closed:
-            row = log.row(place)
-        else:
-            row = Row._make(PACKED.unpack_from(self._live, (place - self._closed) * PACKED.size))
-        number, way = row.number, self._way(place)
-        common = self._page.groups[row.group]
-        prefix_group, prefix_tokens = common.segments[0] if common.segments else ("", 0)
-        requested = self._book.requested.get(number, self._page.requested.get(number, row.output_tokens))
-        session_id, round_index = self.session(number) or ("", None)
-        extras = self.extras(number)
-        return RequestRow(
-            self.name(number),
-            STATE_NAMES[RequestState(row.state)],
-            _happened(row.instance),
-            row.arrival_us,
-            _happened(row.queued_us),
-            _happened(row.scheduled_us),
-            _happened(row.first_token_us),
-            _happened(row.completed_us),
-            _happened(row.ttft_us),
-            _happened(row.e2e_us),
-            row.input_tokens,
-            row.output_tokens,
-            row.cached_tokens,
-            row.preemptions,
-            common.slo_class,
-            common.tenant,
-            session_id,
-            round_index,
-            requested,
-            prefix_group,
-            prefix_tokens,
-            row.arrival_us + common.timeout_us if common.timeout_us else None,
-            _happened(way.prefill_instance),
-            _happened(way.transfer_start_us),
-            _happened(way.transfer_us),
-            _happened(way.gateway_us),
-            common.model,
-            self._book.retries.get(number, self._page.retries.get(number, 0)),
-            segments_cell(self._parts(number)),
-            common.adapter,
-            max(0, extras.reasoning_tokens),
-            _happened(extras.first_answer_us),
-            _happened(extras.ttfat_us),
-            *extras.media,
-        )
+            return self._log.unpacked(place)
+        return PACKED.unpack_from(self._live, (place - self._closed) * PACKED.size)
 
 
 def _pack_way(request: Request) -> bytes:
@@ -427,7 +425,3 @@ def _pack_way(request: Request) -> bytes:
     if way is None:
         return _WAY.pack(-1, -1, -1, gateway_us)
     return _WAY.pack(way.prefill_instance, way.transfer_start_us, way.transfer_us, gateway_us)
-
-
-def _happened(value: int) -> int | None:
-    return None if value < 0 else value

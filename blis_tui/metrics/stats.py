@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections import deque
 from itertools import accumulate
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 PERCENTILES: Final = (50, 90, 95, 99)
 
@@ -37,12 +39,14 @@ class Distribution:
 NOTHING: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p99=None, max=None)
 
 
+def whole_sum(values: Iterable[int]) -> int:
+    """The sum of whole numbers; that of others would depend on the version of Python."""
+    return deque(accumulate(values, initial=0), maxlen=1)[0]
+
+
 def of_samples(samples_us: Sequence[int]) -> Distribution:
     """The distribution of whole microseconds."""
-    total = 0
-    for sample in samples_us:
-        total += sample
-    return _distribution(sorted(samples_us), total)
+    return _distribution(sorted(samples_us), whole_sum(samples_us))
 
 
 def of_ratios(samples_us: Sequence[float]) -> Distribution:

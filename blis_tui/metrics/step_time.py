@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import WHERE_IT_APPLIES
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class StepTime:
 
 @cache
 def _judged() -> Mapping[str, _Judged]:
-    text = files(__package__).joinpath("expected_errors.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("expected_errors.json").read_text(encoding="utf-8")
     found: Mapping[str, _Judged] = json.loads(text)
     return found
 

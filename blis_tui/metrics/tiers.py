@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 
 if TYPE_CHECKING:

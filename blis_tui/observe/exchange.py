@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from blis_tui.classes import dataclass
 from blis_tui.observe.wire import connect
 
 if TYPE_CHECKING:

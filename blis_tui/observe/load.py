@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.observe.answers import Answer, error_text, read_stream, read_whole
 from blis_tui.observe.exchange import NotHttpError, Reply

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from array import array
-from dataclasses import dataclass
 from hashlib import shake_128
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -79,9 +80,9 @@ class Asking:
 class Prompts:
     """The requests of one run, as bodies in JSON."""
 
-    def __init__(self, asking: Asking, scale: TextScale = TextScale()) -> None:
+    def __init__(self, asking: Asking, scale: TextScale | None = None) -> None:
         self.asking = asking
-        self.scale = scale
+        self.scale = scale or TextScale()
         self._answers: dict[str, tuple[list[int], str]] = {}
 
     def body(self, request: Request) -> bytes:

@@ -5,8 +5,10 @@ All times are microseconds since the schedule began, on the client's clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.units import count_text, plural, span_text
 

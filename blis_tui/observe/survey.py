@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json
 from blis_tui.observe.answers import error_text, read_stream, read_whole

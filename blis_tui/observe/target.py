@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:

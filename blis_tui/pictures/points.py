@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from blis_tui.classes import dataclass
 from blis_tui.study.summary import pareto_front, summaries
 from blis_tui.study.text import short_names, value_text
 

@@ -7,7 +7,6 @@ import sys
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from tempfile import mkstemp
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
@@ -45,6 +44,8 @@ def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
         if target.exists() and not target.is_file():
             opened = BufferedWriter(_Target(target, path), _BUFFER_BYTES)
         else:
+            from tempfile import mkstemp  # noqa: PLC0415  (a run that only prints its report needs none)
+
             descriptor, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
             temporary = Path(name)
             opened = BufferedWriter(_Target(descriptor, path), _BUFFER_BYTES)

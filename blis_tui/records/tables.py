@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
+from blis_tui.metrics.request_log import PLAIN_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from blis_tui.engine.records import Record
+    from blis_tui.metrics.request_log import RequestTable
 
 # Records hold no floats: nothing in them needs the care of `canonical`, and streams are long.
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+_SUSPECT: Final = re.compile('[,"\n\r ]')
+"""Texts without these need no quotes."""
 
 
 class _Fields(dict[type, tuple[str, ...]]):
@@ -29,7 +35,7 @@ class _Fields(dict[type, tuple[str, ...]]):
 _FIELDS: Final = _Fields()
 
 
-def requests_csv(rows: Iterable[RequestRow], columns: Sequence[str] = PLAIN_COLUMNS) -> Iterator[str]:
+def requests_csv(rows: RequestTable, columns: Sequence[str] = PLAIN_COLUMNS) -> Iterator[str]:
     """The request table line by line, header first; empty cells where something never happened.
 
     Args:
@@ -37,9 +43,21 @@ def requests_csv(rows: Iterable[RequestRow], columns: Sequence[str] = PLAIN_COLU
         columns: those that the table has (``RequestTable.columns``).
     """
     yield csv_line(columns)
-    places = [RequestRow._fields.index(name) for name in columns]
-    for row in rows:
-        yield csv_line([row[place] for place in places])
+    for block in rows.in_columns(columns):
+        yield from csv_lines(block)
+
+
+def csv_lines(columns: Sequence[Sequence[int | str | None]]) -> Iterator[str]:
+    """Lines of CSV from the columns of their cells, each of numbers or of texts alone; None = an empty cell."""
+    *cells, last = map(_cells, columns)
+    return map(",".join, zip(*cells, [f"{one}\n" for one in last], strict=True))
+
+
+def _cells(column: Sequence[int | str | None]) -> list[str]:
+    if not isinstance(column[0], str):
+        return ["" if one is None else f"{one}" for one in column]
+    texts = cast("Sequence[str]", column)
+    return list(map(_cell, texts)) if _SUSPECT.search("".join(texts)) else list(texts)
 
 
 def csv_line(cells: Iterable[int | str | None]) -> str:

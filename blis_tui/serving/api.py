@@ -7,9 +7,9 @@ is accepted and passed over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.serving.tokens import encode, encode_chat
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

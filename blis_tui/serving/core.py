@@ -6,10 +6,11 @@ it begins; its tokens come out when it ends, and to that comes what the step-tim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.records import Lost
 from blis_tui.engine.events import Timeout, instance_order
 from blis_tui.engine.records import Completed, Dropped, Rejected, Routed, StepFinished

@@ -66,8 +66,8 @@ class Metrics:
             ends = [() if one.counts else one.buckets_s or buckets_of_tokens(longest(pool)) for one in FAMILIES]
             self._sums.append([_Sum(one) for one in ends])
             self._first_tokens.append(0)
-        for number in range(self._seen, len(log)):
-            self._add(self._sums, self._first_tokens, log.row(number))
+        for row in log.rows(self._seen):
+            self._add(self._sums, self._first_tokens, row)
         self._seen = len(log)
         sums = [[one.copy() for one in of_instance] for of_instance in self._sums]
         first_tokens = [*self._first_tokens]

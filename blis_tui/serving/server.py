@@ -6,11 +6,12 @@ import asyncio
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.streams import Streams
 from blis_tui.serving.api import RefusedError, Shape, understood
 from blis_tui.serving.content import Contents

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.axes import assignments, crossed

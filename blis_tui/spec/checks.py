@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
-from blis_tui.metrics.adapters import AdaptersReport
-from blis_tui.metrics.anomalies import Anomalies
-from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport
-from blis_tui.metrics.goodput import FitnessReport, SloReport
-from blis_tui.metrics.kv import KvCounts
-from blis_tui.metrics.lifecycle import LifecycleReport
-from blis_tui.metrics.load import Offered, Steady
-from blis_tui.metrics.preemption import PreemptionReport
-from blis_tui.metrics.reasoning import MultimodalReport, ReasoningReport
-from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
-from blis_tui.metrics.saturation import Saturation
-from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput, WarmUp
-from blis_tui.metrics.sessions import SessionReport
-from blis_tui.metrics.speculative import SpeculativeReport
-from blis_tui.metrics.stats import Distribution
-from blis_tui.metrics.tiers import TiersReport
 from blis_tui.spec.build import adapter_bytes, batching_traits, build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
@@ -33,6 +16,7 @@ from blis_tui.spec.document_parts import Part
 from blis_tui.spec.engine_checks import check_batching, check_lora, check_memory, check_operators, check_version
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.metric_names import all_metrics, is_metric, is_open_ended
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.workload_checks import check_answer_targets, check_workload
@@ -44,56 +28,6 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
-
-_GROUPS: Final[Mapping[str, type]] = {
-    "requests": RequestCounts,
-    "tokens": TokenCounts,
-    "throughput": Throughput,
-    "offered": Offered,
-    "steady": Steady,
-    "latency": Latencies,
-    "kv": KvCounts,
-    "lifecycle": LifecycleReport,
-    "slo": SloReport,
-    "fairness": Fairness,
-    "deferrals": DeferralReport,
-    "gateway": GatewayReport,
-    "disaggregation": DisaggregationReport,
-    "preemption": PreemptionReport,
-    "kv_tiers": TiersReport,
-    "adapters": AdaptersReport,
-    "speculative": SpeculativeReport,
-    "sessions": SessionReport,
-    "reasoning": ReasoningReport,
-    "multimodal": MultimodalReport,
-    "fitness": FitnessReport,
-    "anomalies": Anomalies,
-    "saturation": Saturation,
-    "warm_up": WarmUp,
-    "prompt_throughput": PromptThroughput,
-    "pipeline": PipelineReport,
-}
-
-
-def metrics_of(group: str, part: type) -> Iterator[str]:
-    """Names of the figures that a part of reports holds, below ``group``."""
-    for one in fields(part):
-        if one.type == Distribution.__name__:
-            yield from metrics_of(f"{group}.{one.name}", Distribution)
-        elif not str(one.type).startswith(("Mapping", "tuple")):
-            yield f"{group}.{one.name}"
-
-
-METRICS: Final = frozenset(
-    {"duration_us", *(name for group, part in _GROUPS.items() for name in metrics_of(group, part))}
-)
-"""Metrics of every report, and of the sections that a report may have."""
-
-_OPEN_ENDED: Final = re.compile(
-    r"(?:instances\.\d+|models\.\d+|(?:pools|slo_classes|slo\.classes|tenants|kv_tiers\.tiers)\.[^.]+|rejections|fitness\.components"
-    r"|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
-)
-"""Metrics whose names depend on the run: one instance's, one pool's, one class's, one tenant's."""
 
 
 def check(document: Document, plugins: Registry | None = None) -> list[Diagnostic]:
@@ -292,11 +226,6 @@ def _smallest(document: Document, path: DataPath) -> int:
     return document.whole(*path, "min") or 1
 
 
-def is_open_ended(metric: str) -> bool:
-    """Whether a metric may exist that is named after something of the run."""
-    return _OPEN_ENDED.match(metric) is not None
-
-
 def expectation_problems(
     document: Document, at: DataPath, others: Collection[str] = (), noun: str = "expectation"
 ) -> Iterator[Diagnostic]:
@@ -304,8 +233,8 @@ def expectation_problems(
     for number, entry in enumerate(map(as_map, as_list(document.get(*at)))):
         path = (*at, number)
         metric = str(entry.get("metric"))
-        if metric not in METRICS and metric not in others and not is_open_ended(metric):
-            near = metric_hint(metric, METRICS.union(others))
+        if not is_metric(metric) and metric not in others and not is_open_ended(metric):
+            near = metric_hint(metric, all_metrics().union(others))
             yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the {noun} on `{metric}` has no bound"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import real_path
 from blis_tui.spec.diagnostics import Diagnostic, about

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.spec import model, written
 from blis_tui.spec.model.experiment import FitnessWeights, GoldenComparison
 from blis_tui.spec.model.machine import Link

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.nearness import begin_alike, nearest
 from blis_tui.spec.source import DataPath, Document, Location, dotted
 

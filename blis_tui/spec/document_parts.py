@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.spec import model as spec
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.loader import parse

@@ -8,17 +8,27 @@ from __future__ import annotations
 import json
 import math
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blis_tui.spec.source import Json
 
-_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
-_TRUE = re.compile(r"(?:true|True|TRUE)\Z")
-_FALSE = re.compile(r"(?:false|False|FALSE)\Z")
+_WORDS: Final[Mapping[str, bool | None]] = MappingProxyType(
+    {
+        **dict.fromkeys(("~", "null", "Null", "NULL", "")),
+        **dict.fromkeys(("true", "True", "TRUE"), True),
+        **dict.fromkeys(("false", "False", "FALSE"), False),
+    }
+)
 _INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_NOT_FINITE: Final = frozenset(
+    (*(f"{sign}.{word}" for sign in ("", "+", "-") for word in ("inf", "Inf", "INF")), ".nan", ".NaN", ".NAN")
+)
+_NUMBERS_BEGIN: Final = frozenset("+-.0123456789")
 _MOST_DIGITS = 30
 """More characters than any 64-bit number has; longer ones are not even converted."""
 _WORD: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*\Z")
@@ -38,7 +48,11 @@ class ScalarError(Exception):
 
 def is_text(scalar: str) -> bool:
     """Whether a plain scalar is neither null, nor a truth value, nor a number."""
-    return not any(known.match(scalar) for known in (_NULL, _TRUE, _FALSE, _INT, _FLOAT, _NOT_FINITE))
+    if scalar in _WORDS:
+        return False
+    if scalar[0] not in _NUMBERS_BEGIN:
+        return True
+    return not (_INT.match(scalar) or _FLOAT.match(scalar) or scalar in _NOT_FINITE)
 
 
 def plain_scalar(scalar: str) -> bool | int | float | str | None:
@@ -47,20 +61,16 @@ def plain_scalar(scalar: str) -> bool | int | float | str | None:
     Raises:
         ScalarError: a number is not finite or does not fit into 64 bits.
     """
-    if _NULL.match(scalar):
-        return None
-    if _TRUE.match(scalar):
-        return True
-    if _FALSE.match(scalar):
-        return False
+    if scalar in _WORDS:
+        return _WORDS[scalar]
+    if is_text(scalar):
+        return scalar
     if _INT.match(scalar):
         return _integer(scalar)
-    if _FLOAT.match(scalar) or _NOT_FINITE.match(scalar):
-        value = math.inf if _NOT_FINITE.match(scalar) else float(scalar)
-        if not math.isfinite(value):
-            raise ScalarError("BLIS0004", f"`{scalar[:40]}` is not a finite number")
-        return value
-    return scalar
+    value = math.inf if scalar in _NOT_FINITE else float(scalar)
+    if not math.isfinite(value):
+        raise ScalarError("BLIS0004", f"`{scalar[:40]}` is not a finite number")
+    return value
 
 
 def _integer(scalar: str) -> int:

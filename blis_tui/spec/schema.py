@@ -1,26 +1,26 @@
 """The schemas as the one source of types, ranges and defaults: look up, check, fill in.
 
-Validation is jsonschema's. Filling in defaults and turning
-``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, along
-schema and data together; the walk knows the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
+jsonschema finds what is wrong with a document; one that is right gets a quick yes. Filling in defaults and turning
+``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, along schema and
+data together; the walk knows the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
 ``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.source import as_list, as_map, copied
+from blis_tui.spec.sure import Sure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
     from referencing import Registry
 
@@ -112,7 +112,10 @@ class Violation:
 
 def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[Violation]:
     """Every leaf violation of the schema for ``kind``."""
-    for error in _validator(kind.lower(), plugins).iter_errors(data):
+    name = kind.lower()
+    if _sure(name, plugins).allows(data, schema(name, plugins)):
+        return
+    for error in _validator(name, plugins).iter_errors(data):
         yield Violation(
             kind=kind,
             path=tuple(error.absolute_path),
@@ -126,38 +129,22 @@ def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterato
 
 
 @cache
+def _sure(name: str, plugins: Plugins | None) -> Sure:
+    """Who says yes without jsonschema."""
+
+    def resolve(reference: str) -> tuple[Json, Sure]:
+        node, file = referred(reference, File(name, plugins))
+        return node, _sure(*file)
+
+    return Sure(resolve)
+
+
+@cache
 def _validator(name: str, plugins: Plugins | None) -> Validator:
-    """Checks documents of a kind. What a part of the schema was found to allow is not checked against it again."""
-    from jsonschema.validators import Draft202012Validator, extend  # noqa: PLC0415  (60 ms `--version` need not spend)
+    """Says what is wrong with documents of a kind."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  (it takes longer to import than most runs to load)
 
-    # What a `$ref` allows, the keywords beside it may not.
-    by_reference, by_part = Memory[bool](), Memory[bool]()
-    check = Draft202012Validator.VALIDATORS
-
-    def remembered(
-        allowed: Memory[bool], part: Schema, value: Json, errors: Iterator[ValidationError]
-    ) -> Iterator[ValidationError]:
-        key = Memory.key(part, value)
-        if allowed.get(key):
-            return
-        wrong = False
-        for error in errors:
-            wrong = True
-            yield error
-        if not wrong:
-            allowed.put(key, found=True)
-
-    def reference(validator: Validator, target: str, value: Json, node: Schema) -> Iterator[ValidationError]:
-        yield from remembered(by_reference, node, value, check["$ref"](validator, target, value, node))
-
-    def properties(validator: Validator, parts: Schema, value: Json, node: Schema) -> Iterator[ValidationError]:
-        for key, part in parts.items() if isinstance(value, dict) else ():
-            if isinstance(value, dict) and isinstance(part, dict) and key in value:
-                errors = check["properties"](validator, {key: part}, value, node)
-                yield from remembered(by_part, part, value[key], errors)
-
-    kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})  # type: ignore[no-untyped-call]
-    return cast("Validator", kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins)))
+    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
 
 
 @cache
@@ -168,9 +155,8 @@ def _registry(plugins: Plugins | None) -> Registry[bool | Mapping[str, object]]:
 
     registry: Registry[bool | Mapping[str, object]] = Registry()
     for name in ("common", *(kind.lower() for kind in KINDS)):
-        # A schema that says its dialect would be checked by that dialect's own validator, which remembers nothing.
-        said = {key: part for key, part in schema(name, plugins).items() if key != "$schema"}
-        registry = registry.with_resource(f"{name}.schema.json", DRAFT202012.create_resource(said))
+        contents = DRAFT202012.create_resource(schema(name, plugins))
+        registry = registry.with_resource(f"{name}.schema.json", contents)
     return registry.crawl()
 
 

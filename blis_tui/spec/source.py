@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,8 +42,7 @@ class Source:
         return self.name.startswith("--")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of one line; everything counts from 1 and ``end_column`` is the first column after it."""
 
     line: int
@@ -49,8 +50,7 @@ class Span:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """Where something was written."""
 
     source: Source

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.shipped import builtin
 from blis_tui.spec.build import trace_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.build import build_workload
 from blis_tui.spec.compose import Problems, checked

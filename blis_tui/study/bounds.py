@@ -8,10 +8,10 @@ the report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.goodput import figures_ms
 

@@ -16,11 +16,11 @@ out, and so are places of nodes where no instance is (``lifecycle.cost`` is abou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import fsum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.document_parts import Part
 
 if TYPE_CHECKING:

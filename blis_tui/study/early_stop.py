@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.simulation import SLICE_EVENTS
 from blis_tui.study.bounded import Followers, range_of
 

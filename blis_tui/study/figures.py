@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.errors import SpecError
 from blis_tui.metrics.report import GroupReport
 from blis_tui.simulation import Simulation
-from blis_tui.spec.checks import metrics_of
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.library import names
 from blis_tui.spec.load import build
+from blis_tui.spec.metric_names import metrics_of
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.metrics import COSTS

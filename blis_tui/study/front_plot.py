@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.braille import scatter
+from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import ln
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge, look_up
 from blis_tui.notebook import html_table
 from blis_tui.study.costs import cost_figures

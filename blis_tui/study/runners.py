@@ -13,11 +13,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SimulationError
 from blis_tui.study.task import Outcome, execute
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.results import Results

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_sorted_json
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from heapq import merge
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
+from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source, as_list, as_map

@@ -6,11 +6,12 @@ Whole numbers as long as possible, then one division: the same on every machine.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from math import sqrt
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.traffic.ledger import GROUPINGS
 
 if TYPE_CHECKING:

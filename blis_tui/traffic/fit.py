@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
 from blis_tui.shipped import builtin
 from blis_tui.spec.loader import parse

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum, sqrt
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import exp, ln
 from blis_tui.traffic.curves import distance, normal_cdf, rounded
 from blis_tui.traffic.figures import spread, total_of

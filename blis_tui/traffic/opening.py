@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import Media, Reasoning, Request
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.shipped import builtin

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import NO_MEDIA, Media
 from blis_tui.spec.model import Prefix
 

@@ -6,13 +6,13 @@ of the scope ``app`` by the application. A screen names its scope as ``SCOPE`` a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from textual.binding import Binding
 from textual.keys import format_key
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.layout import PANES
 
 if TYPE_CHECKING:

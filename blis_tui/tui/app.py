@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -19,6 +18,7 @@ from textual.app import App
 from textual.binding import Binding
 from textual.command import CommandPalette
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
 from blis_tui.spec.library import entries, find, suffix

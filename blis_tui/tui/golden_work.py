@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui._version import ENGINE
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.divergence import find_divergence, old_experiment
 from blis_tui.golden.review import case_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from blis_tui.classes import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

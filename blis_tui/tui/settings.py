@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from platformdirs import user_config_path
 from textual.keys import Keys, key_to_character
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.sessions import state_folder
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import parse_json, read_input

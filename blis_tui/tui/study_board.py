@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.study.rows import StudyResult
 from blis_tui.study.summary import pareto_front, summaries
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.observe.recording import COMPLETED
 from blis_tui.twin.agreement import PREEMPTIONS
 from blis_tui.twin.parting import batch_of

@@ -6,10 +6,10 @@ Fitted on every other second and judged on those between, it says how much of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:

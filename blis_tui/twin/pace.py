@@ -8,8 +8,9 @@ backwards gives the ends as well as the lines can tell them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ Steps are paired by their numbers, so a step that is missing on one side shows a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.twin.replay import Batch
 from blis_tui.units import count_text, ordinal, plural, span_text, time_text
 

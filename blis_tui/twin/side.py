@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.twin.agreement import CACHE_HITS, PREEMPTIONS, observed, simulated
 from blis_tui.twin.parting import batch_of
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
 from blis_tui.twin.fitting import fit, front_end_us, half

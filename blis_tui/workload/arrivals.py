@@ -5,9 +5,9 @@ Gaps are truncated and at least 1 us, as in BLIS, so the realised rate is a hair
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import gamma, power
 from blis_tui.errors import PolicyError
 from blis_tui.registry import PlugPoint, setting

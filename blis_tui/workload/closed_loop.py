@@ -6,9 +6,9 @@ GuideLLM's concurrent profile load a server. Clients with other arrivals may sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.registry import setting
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP
 

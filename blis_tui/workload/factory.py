@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.workload.arrivals import CLOSED_LOOP
-from blis_tui.workload.clients import client_sources
-from blis_tui.workload.interactive import InteractiveSource
 from blis_tui.workload.source import GeneratedSource, TraceSource
-from blis_tui.workload.trace_sessions import TracedSource
-from blis_tui.workload.traces import read_trace
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -19,7 +15,8 @@ if TYPE_CHECKING:
 
 def fixed_part(source: RequestSource) -> object:
     """What of a source never changes, and need not be part of checkpoints; ``None`` = there is no such part."""
-    return source.fixed if isinstance(source, TraceSource | TracedSource) else None
+    found: object = getattr(source, "fixed", None)
+    return found
 
 
 def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSource:
@@ -31,10 +28,17 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
         TraceError: rows of the trace are wrong.
     """
     if workload.trace is not None:
+        from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (generated workloads need none of it)
+
         table = read_trace(workload.trace, plugins)
         if workload.trace.pacing == "answers":
+            from blis_tui.workload.trace_sessions import TracedSource  # noqa: PLC0415  (as above)
+
             return TracedSource(table, workload.requests)
         return TraceSource(table, workload.requests)
     if any(client.arrivals.kind == CLOSED_LOOP or client.session is not None for client in workload.clients):
+        from blis_tui.workload.clients import client_sources  # noqa: PLC0415  (and traces none of this)
+        from blis_tui.workload.interactive import InteractiveSource  # noqa: PLC0415
+
         return InteractiveSource(client_sources(workload, seed, plugins), workload.requests, workload.sessions)
     return GeneratedSource(workload, seed, plugins)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping  # noqa: TC003  (schemas are made from the types of settings)
-from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import exp, power
 from blis_tui.errors import PolicyError
 from blis_tui.registry import PlugPoint, setting

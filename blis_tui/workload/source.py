@@ -8,8 +8,6 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
-from blis_tui.workload.clients import client_sources
-
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.registry import Registry
@@ -27,6 +25,12 @@ class RequestSource(Protocol):
     def state(self) -> tuple[object, ...]:
         """What decides all further requests, as plain values (for digests)."""
         ...
+
+
+def table_of(source: RequestSource) -> TraceTable | None:
+    """The trace that a source replays; None = it replays none."""
+    table: TraceTable | None = getattr(source, "table", None)
+    return table
 
 
 class GeneratedSource:
@@ -47,6 +51,8 @@ class GeneratedSource:
     __slots__ = ("_clients", "_limit", "_next", "_produced")
 
     def __init__(self, workload: Workload, seed: int, plugins: Registry) -> None:
+        from blis_tui.workload.clients import client_sources  # noqa: PLC0415  (traces need no clients)
+
         self._clients = client_sources(workload, seed, plugins)
         self._limit = workload.requests
         self._produced = 0

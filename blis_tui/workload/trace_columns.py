@@ -7,11 +7,11 @@ said twice is one problem, whose advice is the line to write.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.scalars import flow
 from blis_tui.workload.trace_text import listed, shown
 from blis_tui.workload.trace_times import likely_unit
@@ -234,6 +234,8 @@ def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[s
 
 def _guess(what: str, names: Sequence[str]) -> str:
     """For advice: the name that most looks as if it said this; capitals where none does."""
+    from difflib import get_close_matches  # noqa: PLC0415  (for advice alone)
+
     keys = {_key(name): name for name in reversed(names)}
     for known in KNOWN_NAMES[what]:
         if near := get_close_matches(_key(known), keys, n=1, cutoff=0.8):
@@ -242,6 +244,7 @@ def _guess(what: str, names: Sequence[str]) -> str:
     return looks[0] if looks else "NAME"
 
 
+@cache
 def _key(name: str) -> str:
     """A name without its case and separators."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())

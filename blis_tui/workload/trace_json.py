@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.workload.trace_text import LARGEST_NUMBER, nearest, shown
 
 if TYPE_CHECKING:

@@ -293,6 +293,8 @@ def _ratio(cell: str) -> float:
 
 def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
     """What of the prompts is no text; None where all of it is."""
+    if not any(name in columns for name in _MEDIA):
+        return None
     counts = [_optional_numbers(columns, name) or repeat(0, len(prompts)) for name in _MEDIA]
     media = list(map(Media, *counts))
     if not any(map(any, media)):

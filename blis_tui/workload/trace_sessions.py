@@ -6,9 +6,9 @@ not say when answers were complete, it is the time between the prompts: too long
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import under_adapter
 from blis_tui.workload.arrivals import PoissonGaps
 from blis_tui.workload.interactive import InteractiveSource

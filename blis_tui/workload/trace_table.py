@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, islice, repeat
 from operator import le
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, overload
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import NO_MEDIA, Media, Reasoning, Request
 
 if TYPE_CHECKING:
@@ -153,6 +154,10 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
 """Column -> how it is kept, and what it says where a file says nothing."""
 
 
+_ASKED: Final = tuple(name for name in _KINDS if name not in ("arrival_us", "input_tokens", "output_tokens", "e2e_us"))
+"""What requests are told beside when they come and how long they are: most files have few of these columns."""
+
+
 class GrowingColumns:
     """Columns to which blocks of rows are added.
 
@@ -196,7 +201,7 @@ class TraceTable:
         scale: arrivals are divided by it; how long requests may take stays as it is.
     """
 
-    __slots__ = (*(f"_{name}" for name in _KINDS), "_scale")
+    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale")
 
     def __init__(
         self,
@@ -226,6 +231,7 @@ class TraceTable:
             setattr(self, f"_{name}", kept)
         if start or scale != 1.0:
             self._move(start, scale)
+        self._asked = {name: getattr(self, f"_{name}") for name in _ASKED if self.says(name)}
 
     _arrival_us: array[int]
     _input_tokens: Sequence[int]
@@ -282,26 +288,22 @@ class TraceTable:
     def request(self, row: int, index: int | None = None) -> Request:
         """A new request from row ``row``, which becomes its index where no other is given."""
         index = row if index is None else index
-        request = Request(
-            index,
-            self._request_id[row] or f"request_{index}",
+        arrival_us, input_tokens, output_tokens = (
             self._arrival_us[row],
             self._input_tokens[row],
             self._output_tokens[row],
-            self._segments[row],
-            self._slo_class[row],
-            self._tenant[row],
-            self._deadline_us[row],
-            self._session_id[row],
-            self._round_index[row],
-            self._model[row],
-            self._adapter[row],
         )
-        if not isinstance(self._answer, _Same) and (answer := self._answer[row]):
+        if not self._asked:
+            return Request(index, f"request_{index}", arrival_us, input_tokens, output_tokens)
+        said = {name: column[row] for name, column in self._asked.items()}
+        name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
+        tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
+        request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
+        if answer:
             request.content = _with_answer(request, answer)
-        if not isinstance(self._reasoning_tokens, _Same):
-            request.reasoning = Reasoning(self._reasoning_tokens[row])
-        if not isinstance(self._media, _Same) and any(media := self._media[row]):
+        if tokens is not None:
+            request.reasoning = Reasoning(tokens)
+        if any(media):
             request.media = media
         return request
 

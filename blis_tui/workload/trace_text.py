@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8, getincrementaldecoder
 from contextlib import contextmanager
-from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -295,6 +294,8 @@ def whole_number(cell: str, line: int, column: str, problems: Problems) -> int |
 
 def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
     """Advice for a misspelt name: the closest known one, or all of them."""
+    from difflib import get_close_matches  # noqa: PLC0415  (for advice alone)
+
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"{otherwise} {', '.join(known)}"
 

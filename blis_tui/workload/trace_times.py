@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, shown, whole_number, whole_numbers
 
 if TYPE_CHECKING:

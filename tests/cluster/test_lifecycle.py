@@ -125,8 +125,8 @@ def test_littles_law_holds_with_requests_that_start_again(requests: str) -> None
     cluster = Cluster(made, ListSource(asked(30)), log, Observers())
     cluster.run(100_000)
     flow = Flow()
-    for row in log.table(cluster).plain():
-        flow.add(row)
+    for block in log.table(cluster).blocks():
+        flow.add(block)
     assert isinstance(cluster.lifecycle, LifecycleControl)
     assert cluster.lifecycle.forfeited_us
     assert cluster.present_us() == flow.present().total_us(cluster.now)

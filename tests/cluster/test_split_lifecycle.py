@@ -255,8 +255,8 @@ def test_littles_law_holds_with_transfers_that_are_broken_off(order: str) -> Non
     cluster = Cluster(made, ListSource(requests), log, observers)
     cluster.run(100_000)
     flow = Flow()
-    for row in log.table(cluster).plain():
-        flow.add(row)
+    for block in log.table(cluster).blocks():
+        flow.add(block)
     assert broken
     assert cluster.present_us() == flow.present().total_us(cluster.now)
 

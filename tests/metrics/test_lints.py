@@ -32,8 +32,8 @@ def seen(simulation: blis_tui.Simulation) -> Seen:
     """What the checks look at, to be changed by a test."""
     cluster, log = simulation._cluster, simulation.log
     table, flow = log.table(cluster), Flow()
-    for row in table.plain():
-        flow.add(row)
+    for block in table.blocks():
+        flow.add(block)
     return Seen(
         experiment=simulation.experiment,
         cluster=cluster,

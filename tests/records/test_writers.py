@@ -8,9 +8,9 @@ import pytest
 from blis_tui.canonical import to_json, to_sorted_json
 from blis_tui.engine.records import RECORD_KINDS, Dropped
 from blis_tui.errors import InputError
-from blis_tui.metrics.request_log import RequestRow
+from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
 from blis_tui.records.files import atomic_text, write_text
-from blis_tui.records.tables import record_dict, record_line, requests_csv
+from blis_tui.records.tables import csv_line, csv_lines, record_dict, record_line
 from tests.builders import Outcome, experiment, request
 
 
@@ -26,12 +26,12 @@ def test_canonical_json_has_one_form() -> None:
 def test_the_request_table_leaves_empty_what_never_happened_and_quotes_names() -> None:
     never = (None, None, None, None, None, None)
     row = RequestRow('a,"b"', "rejected", None, 5, *never, 8, 0, 0, 0, "standard", "", "", None, 3, "", 0, None)
-    header, line = requests_csv([row])
-    assert header == (
+    assert csv_line(RequestRow._fields[: len(PLAIN_COLUMNS)]) == (
         "request_id,state,instance,arrival_us,queued_us,scheduled_us,first_token_us,completed_us,ttft_us,e2e_us,"
         "input_tokens,output_tokens,cached_tokens,preemptions,slo_class,tenant_id,session_id,round_index,"
         "requested_output_tokens,prefix_group,prefix_tokens,deadline_us\n"
     )
+    (line,) = csv_lines([[cell] for cell in row[: len(PLAIN_COLUMNS)]])
     assert line == '"a,""b""",rejected,,5,,,,,,,8,0,0,0,standard,,,,3,,0,\n'
 
 

@@ -6,9 +6,9 @@ It finds the instance with the highest weighted score without looking at all of 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.routing import pick
 from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
 from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer

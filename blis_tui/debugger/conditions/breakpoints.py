@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.conditions.expression import parse_condition
 from blis_tui.debugger.conditions.lexer import ConditionError, check_length, unquoted
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches, Sends

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import ast
 import operator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.syntax import MAX_DEPTH, Syntax

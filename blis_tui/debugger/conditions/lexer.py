@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.spec.diagnostics import cells, printable
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.debugger.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished, streamed_kinds

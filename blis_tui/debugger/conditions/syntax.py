@@ -8,11 +8,12 @@ number of its first token, so every node knows its place in the text.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import isinf, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.lexer import ConditionError, Token, tokens, unquoted
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TEXT, TIME_UNITS, Quantity, of_unit

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 import blis_tui.cluster.records
 import blis_tui.engine.content_records  # noqa: F401  (conditions can name all kinds of records)
+from blis_tui.classes import dataclass
 from blis_tui.cluster.decisions import PPM
 from blis_tui.cluster.records import RoutingDecision, ScalingDecided
 from blis_tui.engine.preemption.records import TiersLoaded

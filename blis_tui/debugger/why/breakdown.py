@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.why.lifespans import steps_within
 from blis_tui.debugger.why.waits import CAUSES, cause_text, wait_causes
 from blis_tui.units import count_text, plural, span_text

@@ -6,9 +6,10 @@ time without what its client adds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS, described
 
 if TYPE_CHECKING:

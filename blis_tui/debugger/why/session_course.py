@@ -5,9 +5,9 @@ Read from the tape; which calls a turn consists of, and which wait for which, is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.records import described
 
 if TYPE_CHECKING:

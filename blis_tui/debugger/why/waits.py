@@ -25,9 +25,9 @@ place in the batch. It is known once its own step starts; until then the cause i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.why.lifespans import next_step, steps_within
 from blis_tui.units import span_text
 

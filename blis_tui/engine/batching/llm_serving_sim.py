@@ -6,9 +6,9 @@ want of KV blocks: see ``LlmServingSimBatching``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan

@@ -5,9 +5,9 @@ Source: nano-vLLM, ``engine/scheduler.py``, ``engine/block_manager.py``, ``engin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain, serve_running
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan

@@ -6,9 +6,9 @@ Source: TensorRT-LLM 1.1, ``_torch/pyexecutor/py_executor.py`` (``_schedule``, `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst, serve_running
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from blis_tui.classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

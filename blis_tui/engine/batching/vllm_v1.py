@@ -5,10 +5,10 @@ Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_sched
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.batching.versions import VERSIONS, foreign

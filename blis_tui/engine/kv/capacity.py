@@ -11,9 +11,9 @@ memory there is. A known approximation: an interleaved model counts as if every 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:

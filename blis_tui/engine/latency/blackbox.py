@@ -6,9 +6,9 @@ against measurements. Nothing is known about the model, so nothing is extrapolat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ weakness.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
 from blis_tui.engine.latency.shape import kv_cache_share
 

@@ -10,9 +10,10 @@ multiples of what the datasheet allows, so none can be below 1. The law is one f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.fitted_shape import work_of
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.portable_math import ln, power

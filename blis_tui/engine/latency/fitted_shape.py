@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, chosen_experts
 from blis_tui.engine.latency.shape import check_heads_or_copies, expert_layers, shape_of, shared_expert_width

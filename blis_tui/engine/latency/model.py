@@ -7,9 +7,10 @@ is what lets the engine advance a whole batch in constant time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
 from blis_tui.keys import Key
 from blis_tui.registry import PlugPoint

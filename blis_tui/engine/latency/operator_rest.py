@@ -8,10 +8,11 @@ gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/operators.md`` shows what re
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ last ratio stays: the time scales as the work does.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.operator_document import (
     Part,
     decodes_of,

@@ -8,9 +8,9 @@ sampling) is the rest. All is worked out once, into tables over tokens and over 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.front_end import FrontEndTimes
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.operator_costs import OperatorCosts

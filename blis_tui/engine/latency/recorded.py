@@ -5,9 +5,9 @@ The first step of the instance takes as long as the first that was measured, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting

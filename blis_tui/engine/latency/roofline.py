@@ -7,9 +7,9 @@ per MLP are counted, not three: the utilisation figures were measured against th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
 from blis_tui.engine.latency.shape import peak_tflops, shape_of
 

@@ -6,9 +6,9 @@ shared experts and the all-reduces of tensor parallelism, and reads all experts 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.affine import Phase, TwoPhaseModel
 from blis_tui.engine.latency.model import LATENCY, coefficients
 from blis_tui.engine.latency.shape import check_heads, kv_cache_share, peak_tflops, shape_of

@@ -7,9 +7,9 @@ elements: the fit assumed all three.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.latency.affine import ExpertTraffic, Phase, TwoPhaseModel
 from blis_tui.engine.latency.model import LATENCY, coefficients
 from blis_tui.engine.latency.shape import check_heads, kv_cache_share, shape_of

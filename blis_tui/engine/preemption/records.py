@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blis_tui.classes import dataclass
 from blis_tui.engine.records import Description, Record
 
 

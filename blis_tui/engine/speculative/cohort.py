@@ -6,9 +6,10 @@ all of a request's fields are exact at any time, and an advance costs O(members)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.cohort import DecodeCohort
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ and the debugger (at any position) say the same. A check that cannot be made yet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.lints import adapters, defects, limits, load, served, step_times
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.served import REJECTED_SHARE

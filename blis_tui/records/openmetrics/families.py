@@ -5,9 +5,9 @@ Source of names, texts and buckets: vLLM, ``v1/metrics/loggers.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:

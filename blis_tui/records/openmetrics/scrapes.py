@@ -7,9 +7,10 @@ requests is put together at the end. A step counts from its start: its tokens ar
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.records.openmetrics.families import (
     AT_DEADLINE,
     FAMILIES,

@@ -7,10 +7,11 @@ transfer; arrows lead from there to the router and to the instances. Memory is t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.records import (
     Dispatched,
     GatewayTick,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.keys import Said, amount, key, part, said, variants
 
 if TYPE_CHECKING:

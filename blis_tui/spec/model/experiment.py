@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.keys import Said, amount, choice, entry, group_of, key, part, plug_in, said
 from blis_tui.spec.model.cluster import NAME, Cluster
 from blis_tui.spec.model.engine import Engine

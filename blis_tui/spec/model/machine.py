@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from blis_tui.classes import dataclass
 from blis_tui.keys import Said, group_of, key, said
 
 _MOST_TFLOPS = 10**6

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from blis_tui.classes import dataclass
 from blis_tui.keys import Said, choice, key, part, plug_in, said
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.keys import amount, choice, key, part, plug_in, said
 from blis_tui.spec.model.policy import SLO_CLASSES
 from blis_tui.spec.model.trace import Trace

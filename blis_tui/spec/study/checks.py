@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.checks import METRICS, expectation_problems
+from blis_tui.spec.checks import expectation_problems
 from blis_tui.spec.diagnostics import about, suggestion
 from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.metrics import COSTS, is_metric
@@ -97,7 +98,7 @@ def check_figures(document: Document, problems: Problems) -> None:
     for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
         metric = str(entry["metric"])
         if not is_metric(metric):
-            near = metric_hint(metric, METRICS | COSTS.keys())
+            near = metric_hint(metric, all_metrics() | COSTS.keys())
             message = f"there is no metric named `{metric}`"
             problems.add(about(document, ("objectives", at, "metric"), "BLIS2013", message, hint=near))
     problems.found.extend(expectation_problems(document, ("constraints",), COSTS.keys(), "constraint"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.checks import METRICS, is_open_ended
+from blis_tui.spec.metric_names import is_metric as is_of_reports
+from blis_tui.spec.metric_names import is_open_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,4 +26,4 @@ COSTS: Final[Mapping[str, str]] = MappingProxyType(
 
 def is_metric(name: str) -> bool:
     """Whether a study can ask for it."""
-    return name in METRICS or name in COSTS or is_open_ended(name)
+    return is_of_reports(name) or name in COSTS or is_open_ended(name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal
 
+from blis_tui.classes import dataclass
 from blis_tui.keys import choice, key
 
 if TYPE_CHECKING:

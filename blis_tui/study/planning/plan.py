@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
 from blis_tui.metrics.step_time import expected_errors
 from blis_tui.spec.auto_latency import CHOICES

@@ -6,9 +6,10 @@ simulations, so it can be tried on any function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.compare.wording import MARKS, clip, value_change
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, Standing
 from blis_tui.engine.records import described

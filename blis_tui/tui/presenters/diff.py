@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.differences import SPAN, TIME, differences
 from blis_tui.engine.records import described
 from blis_tui.tui.presenters.lines import Line, flow, hang, line, shorten, words

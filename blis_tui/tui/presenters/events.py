@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.conditions.probes import Happens, Reaches
 from blis_tui.debugger.moment import settles
 from blis_tui.engine.records import described

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.lives import ACTIVE, TERMINATED
 from blis_tui.tui.presenters.autoscaler import autoscaler_lines
 from blis_tui.tui.presenters.instances import kv_bar

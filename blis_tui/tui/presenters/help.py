@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, shown_keys
 
 if TYPE_CHECKING:

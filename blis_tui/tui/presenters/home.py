@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 from textual.fuzzy import FuzzySearch
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.catalog import GoldenState
 from blis_tui.tui.presenters.lines import shorten
 from blis_tui.tui.presenters.problems import diagnostics_text

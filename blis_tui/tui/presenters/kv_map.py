@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, line, words
 from blis_tui.tui.presenters.phases import Look
 from blis_tui.units import count_text, percent_text, plural

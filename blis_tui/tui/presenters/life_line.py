@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS, described
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
 from blis_tui.units import filled, plural, span_text

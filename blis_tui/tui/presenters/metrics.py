@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import of_histogram, of_samples
 from blis_tui.tui.presenters.plot import plot, strips
 from blis_tui.tui.presenters.series import SERIES, coloured, course, top_of, value_text

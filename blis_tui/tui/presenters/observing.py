@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
 from blis_tui.braille import draw
+from blis_tui.classes import dataclass
 from blis_tui.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.tui.presenters.timeline import round_end
 from blis_tui.units import bar_text, count_text, span_text

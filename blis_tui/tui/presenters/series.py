@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.units import count_text, percent_text, span_text
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.lives import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.units import count_text
 

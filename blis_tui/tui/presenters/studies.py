@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge
 from blis_tui.study.front_plot import FrontPlot
 from blis_tui.study.text import bar, bound_text, number, short_names, value_text, wanted

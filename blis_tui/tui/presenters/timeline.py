@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.conditions.probes import Reaches
 from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.tui.presenters.series import (

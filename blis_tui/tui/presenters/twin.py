@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
 from blis_tui.braille import draw
+from blis_tui.classes import dataclass
 from blis_tui.compare.wording import clip
 from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_position
 from blis_tui.tui.presenters.series import PAST

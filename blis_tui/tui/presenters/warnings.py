@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 from textual.style import Style
 
+from blis_tui.classes import dataclass
 from blis_tui.debugger.why.explanation import instance_ref
 from blis_tui.tui.presenters.lines import hang
 from blis_tui.units import plural

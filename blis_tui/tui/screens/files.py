@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from itertools import count
 from pathlib import Path
@@ -15,6 +14,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.records.files import atomic_bytes
 from blis_tui.tui.actions import DIALOG, bindings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -10,6 +9,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.actions import ACTIONS, APP, shown_key
 
 if TYPE_CHECKING:

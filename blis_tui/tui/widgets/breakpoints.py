@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.content import Content
 from textual.message import Message
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.presenters.lines import Line, line
 from blis_tui.tui.widgets.lines import Lines, LinesPane
 

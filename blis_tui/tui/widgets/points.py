@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
 from textual.message import Message
 
+from blis_tui.classes import dataclass
 from blis_tui.tui.widgets.lines import GUTTER, Lines
 
 if TYPE_CHECKING:

@@ -1,0 +1,83 @@
+"""The guard against creeping loss: how much work each phase does, against an anchor that never moves.
+
+    python -m benchmarks.guard                          compare with the anchor; exit code 1 where more is done
+    python -m benchmarks.guard azure plan               only these inputs
+    python -m benchmarks.guard --all                    every figure, not only those above their budget
+    python -m benchmarks.guard --measure FOLDER         print the figures of another checkout as JSON
+    python -m benchmarks.guard --against FOLDER         CPU time instead, in turns with another checkout
+
+Counted are calls (of Python and of C functions), modules imported and code made at run time: the same on every machine
+with the anchor's Python and dependencies. `anchor.json` has the figures of the first landed version, and those of a
+later one for what the first could not run. `budget.json` says what may be above: a raise is an edit with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.guard import figures, inputs, pairs
+
+
+def _compare(names: list[str], *, everything: bool) -> int:
+    """Print what is above its budget; how many figures are."""
+    if figures.python() != figures.anchor_python():
+        sys.exit(f"the anchor was counted with Python {figures.anchor_python()}, this is {figures.python()}")
+    if others := figures.other_dependencies():
+        print(f"other dependencies than the anchor's: {others}")
+    found = 0
+    anchors = figures.anchor()
+    for name in names:
+        counted = figures.count(name)
+        if everything:
+            for key, now in counted.items():
+                print(f"{key:34} {anchors[key]:>12,.0f} {now:>12,.0f}  {now / max(anchors[key], 1):6.3f}")
+        wrong = figures.over(counted)
+        found += len(wrong)
+        for one in wrong:
+            print(f"OVER {one}")
+        for key in figures.unneeded(counted):
+            print(f"{key} no longer needs its raise: take it out of budget.json")
+    print("within the budget" if not found else f"{found} figures over their budget")
+    return found
+
+
+def _measure(package: Path, names: list[str]) -> None:
+    """Print a checkout's figures; what it cannot run is left out."""
+    counted: dict[str, float] = {}
+    for name in names:
+        try:
+            counted |= figures.count(name, package)
+        except figures.CannotCountError as error:
+            print(error, file=sys.stderr)
+    print(json.dumps(counted, indent=1))
+
+
+def main() -> None:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.guard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="INPUT", help=", ".join(inputs.NAMES))
+    parser.add_argument("--all", action="store_true", help="print every figure")
+    parser.add_argument("--measure", type=Path, metavar="FOLDER", help="the root of a checkout")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="the root of a checkout to run in turns with")
+    parser.add_argument("--rounds", type=int, default=5, help="with --against: how often each input is run")
+    parser.add_argument("--azure", type=Path, metavar="FILE.csv", help="with --against: the published trace itself")
+    arguments = parser.parse_args()
+    known = pairs.NAMES if arguments.against else inputs.NAMES
+    names = arguments.names or list(known)
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no input is named {unknown[0]}: known are {', '.join(known)}")
+    if arguments.against:
+        pairs.compare(arguments.against, names, arguments.rounds, arguments.azure)
+    elif arguments.measure:
+        _measure(arguments.measure.resolve(), names)
+    else:
+        sys.exit(_compare(names, everything=arguments.all) > 0)
+
+
+if __name__ == "__main__":
+    main()

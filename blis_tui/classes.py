@@ -1,0 +1,226 @@
+"""Data classes that compile nothing when they are defined.
+
+The standard library writes and compiles the methods of each data class when its module is imported; that was more than
+half of the time until a run began, and most of them are never called. :func:`dataclass` here compiles ``__init__`` when
+the first object is made, and nothing else. The rest is as there: ``fields``, ``replace``, ``asdict``, patterns,
+pickling, slots, and inheritance from one to the other. Type checkers see the standard library's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from copy import copy
+from dataclasses import MISSING, Field, FrozenInstanceError
+from inspect import get_annotations
+from itertools import chain
+from operator import attrgetter, ge, gt, le, lt
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414  (so that others import it from here)
+
+    Method = Callable[..., object]
+
+_FIELDS: Final = "__dataclass_fields__"
+_PARAMETERS: Final = "__dataclass_params__"
+_FACTORY: Final = object()
+"""Stands for an argument that a factory makes."""
+
+
+def _dataclass(
+    cls: type | None = None,
+    /,
+    *,
+    frozen: bool = False,
+    slots: bool = False,
+    kw_only: bool = False,
+    eq: bool = True,
+    order: bool = False,
+) -> type | Callable[[type], type]:
+    """As :func:`dataclasses.dataclass`, in modules that postpone annotations; it knows no ``InitVar``."""
+
+    def make(cls: type) -> type:
+        fields = _fields(cls, kw_only=kw_only)
+        setattr(cls, _FIELDS, fields)
+        setattr(cls, _PARAMETERS, _FROZEN if frozen else _OPEN)
+        if "__match_args__" not in cls.__dict__:
+            names = tuple(one.name for one in fields.values() if one.init and not one.kw_only)
+            setattr(cls, "__match_args__", names)  # noqa: B010  (mypy knows better)
+        if slots:
+            cls = _with_slots(cls, tuple(fields))
+        methods: dict[str, Method | None] = {"__init__": _init(cls), "__repr__": _repr}
+        if eq:
+            methods |= _comparisons(fields.values(), frozen=frozen, order=order)
+        if frozen:
+            methods |= {"__setattr__": _set, "__delattr__": _delete}
+        if frozen and slots:
+            methods |= {"__getstate__": _state, "__setstate__": _set_state}
+        # A class that defines `__eq__` has `__hash__` set to None by Python.
+        own = cls.__dict__
+        for name, method in methods.items():
+            if name not in own or (name == "__hash__" and own[name] is None and "__eq__" in own):
+                setattr(cls, name, method)
+        return cls
+
+    return make if cls is None else make(cls)
+
+
+if not TYPE_CHECKING:
+    dataclass = _dataclass
+
+
+def _parameters(*, frozen: bool) -> object:
+    """What the standard library asks a base class about."""
+    documented = type("", (), {"__doc__": "Else its signature would be made one."})
+    found = copy(getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(documented), _PARAMETERS))
+    found.frozen = frozen
+    return found
+
+
+_OPEN: Final = _parameters(frozen=False)
+_FROZEN: Final = _parameters(frozen=True)
+_FIELD: Final[object] = vars(dataclasses)["_FIELD"]
+
+
+def _fields(cls: type, *, kw_only: bool) -> dict[str, Field[object]]:
+    """The fields of a class, those of its bases first."""
+    found: dict[str, Field[object]] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        found |= base.__dict__.get(_FIELDS, {})
+    for name, annotation in get_annotations(cls).items():
+        if annotation == "KW_ONLY":
+            kw_only = True
+        elif not annotation.startswith("ClassVar"):
+            found[name] = _field(cls, name, annotation, kw_only=kw_only)
+    return found
+
+
+def _field(cls: type, name: str, annotation: str, *, kw_only: bool) -> Field[object]:
+    default = cls.__dict__.get(name, MISSING)
+    one: Field[object] = default if isinstance(default, Field) else dataclasses.field(default=default)
+    one.name, one.type = name, annotation
+    one._field_type = _FIELD  # type: ignore[attr-defined]  # noqa: SLF001  (by this `fields` knows them)
+    if one.kw_only is MISSING:
+        one.kw_only = kw_only
+    if one.default.__class__.__hash__ is None:
+        raise ValueError(f"mutable default {type(one.default)} for field {name} is not allowed: use default_factory")
+    if isinstance(default, Field):
+        if one.default is MISSING:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, one.default)
+    return one
+
+
+def _with_slots(cls: type, names: tuple[str, ...]) -> type:
+    """The class once more, with slots for those of the fields that no base has a slot for."""
+    taken = set(chain.from_iterable(base.__dict__.get("__slots__", ()) for base in cls.__mro__[1:]))
+    content = {name: value for name, value in cls.__dict__.items() if name not in {*names, "__dict__", "__weakref__"}}
+    content["__slots__"] = tuple(name for name in names if name not in taken)
+    made = type(cls)(cls.__name__, cls.__bases__, content)
+    made.__qualname__ = cls.__qualname__
+    return made
+
+
+def _init(cls: type) -> Method:
+    """An ``__init__`` that compiles the real one when it is first called, and leaves its place to it."""
+
+    def __init__(self: object, *args: object, **kwargs: object) -> None:  # noqa: N807  (it is one)
+        made = _compiled_init(cls)
+        setattr(cls, "__init__", made)  # noqa: B010  (mypy knows better)
+        made(self, *args, **kwargs)
+
+    return __init__
+
+
+def _compiled_init(cls: type) -> Method:
+    fields = dataclasses.fields(cls)
+    frozen = getattr(cls, _PARAMETERS).frozen
+    known: dict[str, object] = {"__name__": cls.__module__, "_set": object.__setattr__, "_FACTORY": _FACTORY}
+    parameters: tuple[list[str], list[str]] = ([], [])
+    lines = []
+    for one in fields:
+        name = one.name
+        parameter, value = name, name if one.init else ""
+        if one.default is not MISSING:
+            known[f"_default_{name}"] = one.default
+            parameter, value = f"{name}=_default_{name}", value or f"_default_{name}"
+        elif one.default_factory is not MISSING:
+            known[f"_make_{name}"] = one.default_factory
+            made = f"_make_{name}()"
+            parameter, value = f"{name}=_FACTORY", f"{made} if {name} is _FACTORY else {name}" if value else made
+        if one.init:
+            parameters[one.kw_only is True].append(parameter)
+        if value:  # else `__post_init__` sets it
+            lines.append(f'_set(self, "{name}", {value})' if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    fixed, named = parameters
+    header = ", ".join(["self", *fixed, *(["*", *named] if named else [])])
+    exec("\n ".join([f"def __init__({header}):", *lines, "pass"]), known)  # noqa: S102  (of our own fields)
+    init = known["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"  # type: ignore[attr-defined]
+    return init  # type: ignore[return-value]
+
+
+@recursive_repr()
+def _repr(self: object) -> str:
+    shown = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)  # type: ignore[arg-type]
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _values(fields: Iterable[Field[object]]) -> Callable[[object], object]:
+    """What gets the values of these fields from an object, as a tuple."""
+    names = [one.name for one in fields]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda one: tuple(getattr(one, name) for name in names)
+
+
+def _comparisons(fields: Iterable[Field[object]], *, frozen: bool, order: bool) -> dict[str, Method | None]:
+    compared = [one for one in fields if one.compare]
+    values = _values(compared)
+    methods: dict[str, Method | None] = {"__hash__": None}
+
+    def __eq__(self: object, other: object) -> bool:  # noqa: N807  (it is one)
+        return values(self) == values(other) if type(self) is type(other) else NotImplemented
+
+    methods["__eq__"] = __eq__
+    if frozen:
+        hashed = [one for one in fields if (one.compare if one.hash is None else one.hash)]
+        key = values if hashed == compared else _values(hashed)
+        methods["__hash__"] = lambda self: hash(key(self))
+    if order:
+        methods |= {f"__{compare.__name__}__": _order(compare, values) for compare in (lt, le, gt, ge)}
+    return methods
+
+
+def _order(compare: Method, values: Callable[[object], object]) -> Method:
+    return lambda self, other: compare(values(self), values(other)) if type(self) is type(other) else NotImplemented
+
+
+def _set(self: object, name: str, value: object) -> None:
+    _refuse(self, "assign to", name)
+    object.__setattr__(self, name, value)
+
+
+def _delete(self: object, name: str) -> None:
+    _refuse(self, "delete", name)
+    object.__delattr__(self, name)
+
+
+def _refuse(self: object, what: str, name: str) -> None:
+    """Only classes below a frozen one may have attributes that can be set."""
+    if _FIELDS in type(self).__dict__ or name in getattr(self, _FIELDS):
+        raise FrozenInstanceError(f"cannot {what} field {name!r}")
+
+
+def _state(self: object) -> list[object]:
+    return [getattr(self, name) for name in getattr(self, _FIELDS)]
+
+
+def _set_state(self: object, state: list[object]) -> None:
+    for name, value in zip(getattr(self, _FIELDS), state, strict=True):
+        object.__setattr__(self, name, value)

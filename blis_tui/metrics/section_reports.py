@@ -1,0 +1,187 @@
+"""The sections of a report, built from a run: of those to which any applies, and imported by those alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.adapters import AdaptersReport, adapters_report
+from blis_tui.metrics.anomalies import anomalies_of
+from blis_tui.metrics.control_plane import (
+    deferral_report,
+    disaggregation_report,
+    gateway_report,
+    rejections_of,
+)
+from blis_tui.metrics.goodput import fitness_report, slo_report
+from blis_tui.metrics.kv import kv_counts
+from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
+from blis_tui.metrics.reasoning import is_multimodal, multimodal_report, reasoning_report, reasons
+from blis_tui.metrics.saturation import composite
+from blis_tui.metrics.sections import (
+    Fairness,
+    ModelReport,
+    PipelineReport,
+    PoolReport,
+    PromptThroughput,
+    Sections,
+    WarmUp,
+)
+from blis_tui.metrics.sessions import session_report
+from blis_tui.metrics.speculative import speculative_report
+from blis_tui.metrics.stats import of_samples
+from blis_tui.metrics.tiers import tiers_report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.metrics.request_log import RequestTable, Row, Way
+    from blis_tui.spec.model import Experiment
+
+    Travelled = Sequence[tuple[Row, Way]]
+    """All requests, each with its way."""
+
+
+def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
+    """The sections that apply, of a report to which any does."""
+    several = len(experiment.pools) > 1
+    full = experiment.report == "full" or not experiment.plain
+    preempts = says_more(experiment.policy)
+    pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
+    counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
+    sessions = cluster.sessions
+    adapts = any(pool.engine.lora is not None for pool in experiment.pools)
+    thinks, media = reasons(experiment, cluster), is_multimodal(experiment, cluster)
+    rows = list(zip(table.plain(), table.ways(), strict=True))
+    models = dict.fromkeys(pool.model.name for pool in experiment.pools)
+    gateway, dispatcher = cluster.gateway, cluster.dispatcher
+    return Sections(
+        warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
+        prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
+        pipeline=_pipeline(cluster) if pipelines else None,
+        speculative=speculative_report(cluster.instances),
+        adapters=_adapters(experiment, cluster, table) if adapts else None,
+        pools=_pools(cluster, rows, duration_us) if several else None,
+        models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
+        sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
+        reasoning=reasoning_report([*table.plain()], table, experiment.warm_up_us) if thinks else None,
+        multimodal=multimodal_report([*table.plain()], table) if media else None,
+        slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
+        fairness=_fairness(rows, table) if full else None,
+        rejections=rejections_of(experiment, cluster) if full else None,
+        deferrals=None if experiment.policy.deferral == "none" else deferral_report(cluster),
+        gateway=gateway_report(gateway, cluster.pipeline.rejections, rows) if gateway.holds else None,
+        disaggregation=disaggregation_report(dispatcher, rows, cluster.now, duration_us) if dispatcher.splits else None,
+        preemption=_preemption(cluster) if preempts else None,
+        kv_tiers=tiers_report(cluster.instances, cluster.pools),
+        fitness=fitness_report(experiment.fitness, rows, duration_us) if experiment.fitness else None,
+        anomalies=anomalies_of(experiment, cluster, rows, table) if full else None,
+        saturation=composite(rows) if full else None,
+    )
+
+
+def _adapters(experiment: Experiment, cluster: Cluster, table: RequestTable) -> AdaptersReport | None:
+    return adapters_report(cluster.instances, list(table.plain()), table, experiment.warm_up_us)
+
+
+def _preemption(cluster: Cluster) -> PreemptionReport:
+    return preemption_report(cluster.instances, [pool.tensor_parallel for pool in cluster.pools])
+
+
+def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
+    return WarmUp(until_us=until_us, requests=len([row for row, _ in rows if row.arrival_us < until_us]))
+
+
+def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
+    computed = _total([one.tallies.prefill_tokens for one in cluster.instances])
+    cached = _total([one.tallies.cached_tokens for one in cluster.instances])
+    tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
+    return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
+
+
+def _pipeline(cluster: Cluster) -> PipelineReport:
+    active = busy = computing = stages = 0
+    for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
+        if pool.engine.pipeline_parallel > 1:
+            tallies = instance.tallies
+            active += tallies.active_us
+            stages += tallies.active_us * pool.engine.pipeline_parallel
+            busy += tallies.busy_us
+            computing += tallies.computing_us
+    return PipelineReport(
+        active_us=active,
+        batches=busy / active if active else 0.0,
+        bubble_share=1.0 - computing / stages if stages else 0.0,
+    )
+
+
+def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, PoolReport]:
+    completed, tokens, prefilled = ([0] * len(cluster.instances) for _ in range(3))
+    for row, way in rows:
+        if row.instance >= 0:
+            completed[row.instance] += row.state == RequestState.COMPLETED
+            tokens[row.instance] += row.output_tokens
+        if way.transfer_start_us >= 0:
+            prefilled[way.prefill_instance] += 1
+    found: dict[str, PoolReport] = {}
+    for pool in dict.fromkeys(one.name for one in cluster.pools):
+        members = [index for index, one in enumerate(cluster.pools) if one.name == pool]
+        what = cluster.pools[members[0]]
+        instances = [cluster.instances[index] for index in members]
+        busy_us = _total([one.tallies.busy_us for one in instances])
+        found[pool] = PoolReport(
+            role=what.role,
+            model=what.model.name,
+            hardware=what.hardware.name,
+            tensor_parallel=what.tensor_parallel,
+            instances=len(members),
+            routed=_total([one.routed for one in instances]),
+            prefilled=_total([prefilled[index] for index in members]),
+            completed=_total([completed[index] for index in members]),
+            steps=_total([one.tallies.steps for one in instances]),
+            busy_us=busy_us,
+            busy_share=busy_us / (duration_us * len(members) * what.engine.pipeline_parallel) if duration_us else 0.0,
+            output_tokens=_total([tokens[index] for index in members]),
+            peak_running=_total([one.tallies.peak_running for one in instances]),
+            kv=kv_counts(instances),
+        )
+    return found
+
+
+def _model(name: str, cluster: Cluster, rows: Travelled) -> ModelReport:
+    instances = [at for at, pool in enumerate(cluster.pools) if pool.model.name == name]
+    there = [row for row, _ in rows if row.instance in instances]
+    return ModelReport(
+        model=name,
+        instances=len(instances),
+        completed=len([row for row in there if row.state == RequestState.COMPLETED]),
+        output_tokens=_total([row.output_tokens for row in there]),
+        ttft_ms=of_samples([row.ttft_us for row in there if row.ttft_us >= 0]),
+        e2e_ms=of_samples([row.e2e_us for row in there if row.e2e_us >= 0]),
+    )
+
+
+def _fairness(rows: Travelled, table: RequestTable) -> Fairness:
+    tokens: dict[str, int] = {}
+    for row, _ in rows:
+        tenant = table.group(row)[1]
+        if tenant:
+            tokens[tenant] = tokens.get(tenant, 0) + row.output_tokens
+    return Fairness(tenants=len(tokens), jain_index=jain_index([*tokens.values()]))
+
+
+def jain_index(values: Sequence[int]) -> float:
+    """(sum of x)^2 / (n * sum of x^2), after Jain, Chiu and Hawe (1984); 0 without values, 1 where all are 0."""
+    squares = _total([value * value for value in values])
+    if not squares:
+        return 1.0 if values else 0.0
+    total = _total(values)
+    return total * total / (len(values) * squares)
+
+
+def _total(values: Sequence[int]) -> int:
+    total = 0
+    for value in values:
+        total += value
+    return total

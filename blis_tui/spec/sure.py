@@ -1,0 +1,203 @@
+"""Whether data surely follows a schema: a yes that needs no jsonschema, which takes longer to import than to use.
+
+It says yes only where it knows every keyword and each of them holds. Everything else is a doubt: then jsonschema
+decides, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.spec.source import Json
+
+    Schema = dict[str, Json]
+    Resolve = Callable[[str], tuple[Json, "Sure"]]
+    Keyword = Callable[[Json, Json, Schema, "Sure"], bool]
+
+
+class Sure:
+    """Checks data against parts of schemas.
+
+    Args:
+        resolve: what a ``$ref`` refers to, and who checks data against the parts of the file where that is.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._known: dict[str, tuple[Json, Sure]] = {}
+
+    def allows(self, data: Json, node: Json) -> bool:
+        """Whether the data surely follows that part of a schema."""
+        if not isinstance(node, dict):
+            return node is True
+        for keyword, wanted in node.items():
+            holds = _KEYWORDS.get(keyword)
+            if holds is None or not holds(data, wanted, node, self):
+                return False
+        return True
+
+    def follow(self, reference: str) -> tuple[Json, Sure]:
+        """What a ``$ref`` refers to, and who checks data against it."""
+        found = self._known.get(reference)
+        if found is None:
+            found = self._known[reference] = self._resolve(reference)
+        return found
+
+
+def _says_nothing(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001  (as all of them)
+    return True
+
+
+def _type(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    kind = type(data)
+    names = wanted if isinstance(wanted, list) else [wanted]
+    if any(_TYPES.get(cast("str", name)) is kind for name in names):
+        return True
+    if kind is int:
+        return "number" in names
+    return isinstance(data, float) and "integer" in names and data.is_integer()
+
+
+def _same(data: Json, wanted: Json) -> bool:
+    """Whether two plain values are surely equal, as JSON has it: 1 is 1.0, but no truth value."""
+    if isinstance(data, dict | list) or isinstance(data, bool) is not isinstance(wanted, bool):
+        return False
+    return data == wanted
+
+
+def _const(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return _same(data, wanted)
+
+
+def _enum(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return isinstance(wanted, list) and any(_same(data, one) for one in wanted)
+
+
+def _properties(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    if not isinstance(data, dict) or not isinstance(wanted, dict):
+        return isinstance(wanted, dict)
+    return all(sure.allows(data[name], part) for name, part in wanted.items() if name in data)
+
+
+def _additional(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:
+    if not isinstance(data, dict):
+        return True
+    known = cast("Schema", node.get("properties", {}))
+    return all(sure.allows(value, wanted) for name, value in data.items() if name not in known)
+
+
+def _property_names(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return not isinstance(data, dict) or all(sure.allows(name, wanted) for name in data)
+
+
+def _required(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return not isinstance(data, dict) or all(name in data for name in cast("list[str]", wanted))
+
+
+def _items(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return not isinstance(data, list) or all(sure.allows(one, wanted) for one in data)
+
+
+def _unique(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    if not isinstance(data, list) or wanted is False:
+        return True
+    return all(isinstance(one, str) for one in data) and len(set(cast("list[str]", data))) == len(data)
+
+
+def _reference(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    target, there = sure.follow(cast("str", wanted))
+    return there.allows(data, target)
+
+
+def _all_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return all(sure.allows(data, part) for part in cast("list[Json]", wanted))
+
+
+def _if(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:
+    holds = sure.allows(data, wanted)
+    if not holds and not _decides(wanted):
+        return False
+    return sure.allows(data, node.get("then" if holds else "else", True))
+
+
+def _decides(condition: Json) -> bool:
+    """Whether a condition that is not surely met is surely not met: it has only keywords that leave no doubt."""
+    if not isinstance(condition, dict) or not condition.keys() <= _DECIDING:
+        return isinstance(condition, bool)
+    plain = [condition.get("const"), *cast("list[Json]", condition.get("enum", []))]
+    parts = cast("Schema", condition.get("properties", {}))
+    return not any(isinstance(one, dict | list) for one in plain) and all(map(_decides, parts.values()))
+
+
+def _number(holds: Callable[[float, float], bool]) -> Keyword:
+    """A keyword about numbers."""
+
+    def check(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            return True
+        return holds(data, cast("float", wanted))
+
+    return check
+
+
+def _length(kind: type, holds: Callable[[int, int], bool]) -> Keyword:
+    """A keyword about how much there is."""
+
+    def check(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+        return not isinstance(data, kind) or holds(len(cast("str", data)), cast("int", wanted))
+
+    return check
+
+
+def _pattern(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return not isinstance(data, str) or re.search(cast("str", wanted), data) is not None
+
+
+_TYPES: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": float,
+        "boolean": bool,
+        "null": type(None),
+    }
+)
+_DECIDING: Final = frozenset({"type", "const", "enum", "required", "properties"})
+_KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
+    {
+        **dict.fromkeys(("$schema", "$defs", "title", "description", "default", "examples"), _says_nothing),
+        **dict.fromkeys(("enumDescriptions", "x-partial"), _says_nothing),
+        **dict.fromkeys(("then", "else"), _says_nothing),  # `if` asks for them
+        "type": _type,
+        "const": _const,
+        "enum": _enum,
+        "properties": _properties,
+        "additionalProperties": _additional,
+        "propertyNames": _property_names,
+        "required": _required,
+        "items": _items,
+        "uniqueItems": _unique,
+        "$ref": _reference,
+        "allOf": _all_of,
+        "if": _if,
+        "minimum": _number(lambda data, least: data >= least),
+        "maximum": _number(lambda data, most: data <= most),
+        "exclusiveMinimum": _number(lambda data, above: data > above),
+        "exclusiveMaximum": _number(lambda data, below: data < below),
+        "minLength": _length(str, lambda size, least: size >= least),
+        "maxLength": _length(str, lambda size, most: size <= most),
+        "minItems": _length(list, lambda size, least: size >= least),
+        "maxItems": _length(list, lambda size, most: size <= most),
+        "minProperties": _length(dict, lambda size, least: size >= least),
+        "maxProperties": _length(dict, lambda size, most: size <= most),
+        "pattern": _pattern,
+    }
+)
+"""Keyword -> whether it surely holds, of the data, what the keyword wants, and the part of the schema it is in."""
