@@ -25,7 +25,7 @@ from statistics import fmean, median
 from typing import Any, cast
 
 import blis_tui
-from blis_tui.engine.instance import Instance
+from blis_tui.engine.flow import OneAtATime
 from blis_tui.simulation import Simulation
 
 VICTIMS = ("tail", "priority", "cheapest-recompute")
@@ -53,13 +53,13 @@ class Watch:
 
     def time(self, simulation: Simulation, *, starved: bool) -> None:
         """Run until enough steps are timed, starved or plain ones."""
-        original = Instance.step
+        original = OneAtATime.step
 
-        def step(instance: Instance, now: int, *, planned: bool = False) -> int:
-            batch, tallies = instance.batch, instance.tallies
+        def step(flow: OneAtATime, now: int) -> int:
+            batch, tallies = flow.batch, flow.steps.tallies
             preemptions, waiting, before = tallies.preemptions, len(batch.waiting.items), list(batch.running)
             start = time.perf_counter_ns()
-            upcoming = original(instance, now, planned=planned)
+            upcoming = original(flow, now)
             took = (time.perf_counter_ns() - start) / 1000
             victims = tallies.preemptions - preemptions
             if victims:
@@ -69,12 +69,12 @@ class Watch:
                 (self.blocked if waiting else self.plain).append(took)
             return upcoming
 
-        Instance.step = step  # type: ignore[method-assign, assignment]
+        OneAtATime.step = step  # type: ignore[method-assign, assignment]
         try:
             while len(self.starved if starved else self.plain) < STEPS and simulation.run(max_events=20):
                 pass
         finally:
-            Instance.step = original  # type: ignore[method-assign]
+            OneAtATime.step = original  # type: ignore[method-assign]
 
 
 def spec(victim: str, running: int, *, starved: bool) -> dict[str, object]:

@@ -111,7 +111,7 @@ class Cluster:
             if observers.kinds:
                 observers.event = events + 1
             if type(event) is Step:  # as nearly always
-                upcoming = event.instance.step(time)
+                upcoming = event.flow.step(time)
                 if upcoming >= 0:
                     # The Step event is still the first: what a step schedules lies after it.
                     queue.seq += 1

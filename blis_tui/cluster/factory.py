@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.adapters.adapters import Adapters
 from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
 from blis_tui.engine.adapters.step_time import Adapted
-from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch
-from blis_tui.engine.batch_queue_instance import BatchQueueInstance
 from blis_tui.engine.batching.refusals import refusals
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
+from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.front_end import FrontEnd, HasFrontEnd
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
@@ -21,27 +21,35 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
-from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.latency.model import StepLoad, create_latency
 from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
-from blis_tui.engine.parts import Parts
-from blis_tui.engine.pipelined_instance import PipelinedInstance
+from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
+from blis_tui.engine.preemption.swapping import Swapping
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
-from blis_tui.engine.speculative.instance import SpeculativeInstance
+from blis_tui.engine.speculative.cohort import SpeculativeCohort
+from blis_tui.engine.speculative.drafting import Drafting
 from blis_tui.engine.speculative.luck import Luck
+from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
+    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.flow import Flow
     from blis_tui.engine.front_end import FrontEndTimes
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.plan import StepPart
     from blis_tui.engine.records import Observers
-    from blis_tui.spec.model import Experiment, Lora, Pool, Speculative
+    from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.tallies import Tallies
+    from blis_tui.spec.model import Engine, Experiment, Lora, Pool
 
 
 class InstanceFactory:
@@ -68,63 +76,37 @@ class InstanceFactory:
         Raises:
             PolicyError: a policy does not exist or rejects its settings.
         """
-        instance = self._put_together(index, pool)
-        latency = self._latencies[pool.name]
-        steps = latency.model if isinstance(latency, Encoding) else latency
-        if isinstance(steps, RecordedSteps):
-            steps.follow(instance.tallies)
-        return instance
-
-    def _put_together(self, index: int, pool: Pool) -> Instance:
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
-        rule = plugins.create(BATCHING, policy.batching.kind, policy.batching.settings)
-        beside = [key for key in ("speculative", "lora") if getattr(engine, key) is not None]
-        stages = engine.pipeline_parallel
-        for _, message, advice in refusals(policy.batching.kind, rule.traits, stages=stages, beside=beside):
-            raise PolicyError(message, help=advice)
-        limits = Limits(
-            model=pool.model.name,
-            max_num_seqs=rule.max_running(engine),
-            max_num_batched_tokens=engine.max_num_batched_tokens,
-            long_prefill_token_threshold=rule.prefill_threshold(engine),
-            max_model_len=engine.max_model_len,
-            block_size_tokens=engine.block_size_tokens,
-            kv_blocks=engine.kv_blocks,
-            max_loras=0 if engine.lora is None else engine.lora.max_loras,
-        )
-        prompts = self.prompts_of(pool)
-        blocks = BlockPool(
-            engine.kv_blocks,
-            engine.block_size_tokens,
-            prompts,
-            caching=engine.enable_prefix_caching,
-            as_vllm=rule.traits.orders_blocks_as_vllm,
-        )
-        if engine.kv_tiers is not None and engine.enable_prefix_caching:
-            blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
-        waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
-        if isinstance(waiting, SortedQueue):
-            waiting.by_name = rule.traits.ties_by_name
+        rule = self._rule(engine)
+        limits = _limits(rule, pool)
+        blocks = self._blocks(rule, pool)
         restore = plugins.create(RESTORE, policy.preemption_restore, {})
         latency = self._latency(pool)
         batch = Batch(
             limits,
-            waiting,
+            self._waiting(rule),
             blocks,
             victim=plugins.create(VICTIM, policy.preemption_victim, {}),
-            restore=restore,
-            host=host_memory(pool) if restore.uses_host else None,
-            latency=latency,
             traits=traits_of(
                 rule.traits,
                 policy.preemption_recompute,
                 swaps=restore.uses_host,
                 pipelined=engine.pipeline_parallel > 1,
             ),
-            luck=self._luck(engine.speculative),
+            cohort=self._cohort(engine, rule.traits),
         )
+        beside: list[StepPart] = []
+        if engine.speculative is not None and batch.speculative is not None:
+            drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
+            beside.append(Drafting(index, batch.speculative, drafting_us, self._observers))
+        if restore.uses_host:
+            batch.swapping = Swapping(host_memory(pool), restore, blocks, batch.load, batch.stalled, latency)
+            beside.append(batch.swapping)
+        if blocks.tiers is not None:
+            beside.append(blocks.tiers)
         if engine.lora is not None:
             batch.adapters = self._adapters(engine.lora, pool, batch, index)
+            beside.append(batch.adapters)
             latency = Adapted(latency, step_overhead(engine.lora))
         parts = Parts(
             CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
@@ -133,16 +115,46 @@ class InstanceFactory:
             self._events,
             self._ledger,
             self._observers,
+            tuple(beside),
             self._front_end(index, pool, latency),
         )
-        if engine.speculative is not None and batch.speculative is not None:
-            drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
-            return SpeculativeInstance(index, batch, parts, cohort=batch.speculative, drafting_us=drafting_us)
-        if stages > 1:
-            if rule.traits.pipelines == "queue":
-                return BatchQueueInstance(index, batch, parts, stages=stages, ahead=rule.traits.plans_ahead)
-            return PipelinedInstance(index, batch, parts, stages=stages)
-        return (AsyncInstance if rule.traits.plans_ahead else Instance)(index, batch, parts)
+        steps = Steps(index, batch, parts)
+        _count_steps(self._latencies[pool.name], steps.tallies)
+        return Instance(_flow(steps, engine.pipeline_parallel), parts)
+
+    def _rule(self, engine: Engine) -> BatchRule:
+        """How batches are formed.
+
+        Raises:
+            PolicyError: not of these engines.
+        """
+        batching = self._experiment.policy.batching
+        rule = self._experiment.plugins.create(BATCHING, batching.kind, batching.settings)
+        drafter = "" if engine.speculative is None else engine.speculative.method
+        adapts, stages = engine.lora is not None, engine.pipeline_parallel
+        for _, message, advice in refusals(batching.kind, rule.traits, stages, drafter, adapts=adapts):
+            raise PolicyError(message, help=advice)
+        return rule
+
+    def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
+        engine = pool.engine
+        blocks = BlockPool(
+            engine.kv_blocks,
+            engine.block_size_tokens,
+            self.prompts_of(pool),
+            caching=engine.enable_prefix_caching,
+            as_vllm=rule.traits.orders_blocks_as_vllm,
+        )
+        if engine.kv_tiers is not None and engine.enable_prefix_caching:
+            blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
+        return blocks
+
+    def _waiting(self, rule: BatchRule) -> WaitingQueue:
+        scheduling = self._experiment.policy.scheduling
+        waiting = self._experiment.plugins.create(SCHEDULING, scheduling.kind, scheduling.settings)
+        if isinstance(waiting, SortedQueue):
+            waiting.by_name = rule.traits.ties_by_name
+        return waiting
 
     def prompts_of(self, pool: Pool) -> PromptKeys:
         """The keys of prompts in blocks of its size."""
@@ -154,10 +166,20 @@ class InstanceFactory:
         beside = batch.traits.adapters == "beside"
         return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside)
 
-    def _luck(self, speculative: Speculative | None) -> Luck | None:
+    def _cohort(self, engine: Engine, traits: Traits) -> DecodeCohort:
+        load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
-            return None
-        return Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance)
+            return DecodeCohort(load, size)
+        return SpeculativeCohort(
+            load,
+            size,
+            Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance),
+            engine.max_model_len,
+            lookahead_tokens=speculative.lookahead_tokens,
+            drops_last_hit=speculative.drops_last_hit,
+            notes_late=traits.orders_blocks_as_vllm,
+            overlaps=traits.plans_ahead,
+        )
 
     def _front_end(self, index: int, pool: Pool, latency: StepTimeModel) -> FrontEnd | None:
         times = self._front_ends.get(pool.name)
@@ -170,3 +192,36 @@ class InstanceFactory:
             self._front_ends[pool.name] = latency.front_end if isinstance(latency, HasFrontEnd) else None
             self._latencies[pool.name] = latency if encoder is None else Encoding(latency, encoder.token_us)
         return self._latencies[pool.name]
+
+
+def _count_steps(latency: StepTimeModel, tallies: Tallies) -> None:
+    """Measured step times go by the number of the step.
+
+    Raises:
+        PolicyError: the steps are another instance's already.
+    """
+    model = latency.model if isinstance(latency, Encoding) else latency
+    if isinstance(model, RecordedSteps):
+        model.follow(tallies)
+
+
+def _limits(rule: BatchRule, pool: Pool) -> Limits:
+    engine = pool.engine
+    return Limits(
+        model=pool.model.name,
+        max_num_seqs=rule.max_running(engine),
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        long_prefill_token_threshold=rule.prefill_threshold(engine),
+        max_model_len=engine.max_model_len,
+        block_size_tokens=engine.block_size_tokens,
+        kv_blocks=engine.kv_blocks,
+        max_loras=0 if engine.lora is None else engine.lora.max_loras,
+    )
+
+
+def _flow(steps: Steps, stages: int) -> Flow:
+    """How its steps follow one another."""
+    traits = steps.rule.traits
+    if stages == 1:
+        return Ahead(steps) if traits.plans_ahead else OneAtATime(steps)
+    return BatchQueue(steps, stages, ahead=traits.plans_ahead) if traits.pipelines == "queue" else Stages(steps, stages)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.pipelined_instance import PipelinedInstance
+from blis_tui.engine.pipeline import Stages
 from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import handover_of
 
@@ -357,23 +357,23 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         life=cluster.lifecycle.state_of(instance.index),
         transfers=transfers,
         planned=_planned(instance.batch),
-        pipeline=_pipeline(instance, cluster.now) if isinstance(instance, PipelinedInstance) else None,
+        pipeline=_pipeline(instance.flow, cluster.now) if isinstance(instance.flow, Stages) else None,
     )
 
 
-def _pipeline(instance: PipelinedInstance, now: int) -> PipelineSnapshot:
-    there = {**instance.batch.running, **instance.batch.ending}
+def _pipeline(flow: Stages, now: int) -> PipelineSnapshot:
+    there = {**flow.batch.running, **flow.batch.ending}
     return PipelineSnapshot(
-        stages=len(instance.stages),
-        places=instance.places,
-        at_first_stage=instance.rule.traits.pipelines == "stage",
+        stages=len(flow.pipe.free_us),
+        places=flow.places,
+        at_first_stage=flow.batch.traits.pipelines == "stage",
         batches=tuple(
             BatchUnderWay(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
-            for one in instance.under_way
+            for one in flow.under_way
             if one.end_us > now
         ),
-        active_us=instance.tallies.active_us,
-        computing_us=instance.tallies.computing_us,
+        active_us=flow.steps.tallies.active_us,
+        computing_us=flow.steps.tallies.computing_us,
     )
 
 
@@ -393,7 +393,7 @@ def _planned(batch: Batch) -> PlannedSnapshot | None:
     decodes = plan is None or plan.decodes
     return PlannedSnapshot(
         chunks=() if plan is None else tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
-        decode_requests=batch.load.decode_requests if decodes else 0,
+        decode_requests=(batch.load.decode_requests if decodes else 0) + (0 if plan is None else len(plan.ghosts)),
         preempted=()
         if plan is None
         else tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),

@@ -46,6 +46,8 @@ class Recorder:
         self._tape = tape
         self._latest: dict[int, tuple[int, int, int]] = {}
         self._stalled: dict[int, frozenset[str]] = {}
+        self._gone: dict[int, list[str]] = {}
+        """By instance, whose client has given up since its latest step: a step planned before computes them still."""
         self._totals = _NOTHING
         self._steps: dict[int, StepFinished] = {}
 
@@ -108,6 +110,7 @@ class Recorder:
         """A request ended."""
         if shown.ends == "lost":
             self._tape.overview.loss(record.time_us)
+            self._gone.setdefault(instance, []).append(name)
         number = self._tape.number(name)
         if number is not None:
             self._tape.sessions.end_call(number, record.event, answered=shown.ends == "done")
@@ -163,13 +166,16 @@ class Recorder:
         index = record.instance
         prefill = 0
         planned = record.event
+        gone = self._gone.pop(index, ())
         if self._tape.plans_ahead:
             planned = self._planned(record)
             for name in record.admitted:
-                self._note(name, record.event, STARTED)
+                if name not in gone:
+                    self._note(name, record.event, STARTED)
         for chunk in record.chunks:
             prefill += chunk.new_tokens
-            self._note(chunk.request_id, record.event, CHUNK, chunk.computed_tokens, chunk.new_tokens)
+            if chunk.request_id not in gone:
+                self._note(chunk.request_id, record.event, CHUNK, chunk.computed_tokens, chunk.new_tokens)
         before = self._stalled.get(index)
         if before or record.stalled:
             self._note_stalls(record, before or frozenset())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.cohort import DecodeCohort
-from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.plan import Preemption, Reloaded, Restored, SwappedIn
-from blis_tui.engine.preemption.restore import Costs, recompute_us
+from blis_tui.engine.latency.model import Chunk
+from blis_tui.engine.plan import Preemption, Reloaded
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
@@ -18,16 +16,15 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
-    from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan, Planned
-    from blis_tui.engine.preemption.restore import RestoreRule
+    from blis_tui.engine.preemption.swapping import Swapping
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
-    from blis_tui.engine.speculative.luck import Luck
 
 
 class Batch:
@@ -43,14 +40,13 @@ class Batch:
         prefills: those of ``running`` whose prefill is not finished.
         stalled: those of ``running`` that decode, but got no token in the latest step.
         stalls: how often decodes have left the cohort to be served one by one or not at all.
-        cohort: all others of ``running``: they decode in lock-step.
-        speculative: the same, where they verify drafts, each at its own pace; else None.
+        cohort: all others of ``running`` that decode in the next step.
+        speculative: the same, where they verify drafts; else None.
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
         victim: whom it preempts.
-        restore: how victims come back.
-        host: where they are swapped to; None = nowhere.
+        swapping: moves victims to the host and back; None = they are computed again.
         busy: slots of those that take part in steps under way, where others may start beside these: when the last of
             them ends.
         paused: slots of those that decode but take no part in the next plan: they wait for their latest token.
@@ -58,6 +54,8 @@ class Batch:
             of it, and when it ends. What it generates counts; nobody is scheduled again before that.
         blind: by their index, those that a step was planned for before the token came that it goes on from: when that
             step ends.
+        leaving: requests that have left with nothing and hold their blocks until the step under way is over, with how
+            many of their tokens have content in the cache then.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         crowded_out: plans that preempted the last running request while KV blocks were on their way here: those that
             it lacked are reserved for them.
@@ -68,18 +66,15 @@ class Batch:
     """
 
     __slots__ = (
-        "_beside",
-        "_latency",
         "_next_slot",
         "_recomputed_tokens",
-        "_traits",
         "adapters",
         "blind",
         "busy",
         "cohort",
         "crowded_out",
         "ending",
-        "host",
+        "leaving",
         "limits",
         "load",
         "max_decodes",
@@ -91,12 +86,12 @@ class Batch:
         "prefills",
         "refused",
         "reserved",
-        "restore",
         "running",
         "speculative",
         "stale",
         "stalled",
         "stalls",
+        "swapping",
         "traits",
         "victim",
         "waiting",
@@ -109,11 +104,8 @@ class Batch:
         pool: BlockPool,
         *,
         victim: VictimRule,
-        restore: RestoreRule,
-        host: HostMemory | None,
-        latency: StepTimeModel,
         traits: Traits,
-        luck: Luck | None = None,
+        cohort: DecodeCohort,
     ) -> None:
         self.limits = limits
         places, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
@@ -121,15 +113,15 @@ class Batch:
         self.max_decodes = min(places, tokens) if traits.limits_each_step else tokens
         self.waiting = waiting
         self.pool = pool
-        self.load = StepLoad()
-        size = limits.block_size_tokens
-        self.speculative = None if luck is None else _speculating(self.load, limits, luck, traits)
-        self.cohort = self.speculative or DecodeCohort(self.load, size)
+        self.load = cohort.load
+        self.cohort = cohort
+        self.speculative = cohort if isinstance(cohort, SpeculativeCohort) else None
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.stalls = 0
         self.ending: dict[int, Request] = {}
+        self.leaving: list[tuple[Request, int]] = []
         self.busy: dict[int, int] = {}
         self.paused: Container[int] = ()
         self.stale: dict[int, tuple[bool, int]] = {}
@@ -141,14 +133,21 @@ class Batch:
         self.now = 0
         self._next_slot = 0
         self.victim = victim
-        self.restore = restore
-        self.host = host
-        self._latency = latency
         self.traits = traits
         self.adapters: Adapters | None = None
-        self._beside = (0, 0)
-        """The decodes of the batch, and their contexts summed, when the latest plan began."""
+        self.swapping: Swapping | None = None
         self._recomputed_tokens = 0
+
+    @property
+    def host(self) -> HostMemory | None:
+        """The memory that victims are swapped to; None = there is none."""
+        return None if self.swapping is None else self.swapping.host
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether any request waits or runs, as far as plans know."""
+        unsure = None if self.speculative is None else self.speculative.unsure
+        return bool(self.running or self.waiting.items or unsure)
 
     # ---- what batch-formation rules do with it ----
 
@@ -161,20 +160,21 @@ class Batch:
         *,
         swapped_tokens: int = 0,
         tiered: Sequence[int] = (),
+        padding: int = 0,
     ) -> None:
         """Move a waiting request into the batch, with its cached blocks and a first chunk.
 
         ``swapped_tokens``: it goes on behind as many, which come back from the host (``swapped_tokens``); else what
         the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
-        (``in_tiers``).
+        (``in_tiers``). ``padding``: of its new tokens, those that stand for drafts; the only other one is decoded.
         """
         self._leave_for_batch(request)
         pool = self.pool
         if cached_blocks:
             pool.pin(request, cached_blocks)
         cached_tokens = cached_blocks * pool.block_size_tokens
-        if self.host is not None:
-            cached_tokens = self._bring_back(plan, self.host, request, cached_tokens, swapped_tokens)
+        if self.swapping is not None:
+            cached_tokens = self.swapping.bring_back(plan, request, cached_tokens, swapped_tokens)
         if tiered:
             self._load(plan, request, tiered)
             cached_tokens += len(tiered) * pool.block_size_tokens
@@ -184,17 +184,33 @@ class Batch:
             request.cached_tokens = cached_tokens
         elif request.peak_tokens > cached_tokens:
             self._recomputed_tokens += request.peak_tokens - cached_tokens
+        slot = self._seat(request)
+        if padding:
+            self._decode_padded(request, padding)
+        else:
+            self.prefills[slot] = request
+            if new_tokens:
+                self.grant(plan, request, new_tokens, cached_tokens)
+            else:
+                plan.instant.append(request)
+        plan.admitted.append(request)
+
+    def _seat(self, request: Request) -> int:
+        """It runs from now on; returns its slot."""
         request.state = RequestState.RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
         request.batch_slot = slot
         self.running[slot] = request
-        self.prefills[slot] = request
-        if new_tokens:
-            self.grant(plan, request, new_tokens, cached_tokens)
-        else:
-            plan.instant.append(request)
-        plan.admitted.append(request)
+        return slot
+
+    def _decode_padded(self, request: Request, drafts: int) -> None:
+        """It decodes its only token, beside so many placeholders for drafts."""
+        cohort = self.speculative
+        assert cohort is not None  # noqa: S101  (only such rules pad)
+        self.pool.hold(request, cohort.slots(request, 1 + drafts))
+        self.pool.extend(request, request.computed_tokens + 1)
+        cohort.pad(request, drafts)
 
     def _leave_for_batch(self, request: Request) -> None:
         self.waiting.remove(request)
@@ -210,9 +226,9 @@ class Batch:
 
     def swapped_tokens(self, request: Request) -> int:
         """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
-        if self.host is None:
+        if self.swapping is None:
             return 0
-        return min(self.host.tokens_of(request.index), request.target_tokens - 1)
+        return min(self.swapping.host.tokens_of(request.index), request.target_tokens - 1)
 
     def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
         """What continues the cached blocks of a prompt, up to a limit, where requests are admitted with that."""
@@ -243,29 +259,19 @@ class Batch:
         again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
         plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
 
-    def _bring_back(self, plan: Plan, host: HostMemory, request: Request, cached: int, swapped: int) -> int:
-        """Swap a request in that holds its cached blocks; returns how many tokens it has then."""
-        if swapped <= cached:
-            host.discard(request.index)
-            return cached
-        blocks = self.pool.missing(request, swapped)
-        took = host.load(request.index, blocks)
-        plan.transfer_us += took
-        plan.swapped_in.append(SwappedIn(request, swapped, blocks, took))
-        self.pool.extend(request, swapped)
-        return swapped
+    def admit_prefilled(self, plan: Plan, request: Request, padding: int = 0) -> None:
+        """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step.
 
-    def admit_prefilled(self, plan: Plan, request: Request) -> None:
-        """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step."""
+        ``padding``: so many placeholders for drafts stand beside its token.
+        """
         self._leave_for_batch(request)
         del self.reserved[request.index]
-        self.pool.extend(request, request.computed_tokens + 1)
-        request.state = RequestState.RUNNING
-        slot = self._next_slot
-        self._next_slot = slot + 1
-        request.batch_slot = slot
-        self.running[slot] = request
-        self._let_decode(request)
+        self._seat(request)
+        if padding:
+            self._decode_padded(request, padding)
+        else:
+            self.pool.extend(request, request.computed_tokens + 1)
+            self._let_decode(request)
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:
@@ -325,6 +331,8 @@ class Batch:
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
         computed = request.computed_tokens
+        if self.speculative is not None:
+            self.pool.hold(request, self.speculative.slots(request, new_tokens))
         self.pool.extend(request, computed + new_tokens)
         plan.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
 
@@ -344,8 +352,11 @@ class Batch:
         content = self._content_tokens(victim, granted)
         if slot in self.busy:
             self.stale[victim.index] = (slot in self.ending, self.busy.pop(slot))
+        if self.speculative is not None:
+            self.speculative.forget(victim)
         if slot in self.ending:
             del self.ending[slot]
+            plan.ghosts = [ghost for ghost in plan.ghosts if ghost.request is not victim]
             plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
             self.pool.release(victim, content)
             victim.batch_slot = -1
@@ -355,55 +366,30 @@ class Batch:
         if self.prefills.pop(slot, None) is not None and granted:
             plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not victim]
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
-        if self.host is not None:
-            self._swap_out(plan, self.host, victim)
+        if self.swapping is not None:
+            self.swapping.swap_out(plan, victim)
         self._take_all(victim, content)
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push_front(victim)
         if self.adapters is not None:
             self.adapters.leave(victim)
-            self.adapters.keep_in_front(self.waiting)
-
-    def _swap_out(self, plan: Plan, host: HostMemory, victim: Request) -> None:
-        """Move what a victim has computed to the host, where the rule says so and there is room."""
-        computed, size = victim.computed_tokens, self.limits.block_size_tokens
-        blocks = -(-computed // size)
-        if not blocks:
-            return
-        lost = computed - self.pool.kept_by_others(victim) * size
-        again = recompute_us(self._latency, victim, lost, computed, self._beside)
-        costs = Costs(2 * host.link.us(blocks), again)
-        swaps = self.restore.swaps(costs)
-        if swaps and blocks > host.free:
-            host.refused += 1
-            swaps = False
-        if swaps:
-            plan.transfer_us += host.store(victim.index, computed, blocks)
-        plan.restored.append(Restored(victim, swaps, blocks, costs))
 
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now
+        if self.speculative is not None:
+            self.speculative.now = now
         if self.stale:
             self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
         if self.blind:
             self.blind = {index: end for index, end in self.blind.items() if end > now}
-        if self.adapters is not None:
-            self.adapters.begin_plan(now)
-        if self.pool.tiers is not None:
-            self.pool.tiers.begin_plan(now)
-        if self.host is not None:
-            decodes, context = self.load.decode_requests, self.load.decode_context_tokens
-            for request in self.stalled.values():
-                decodes += 1
-                context += request.computed_tokens
-            self._beside = (decodes, context)
 
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
         computed = request.computed_tokens
-        noted = computed if self.speculative is None else self.speculative.noted_tokens(request)
+        if self.speculative is not None and self.speculative.decodes(request):
+            return self.speculative.content_tokens(request)
         notes_grants = self.traits.orders_blocks_as_vllm
         if not (notes_grants or self.traits.plans_ahead):
             return computed
@@ -412,9 +398,9 @@ class Batch:
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
             return min(computed + granted, known - expected)
         if not self.traits.plans_ahead:
-            return noted - (request.index in self.blind)
+            return computed - (request.index in self.blind)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
-        return noted - (expected and decoded)
+        return computed - (expected and decoded)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -422,6 +408,13 @@ class Batch:
         for request in self.cohort.members():
             self.cohort.leave(request)
             self.stalled[request.batch_slot] = request
+
+    def in_order(self) -> list[Request]:
+        """All that a plan may grant tokens to, in the order of admission."""
+        unsure = None if self.speculative is None else self.speculative.unsure
+        if not unsure:
+            return list(self.running.values())
+        return sorted([*self.running.values(), *unsure.values()], key=slot_of)
 
     def reform_cohort(self, decoding: dict[int, Request]) -> None:
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
@@ -435,14 +428,7 @@ class Batch:
             request.known_clock = self.cohort.clock + 1
         self.cohort.join(request, request.joined_us)
 
-    # ---- what its instance does with it ----
-
-    def lasting(self, plan: Plan, now: int, computing_us: int) -> int:
-        """How long the step of a plan takes that computes for some time: transfers of KV blocks are part of it."""
-        lasting = computing_us
-        if self.host is not None and plan.transfer_us:
-            lasting = self.host.step_us(lasting, plan.transfer_us)
-        return lasting if self.pool.tiers is None else self.pool.tiers.step_us(now, lasting)
+    # ---- what its steps do with it ----
 
     def give_back(self, request: Request) -> None:
         """Free the KV blocks of a prompt that was computed elsewhere; before it waits here, new ones are empty."""
@@ -458,23 +444,54 @@ class Batch:
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.forget(request)
-        if self.host is not None:
-            self.host.discard(request.index)
+        if self.swapping is not None:
+            self.swapping.host.discard(request.index)
+
+    def vacate(self, request: Request, end: int) -> None:
+        """A request that has left the batch gives up its slot and its blocks; its last step ends then."""
+        tokens = request.computed_tokens
+        if self.speculative is not None:
+            tokens = self.speculative.content_tokens(request)
+            self.speculative.forget(request)
+        request.batch_slot = -1
+        self.pool.release(request, tokens, end=end)
+
+    def release_all(self) -> None:
+        """The step under way is over, to which requests have held their blocks that left with nothing or ended."""
+        for request, content_tokens in self.leaving:
+            self.pool.release(request, content_tokens)
+        self.leaving.clear()
+        for request in list(self.ending.values()):
+            self.release_ending(request)
 
     def release_ending(self, request: Request) -> None:
         """The last token of a request is there: its slot and blocks are free."""
         del self.ending[request.batch_slot]
+        if self.speculative is not None:
+            self.speculative.forget(request)
         request.batch_slot = -1
         self.pool.release(request, request.computed_tokens, end=-1)
 
+    def holders(self) -> list[Request]:
+        """All requests that hold KV blocks."""
+        leaving = [request for request, _ in self.leaving]
+        return [*self.running.values(), *self.ending.values(), *leaving, *self.reserved.values()]
+
     def abort(self, request: Request) -> None:
-        """A running request leaves with nothing."""
+        """A running request leaves with nothing, and its blocks are free."""
+        self.pool.release(request, self.take_out(request))
+
+    def take_out(self, request: Request) -> int:
+        """A running request leaves with nothing; returns how many of its tokens have content in the cache."""
         slot, granted = request.batch_slot, 0
         if request.joined_clock >= 0:
             granted = self.cohort.ahead
             self.cohort.leave(request)
         elif self.planned is not None and self.planned.plan is not None:
             granted = next((chunk.new for chunk in self.planned.plan.chunks if chunk.request is request), 0)
+        content = self._content_tokens(request, granted)
+        if self.speculative is not None:
+            self.speculative.forget(request)
         del self.running[slot]
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
@@ -482,7 +499,7 @@ class Batch:
         if self.adapters is not None:
             self.adapters.leave(request)
         self._note_lost(request)
-        self.pool.release(request, self._content_tokens(request, granted))
+        return content
 
     def deadlock(self, index: int, now: int) -> StalledError:
         """There is work, and nothing of it can be scheduled."""
@@ -492,11 +509,6 @@ class Batch:
             f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
             help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
         )
-
-
-def _speculating(load: StepLoad, limits: Limits, luck: Luck, traits: Traits) -> SpeculativeCohort:
-    size, longest = limits.block_size_tokens, limits.max_model_len
-    return SpeculativeCohort(load, size, luck, longest, notes_late=traits.orders_blocks_as_vllm)
 
 
 def slot_of(request: Request) -> int:

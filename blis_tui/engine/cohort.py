@@ -152,7 +152,10 @@ class DecodeCohort:
         count = load.decode_requests
         end = now + duration_us
         if self.last_advance_us == now and not self.uneven:
-            itl_us[duration_us] = itl_us.get(duration_us, 0) + count
+            if duration_us in itl_us:
+                itl_us[duration_us] += count
+            else:
+                itl_us[duration_us] = count
         else:
             for members in self.classes:
                 for request in members.values():
@@ -163,8 +166,7 @@ class DecodeCohort:
         self.last_advance_us = end
         self.ahead = 0
         self.clock = clock = self.clock + 1
-        finishing = self.calendar.pop(clock, None)
-        return None if finishing is None else [*finishing.values()]
+        return [*self.calendar.pop(clock).values()] if clock in self.calendar else None
 
     def last_token_us(self, request: Request) -> int:
         """When a member had its latest token."""

@@ -109,8 +109,7 @@ def _kv_conservation(state: Auditable) -> str:
     for instance in state.instances:
         held_blocks = instance.batch.cohort.held_blocks
         batch = instance.batch
-        holders = (*batch.running.values(), *batch.ending.values(), *batch.reserved.values())
-        wrong = instance.pool.audit([(request, held_blocks(request)) for request in holders])
+        wrong = instance.pool.audit([(request, held_blocks(request)) for request in batch.holders()])
         if not wrong and batch.host is not None:
             wrong = batch.host.audit([request.index for request in batch.waiting.ordered()])
         if not wrong and instance.pool.tiers is not None:
@@ -138,7 +137,7 @@ def _causality(state: Auditable) -> str:
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
         waits = instance.batch.awaits_blocks() or instance.batch.awaits_adapter()
-        if instance.has_work and not instance.step_pending and not waits:
+        if instance.flow.has_work and not instance.flow.step_pending and not waits:
             return f"instance {instance.index} has work and no step is pending"
     return ""
 

@@ -1,10 +1,12 @@
-"""What a step works on: the answer of a batch-formation rule."""
+"""What a step works on, the answer of a batch-formation rule; what belongs to it beside that, and what comes of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.preemption.restore import Costs
     from blis_tui.engine.request import Request
@@ -52,6 +54,16 @@ class Reloaded(NamedTuple):
     transfer_us: int
 
 
+class Ghost(NamedTuple):
+    """A decode that a step computes for a request that has left since the step was planned: nothing comes of it."""
+
+    request: Request
+    tokens: int
+    """That it computes."""
+    context_tokens: int
+    """Computed before the step."""
+
+
 class Plan:
     """One step, as it is formed. What it grants is taken from the batch's blocks at once.
 
@@ -66,12 +78,14 @@ class Plan:
         restored: what becomes of those put back, where they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: how long the transfers of KV blocks take that belong to this step.
+        ghosts: decodes beside those of the cohort; chunks of requests that have left stay among the others.
     """
 
     __slots__ = (
         "admitted",
         "chunks",
         "decodes",
+        "ghosts",
         "instant",
         "preempted",
         "reloaded",
@@ -92,11 +106,17 @@ class Plan:
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0
         self.decodes = True
+        self.ghosts: list[Ghost] = []
+
+    def follow(self, idle: Plan) -> None:
+        """What a plan before it preempted that is no step of its own belongs to this one."""
+        self.preempted[:0] = idle.preempted
+        self.transfer_us += idle.transfer_us
 
     @property
     def computes_nothing(self) -> bool:
         """Whether, decodes apart, a step without effect would come of it."""
-        return not self.chunks and not self.instant and not self.preempted
+        return not (self.chunks or self.instant or self.preempted or self.ghosts)
 
 
 class Planned(NamedTuple):
@@ -112,13 +132,44 @@ class Planned(NamedTuple):
     """Requests with a place in the batch after planning."""
 
     @property
-    def prefills_nothing(self) -> bool:
-        """Whether there is nothing in it to compute, decodes apart."""
-        return self.plan is None or not self.plan.chunks
+    def computes_nothing(self) -> bool:
+        """Whether there is nothing in it to compute, decodes of the cohort apart."""
+        return self.plan is None or not (self.plan.chunks or self.plan.ghosts)
 
     def after(self, idle: Plan) -> Planned:
         """The same step, with what a plan before it preempted that is no step of its own."""
         plan = Plan() if self.plan is None else self.plan
-        plan.preempted[:0] = idle.preempted
-        plan.transfer_us += idle.transfer_us
+        plan.follow(idle)
         return self._replace(plan=plan)
+
+
+class Done(NamedTuple):
+    """What came of a step's plan. Times in microseconds."""
+
+    start_us: int
+    duration_us: int
+    decode_requests: int
+    decode_context_tokens: int
+    """Their contexts before the step, summed."""
+    first_tokens: list[Request]
+    """Who had the first token in it, in running order."""
+    finishing: list[Request]
+    """Who had the last one."""
+    answering: Sequence[Request]
+    """Whose answer began in it, behind the reasoning if there was any, in running order."""
+
+
+class StepPart:
+    """Something that steps wait for, or that has something to tell of them; by default nothing of the kind."""
+
+    __slots__ = ()
+
+    def begin_plan(self, now: int) -> None:
+        """A step is to be planned."""
+
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (what it is by default)
+        """How long the step of a plan is under way that starts now and would otherwise take so long."""
+        return duration_us
+
+    def tell(self, done: Done) -> None:
+        """Somebody listens: tell what there is to tell of a step."""

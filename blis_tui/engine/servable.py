@@ -26,9 +26,13 @@ def unservable(batch: Batch, request: Request) -> str:
     elsewhere = request.handover is not None and not request.handover.prefilled
     answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)
     whole = prompt + answer - 1
-    if batch.speculative is not None and answer > 1:  # the last step may verify drafts that lie beyond the answer
-        drafted = whole + batch.speculative.luck.draft_tokens
-        whole = drafted if limit is None else min(drafted, limit - 1)
+    if batch.speculative is not None:
+        if answer > 1:  # the last step may verify drafts that lie beyond the answer
+            drafted = whole + batch.speculative.luck.draft_tokens
+            if not batch.traits.keeps_output:  # nor may it be its own victim when too many count as accepted
+                drafted += batch.speculative.most_excess
+            whole = drafted if limit is None else min(drafted, limit - 1)
+        whole = batch.speculative.slots_for(whole)
     blocks = -(-whole // batch.limits.block_size_tokens)
     if blocks > batch.pool.total:
         return f"{whole} tokens need {blocks} KV blocks, there are {batch.pool.total}"

@@ -11,7 +11,7 @@ NO_STEP: Final = -2
 
 
 class Stepper(Protocol):
-    """An instance, as far as its steps are concerned."""
+    """What takes the steps of an instance."""
 
     index: int
     step_pending: bool
@@ -27,24 +27,24 @@ class Stepper(Protocol):
 class Step:
     """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
 
-    __slots__ = ("instance", "instance_index")
+    __slots__ = ("flow", "instance_index")
 
     kind = "step"
     request = None
 
-    def __init__(self, instance: Stepper) -> None:
-        self.instance = instance
-        self.instance_index = instance.index
+    def __init__(self, flow: Stepper) -> None:
+        self.flow = flow
+        self.instance_index = flow.index
 
     @property
     def stale(self) -> bool:
         """Whether the instance has nothing to do."""
-        return not self.instance.has_work
+        return not self.flow.has_work
 
     def happen(self, now: int) -> bool:
         """Run the step."""
-        return self.instance.step(now) != NO_STEP
+        return self.flow.step(now) != NO_STEP
 
     def drop(self) -> None:
         """No step is pending any more."""
-        self.instance.step_pending = False
+        self.flow.step_pending = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
@@ -13,27 +13,9 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.plan import Done, Plan
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-
-
-class Done(NamedTuple):
-    """What came of a step's plan. Times in microseconds."""
-
-    start_us: int
-    duration_us: int
-    decode_requests: int
-    decode_context_tokens: int
-    """Their contexts before the step, summed."""
-    first_tokens: list[Request]
-    """Who had the first token in it, in running order."""
-    finishing: list[Request]
-    """Who had the last one."""
-    upcoming_us: int
-    """Start of the next step, or -1."""
-    answering: Sequence[Request]
-    """Whose answer began in it, behind the reasoning if there was any, in running order."""
 
 
 def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
@@ -65,8 +47,10 @@ def _names(requests: Sequence[Request]) -> tuple[str, ...]:
     return tuple([request.request_id for request in requests]) if requests else ()
 
 
-def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan: Plan, done: Done) -> None:
-    """A StepFinished record; the batch is as after the step."""
+def emit_step(
+    observers: Observers, index: int, number: int, batch: Batch, plan: Plan, done: Done, upcoming_us: int
+) -> None:
+    """A StepFinished record; the batch is as after the step. ``upcoming_us``: start of the next one, or -1."""
     if StepFinished in observers.kinds:
         observers.emit(
             StepFinished(
@@ -86,7 +70,7 @@ def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan:
                 len(batch.waiting.items),
                 len(batch.running),
                 batch.pool.used,
-                done.upcoming_us,
+                upcoming_us,
             )
         )
 

@@ -49,7 +49,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     full = experiment.report == "full" or not experiment.plain
     preempts = says_more(experiment.policy)
     pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
-    counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
+    counts_cached = cluster.instances[0].batch.traits.counts_cached_tokens
     sessions = cluster.sessions
     adapts = any(pool.engine.lora is not None for pool in experiment.pools)
     thinks, media = reasons(experiment, cluster), is_multimodal(experiment, cluster)

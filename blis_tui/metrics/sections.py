@@ -168,7 +168,7 @@ def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:
         or says_more(experiment.policy)
         or bool(experiment.warm_up_us or experiment.slo_targets or experiment.fitness)
         or cluster.sessions is not None
-        or instances[0].rule.traits.counts_cached_tokens
+        or instances[0].batch.traits.counts_cached_tokens
         or any(pool.engine.pipeline_parallel > 1 or pool.engine.lora is not None for pool in experiment.pools)
         or any(one.pool.tiers is not None or one.batch.speculative is not None for one in instances)
         or reasons(experiment, cluster)

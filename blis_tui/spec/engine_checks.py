@@ -70,10 +70,11 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
             message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
             yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")
-        beside = [key for key in ("speculative", "lora") if document.get(*engine, key) is not None]
+        drafter = document.get(*engine, "speculative", "method") or ""
+        adapts = document.get(*engine, "lora") is not None
         stages = document.whole(*engine, "pipeline_parallel") or 1
-        for key, message, hint in refusals(str(kind), traits, stages=stages, beside=beside):
-            yield about(document, (*engine, key), "BLIS2027", message, key=key in beside, hint=hint)
+        for key, message, hint in refusals(str(kind), traits, stages, str(drafter), adapts=adapts):
+            yield about(document, (*engine, key), "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")

@@ -75,6 +75,19 @@ def test_the_least_recently_used_makes_room_and_comes_back_from_the_host() -> No
     assert loads_of(one_after_the_other)[2:] == [("a", "host", HOST), ("b", "host", HOST)]
 
 
+def test_under_vllm_a_victim_comes_back_before_those_that_were_passed_over() -> None:
+    made = experiment(batching="vllm-v1", blocks=6)
+    pool = replace(made.pools[0], engine=replace(made.pools[0].engine, lora=LORA))
+    asked = [
+        request(0, 0, 8, 12, adapter="a"),
+        request(1, 0, 4, 2, adapter="b"),
+        request(2, 0, 8, 12, adapter="a"),
+    ]
+    outcome = Outcome(replace(made, pools=(pool,)), asked)
+    assert [step.preempted for step in steps_of(outcome) if step.preempted] == [("2",)]
+    assert [step.admitted for step in steps_of(outcome) if step.admitted] == [("0", "2"), ("2",), ("1",)]
+
+
 def test_each_adapter_of_a_batch_makes_steps_longer() -> None:
     slow = replace(LORA, max_loras=2, base_latency_us=0, storage_latency_us=0, step_overhead=0.5)
     first, decode, *_ = steps_of(adapted("vllm-v1", slow, "ab-"))

@@ -87,6 +87,17 @@ def test_a_victim_under_way_keeps_the_token_that_is_being_computed() -> None:
     assert [(chunk.request_id, chunk.computed_tokens + chunk.new_tokens) for (chunk,) in chunks][-1] == ("1", 4 + 5)
 
 
+@pytest.mark.parametrize(("ahead", "prompts", "told"), [(False, (8, 3), ["1"]), (True, (8, 5, 8), ["1", "2"])])
+def test_whom_a_plan_preempts_that_finds_nothing_to_do_stands_in_the_next_step(
+    ahead: bool, prompts: tuple[int, ...], told: list[str]
+) -> None:
+    asked = [request(number, 0, tokens, 6) for number, tokens in enumerate(prompts)]
+    outcome = piped(asked, ahead=ahead, budget=8, blocks=4)
+    assert [one.request_id for one in outcome.records if isinstance(one, Preempted)] == told
+    found = [one for one in outcome.records if isinstance(one, StepFinished)]
+    assert [name for step in found for name in step.preempted] == told
+
+
 @pytest.mark.parametrize("ahead", [False, True])
 def test_the_bubble_is_what_stages_idle_while_any_batch_is_under_way(ahead: bool) -> None:
     outcome = piped([request(n, 37 * n, 5 + n, 1 + n % 5) for n in range(12)], 3, ahead=ahead, budget=9)
@@ -97,10 +108,17 @@ def test_the_bubble_is_what_stages_idle_while_any_batch_is_under_way(ahead: bool
     assert (tallies.active_us, tallies.computing_us) == (len(covered), computed)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_drafts_and_pipelines_are_refused_together(ahead: bool) -> None:
+@pytest.mark.parametrize(
+    ("ahead", "method", "refusal"),
+    [
+        (False, "eagle", "with asynchronous scheduling alone"),
+        (False, "ngram", "with asynchronous scheduling alone"),
+        (True, "ngram", "does not schedule asynchronously beside the drafter `ngram`"),
+    ],
+)
+def test_what_vllm_refuses_beside_pipelines(ahead: bool, method: str, refusal: str) -> None:
     made = in_stages(2, ahead=ahead)
     (pool,) = made.pools
-    drafts = Speculative(draft_tokens=2, acceptance=0.5, draft_token_us=0)
-    with pytest.raises(PolicyError, match="with `speculative` is not simulated"):
+    drafts = Speculative(draft_tokens=2, acceptance=0.5, draft_token_us=0, method=method)
+    with pytest.raises(PolicyError, match=refusal):
         Outcome(replace(made, pools=(replace(pool, engine=replace(pool.engine, speculative=drafts)),)), [])

@@ -77,11 +77,11 @@ def _complete_before_arrival(cluster: Cluster) -> None:
 
 
 def _forget_the_step(cluster: Cluster) -> None:
-    cluster.instances[0].step_pending = False
+    cluster.instances[0].flow.step_pending = False
 
 
 def _peek_at_the_future(cluster: Cluster) -> None:
-    cluster.router.policy.seen = list(cluster.instances)  # type: ignore[attr-defined]
+    cluster.dispatcher.router.policy.seen = list(cluster.instances)  # type: ignore[attr-defined]
 
 
 FAULTS: list[tuple[str, Callable[[Cluster], None]]] = [

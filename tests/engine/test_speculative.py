@@ -147,7 +147,7 @@ def test_a_step_explains_what_was_accepted() -> None:
 @pytest.mark.parametrize("batching", ["vllm-v1", "nano", "llm-serving-sim"])
 def test_rules_that_cannot_speculate_say_so(batching: str) -> None:
     settings: dict[str, object] = {"async_scheduling": True} if batching == "vllm-v1" else {}
-    with pytest.raises(PolicyError, match=r"knows no speculative decoding|plans steps ahead"):
+    with pytest.raises(PolicyError, match=r"knows no speculative decoding|does not schedule asynchronously"):
         Outcome(speculating(3, 0.5, batching=batching, settings=settings), [request(0, 0, 8, 4)])
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.why.waits import planned_cause, step_cause
+from blis_tui.engine.records import Arrived, StepFinished, TimedOut
+from blis_tui.simulation import Simulation
 from tests.builders import profiles
 
 if TYPE_CHECKING:
@@ -163,6 +165,49 @@ class Tally:
         self.ended_decode_tokens += account.decode_tokens
         if not account.sound and self.unsound < 0:
             self.unsound = number
+
+
+class ForNobody:
+    """What steps compute for requests that had timed out since the step was planned, from the records of a run.
+
+    Steps count decodes and do not name them: of those whose requests are still there, each runs, has its prefill behind
+    it and did not stall.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.prefill_tokens = self.decode_tokens = 0
+        self._known: dict[str, int] = {}
+        """Tokens of each request's prompt and answer so far."""
+        self._prefilling: dict[str, bool] = {}
+        """Who runs, and whether its prefill is not over."""
+        self._gone: dict[str, None] = {}
+        simulation = Simulation(experiment)
+        simulation.subscribe(Arrived, lambda one: self._known.update({one.request_id: one.input_tokens}))
+        simulation.subscribe(TimedOut, self._end)
+        simulation.subscribe(StepFinished, self._step)
+        simulation.run()
+
+    def _end(self, record: TimedOut) -> None:
+        self._gone[record.request_id] = None
+        self._prefilling.pop(record.request_id, None)
+
+    def _step(self, record: StepFinished) -> None:
+        for name in record.preempted:
+            self._prefilling.pop(name, None)
+        decoding = [name for name, prefills in self._prefilling.items() if not prefills and name not in record.stalled]
+        self.decode_tokens += record.decode_requests - len(decoding)
+        self._prefilling |= {name: True for name in record.admitted if name not in self._gone}
+        for chunk in record.chunks:
+            name = chunk.request_id
+            if name in self._gone:
+                self.prefill_tokens += chunk.new_tokens
+            elif chunk.computed_tokens + chunk.new_tokens == self._known[name]:
+                self._prefilling[name] = False
+                self._known[name] += 1
+        for name in decoding:
+            self._known[name] += 1
+        for name in record.completed:
+            self._prefilling.pop(name, None)
 
 
 @dataclass(slots=True)

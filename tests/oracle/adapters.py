@@ -36,7 +36,6 @@ class Shelf:
         self.coming: tuple[str, int] | None = None
         """What is being loaded, and when that is over."""
         self.loaded_for: list[Job] = []
-        self.aside: list[Job] = []
         self.held_since: dict[Job, int] = {}
         self.news: list[Record] = []
         self.admitted = self.hits = self.from_host = self.from_storage = 0
@@ -109,8 +108,6 @@ class Shelf:
         """It runs from now on."""
         if job.adapter:
             self.running.append(job.adapter)
-        if job in self.aside:
-            self.aside.remove(job)
         if job in self.held_since:
             self.held_us += now - self.held_since.pop(job)
 
@@ -149,12 +146,11 @@ class Shelf:
     def forget(self, job: Job) -> None:
         """It does not wait any more."""
         self.held_since.pop(job, None)
-        self.aside = [one for one in self.aside if one is not job]
         self.loaded_for = [one for one in self.loaded_for if one is not job]
 
     def wipe(self) -> None:
         """The instance has gone."""
-        for gone in (self.there, self.on_host, self.aside, self.loaded_for, self.running):
+        for gone in (self.there, self.on_host, self.loaded_for, self.running):
             gone.clear()
         self.held_since.clear()
         self.coming = None

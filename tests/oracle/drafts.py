@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 class Drafter:
     """How many tokens decodes ask for, and how many of them are right."""
 
-    def __init__(self, settings: Speculative, engine: Engine, seed: int) -> None:
+    def __init__(self, settings: Speculative, engine: Engine, seed: int, *, pads: bool) -> None:
         self.most = settings.draft_tokens
         self.longest = engine.max_model_len
+        reads_hidden_states = settings.method in {"eagle", "mtp"}
+        self.ahead = self.most if reads_hidden_states else 0
+        """KV slots that the drafter needs behind those of a step's tokens."""
+        self.drops = 1 if reads_hidden_states else 0
+        """Of the blocks that the cache has of a prompt, those at the end that are computed again."""
+        self.pads = pads
+        """Whether requests that enter for one token ask for as many as decodes do."""
         self.acceptance = settings.acceptance
         self.token_us = settings.draft_token_us
         self.seed = seed
@@ -27,21 +34,27 @@ class Drafter:
         """Of the latest step: who drafted, had accepted and gained how many."""
         self.gained = 0
 
-    def wanted(self, job: Job) -> int:
-        """The token that is due, and its drafts."""
+    def wanted(self, computed: int) -> int:
+        """The token that is due, and its drafts; perhaps none, if as many tokens may be computed already."""
         if self.longest is None:
             return 1 + self.most
-        return min(1 + self.most, self.longest - job.computed - 1)
+        return min(1 + self.most, self.longest - computed - 1)
+
+    def slots(self, tokens: int) -> int:
+        """How many KV slots it takes to have computed so many tokens."""
+        if self.longest is None or tokens > self.longest:
+            return tokens + (self.ahead if self.longest is None else 0)
+        return min(tokens + self.ahead, self.longest)
 
     def is_guessed(self, job: Job, place: int) -> bool:
         """Whether the drafter knows that token of the answer."""
         stream = Stream(stream_key(self.seed, f"speculative/{job.name}"), counter=place)
         return stream.uniform() < self.acceptance
 
-    def verify(self, job: Job, tokens: int) -> int:
-        """How much further a decode gets that computes so many tokens."""
+    def verify(self, job: Job, tokens: int, *, void: bool) -> int:
+        """How much further a decode gets that computes so many tokens; ``void``: no real drafts are among them."""
         accepted = 0
-        while accepted < tokens - 1 and self.is_guessed(job, job.generated + accepted):
+        while not void and accepted < tokens - 1 and self.is_guessed(job, job.generated + accepted):
             accepted += 1
         self.drafted.append((tokens - 1, accepted))
         gained = min(accepted + 1, job.wanted - job.generated)

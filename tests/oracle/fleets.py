@@ -39,10 +39,9 @@ from .strategies import (
     encoding,
     lora,
     other,
-    planning_late,
     pool_of,
-    speculative,
     vllm,
+    with_drafts,
 )
 
 if TYPE_CHECKING:
@@ -422,7 +421,8 @@ def draw_fleet(draw: Draw) -> Scenario:
         gateway=_gateway(draw),
     )
     pools, policy = _another_engine(draw, pools, policy)
-    if policy.batching.kind == "vllm-v1" and pools[0].engine.speculative is None:
+    ahead = policy.batching.settings.get("async_scheduling")
+    if policy.batching.kind == "vllm-v1" and (ahead or pools[0].engine.speculative is None):
         stages = draw(st.sampled_from((1, 1, 1, 2, 3)))
         pools = tuple(replace(pool, engine=replace(pool.engine, pipeline_parallel=stages)) for pool in pools)
     cluster = Cluster(
@@ -444,10 +444,8 @@ def _another_engine(
     """Now and then, the same with another rule that forms batches, or with speculative decoding."""
     which = draw(st.sampled_from(("none", "none", "none", "other", "other", "speculative")))
     if which == "speculative":
-        drafts = speculative(draw)
-        return tuple(replace(pool, engine=replace(pool.engine, speculative=drafts)) for pool in pools), planning_late(
-            policy
-        )
+        drafts = with_drafts(draw, pools[0].engine, policy).speculative
+        return tuple(replace(pool, engine=replace(pool.engine, speculative=drafts)) for pool in pools), policy
     if which == "none":
         return pools, policy
     engine, policy = other(draw, pools[0].engine, policy)

@@ -214,6 +214,10 @@ class Job:
         self.transfer_start_us = -1
         self.last_step_us = 0
         """How long the step took that completed its prompt."""
+        self.flights: list[Flight] = []
+        """Its decodes with drafts in steps whose results may not be known."""
+        self.void = False
+        """Whether its first token comes of a decode that has no real drafts."""
         self.furthest = 0
         """The most tokens of it that were ever computed."""
         self.shared = 0
@@ -276,6 +280,16 @@ class Job:
         )
 
 
+class Flight(NamedTuple):
+    """A decode with drafts."""
+
+    end_us: int
+    tokens: int
+    gained: int
+    certain: bool
+    """If it brought the last token: whether that was certain."""
+
+
 class Preemption(NamedTuple):
     """Who lost how much for whom."""
 
@@ -294,6 +308,8 @@ class Plan:
     filled: dict[Job, list[Block]] = field(default_factory=dict)
     requests: int = 0
     """How many there were when it was made."""
+    pads: bool = False
+    """Whether requests that enter for one token ask for as many as decodes do."""
     beside: tuple[int, int] = (0, 0)
     """Decoding requests when it was begun, and their contexts summed."""
     transfer_us: int = 0
@@ -310,7 +326,6 @@ class Instance:
 
     def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel, seed: int) -> None:
         self.number = number
-        self.drafter = None if spec.engine.speculative is None else Drafter(spec.engine.speculative, spec.engine, seed)
         self.engine = spec.engine
         self.policy = policy
         self.rule = policy.batching.kind
@@ -318,6 +333,10 @@ class Instance:
         self.slowness = 1.0
         """How many times as long its steps take as when it is warm."""
         self.vllm = self.rule == "vllm-v1"
+        self.drafter: Drafter | None = None
+        if spec.engine.speculative is not None:
+            pads = self.vllm and policy.batching.settings["version"] != "0.10"
+            self.drafter = Drafter(spec.engine.speculative, spec.engine, seed, pads=pads)
         self.blis = self.rule == "blis"
         self.pool = Pool(
             self.engine.kv_blocks,
@@ -341,6 +360,8 @@ class Instance:
         """Who is through with a step that is not over, and how many blocks that freed."""
         self.ending: list[Job] = []
         """Who is, and still holds its slot and its blocks."""
+        self.gone: list[Job] = []
+        """Who has left with nothing, and holds its blocks until the step under way is over."""
         self.planned: Plan | None = None
         self.places = 0
         self.free_us = 0
@@ -357,7 +378,7 @@ class Instance:
         self.threshold = self.engine.long_prefill_token_threshold
         self.max_running = self.engine.max_num_seqs
         self.watermark_blocks = 0
-        self.plans_ahead = self.new = self.early_transfers = False
+        self.plans_ahead = self.new = self.early_transfers = self._overlaps = False
         self.stages = [0] * self.engine.pipeline_parallel
         """When each is free."""
         self.under_way: list[tuple[int, list[Job]]] = []
@@ -369,6 +390,7 @@ class Instance:
             settings = self.policy.batching.settings
             self.plans_ahead = bool(settings["async_scheduling"]) and self.queue is None
             self.new = settings["version"] == "0.32"
+            self._overlaps = bool(settings["async_scheduling"])
             self.watermark_blocks = int(number_of(self.policy.batching, "watermark") * (self.engine.kv_blocks + 1))
             longest = self.engine.max_model_len
             if not self.new and settings["max_num_partial_prefills"] == 2 and self.threshold == 0 and longest:
@@ -400,8 +422,12 @@ class Instance:
         context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
         if self.drafter is not None and context > request.input_tokens:
             context += self.drafter.most
+            if self._overlaps and not self.keeps_output:
+                context += self.drafter.most
             if longest is not None:
                 context = min(context, longest - 1)
+        if self.drafter is not None:
+            context = self.drafter.slots(context)
         blocks = self.pool.blocks_for(context)
         if blocks > len(self.pool.blocks):
             return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
@@ -440,9 +466,6 @@ class Instance:
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         job.state = RequestState.WAITING
         self.waiting.insert(0 if at_front else len(self.waiting), job)
-        if at_front and self.shelf is not None:
-            aside = [one for one in self.waiting if one in self.shelf.aside]
-            self.waiting = aside + [one for one in self.waiting if one not in aside]
         kind = self.policy.scheduling.kind
         if kind == "priority-fcfs":
             self.waiting.sort(key=lambda job: (job.priority, *self._seniority(job)))
@@ -467,19 +490,22 @@ class Instance:
             plan.requests += self.queue.through()
         decoding = [job for job in self.running if not job.prefilling]
         plan.beside = (len(decoding), sum(job.computed for job in decoding))
-        for job in list(self.running):
+        for job in sorted(self.running + self.unsure(now), key=lambda job: job.place):
             if plan.budget <= 0:
                 break
-            if job not in self.running:
+            if job not in self.running and job not in self.ending:
                 continue  # a victim of this very walk
             if self.queue is not None and self.queue.pauses(job, now):
                 continue
-            tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job), plan)
-            if not self.make_room(plan, job, tokens):
+            tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job, now), plan)
+            if tokens <= 0:
+                continue
+            if not self.make_room(plan, job, tokens, now):
                 if self.policy.preemption_victim == "cheapest-recompute":
                     continue
                 break
             self.grant(plan, job, tokens, now)
+        plan.pads = self._padded(plan)
         if not plan.preempted:
             self._fill_up(plan, now)
             while not self.running and not self.expected and any(job.reserved for job in self.waiting):
@@ -532,15 +558,13 @@ class Instance:
         return not self.running and self.shelf is not None and self.shelf.coming is not None
 
     def _next(self, now: int) -> Job | None:
-        """The first in the queue whose adapter has a place; those before it are put aside."""
+        """The first in the queue whose adapter has a place; those before it are passed over."""
         for job in self.waiting:
             if self.queue is not None and self.queue.is_late(job):
                 continue
             if self.shelf is None or self.shelf.passes(job):
                 return job
             self.shelf.hold(job, "slots", now, self.event)
-            if job not in self.shelf.aside:
-                self.shelf.aside.append(job)
         return None
 
     def _has_adapter_before(self, job: Job, other: Job) -> bool:
@@ -549,9 +573,39 @@ class Instance:
     def _ready(self, job: Job, now: int) -> bool:
         return self.shelf is None or self.shelf.ready(job, now, self.event)
 
-    def _wanted(self, job: Job) -> int:
+    def _wanted(self, job: Job, now: int) -> int:
         """What a decode asks for."""
-        return 1 if self.drafter is None else self.drafter.wanted(job)
+        return 1 if self.drafter is None else self.drafter.wanted(self._expected(job, now))
+
+    def _in_flight(self, job: Job, now: int) -> list[Flight]:
+        """Its decodes whose results are not known."""
+        return [flight for flight in job.flights if flight.end_us > now] if self._overlaps else []
+
+    def _expected(self, job: Job, now: int) -> int:
+        """How many tokens it has computed if all its drafts are right that are being verified."""
+        return job.computed + sum(flight.tokens - flight.gained for flight in self._in_flight(job, now))
+
+    def _slots(self, job: Job, tokens: int, now: int) -> int:
+        """How many KV slots it needs to compute so many tokens."""
+        slots = self._expected(job, now) + tokens
+        return slots if self.drafter is None else self.drafter.slots(slots)
+
+    def unsure(self, now: int) -> list[Job]:
+        """Who is having its last token computed, if that is not certain."""
+        return [job for job in self.ending if (late := self._in_flight(job, now)) and not late[-1].certain]
+
+    def _padded(self, plan: Plan) -> bool:
+        """Whether requests that enter for one token ask for as many as decodes do: unless any prompt goes on."""
+        return self.drafter is not None and self.drafter.pads and not any(job.prefilling for job in plan.tokens)
+
+    def _pads(self, plan: Plan, job: Job, computed: int) -> bool:
+        """Whether that is so for one that has computed all tokens but one."""
+        if self.drafter is None or not plan.pads or not job.wanted or (job.split and not job.parted):
+            return False
+        longest = self.engine.max_model_len
+        room = longest is None or computed + 1 + self.drafter.most + 1 <= longest
+        beside = any(other not in plan.admitted for other in plan.tokens)
+        return room and (beside or computed > 0)
 
     def limited(self, tokens: int, plan: Plan) -> int:
         return min(tokens, self._threshold(plan) or tokens, plan.budget)
@@ -564,9 +618,9 @@ class Instance:
             return max(self.threshold, self.engine.max_num_batched_tokens // plan.requests)
         return self.threshold
 
-    def make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
+    def make_room(self, plan: Plan, job: Job, tokens: int, now: int) -> bool:
         """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
-        while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
+        while self.pool.blocks_for(self._slots(job, tokens, now)) - len(job.table) > len(self.pool.free):
             victim = self._victim()
             self._preempt(plan, victim, job)
             if victim is job:
@@ -625,6 +679,7 @@ class Instance:
         self.pool.release(job.table, job.shareable(self.pool.size), findable=True)
         job.preemptions += 1
         job.computed = 0
+        job.flights = []
         job.prefilling = True
         if not self.keeps_output:
             job.generated = 0
@@ -662,39 +717,56 @@ class Instance:
         """Move the head of the queue into the batch, if it fits."""
         pool = self.pool
         if job.reserved:
-            if pool.blocks_for(job.computed + 1) - len(job.table) > len(pool.free):
+            job.void = self._pads(plan, job, job.computed)
+            tokens = 1
+            if job.void:
+                tokens = min(self._wanted(job, now), self._threshold(plan) or plan.budget + 1)
+                job.void = tokens > 1
+            if tokens > plan.budget:
+                return False
+            if pool.blocks_for(self._slots(job, tokens, now)) - len(job.table) > len(pool.free):
                 return False
             job.reserved = False
             job.found_now = job.computed
             self._join(plan, job, now)
-            self.grant(plan, job, 1, now)
+            self.grant(plan, job, tokens, now)
             return True
         if self.gathering is not None and not self.gathering.has_place(job):
             return False
         swapped = 0 if self.host is None else self.host.tokens_of(job)
         limit = (swapped or job.target - (self.rule != "blis")) // pool.size
-        found = pool.cached(job.tokens, limit)
+        all_found = found = pool.cached(job.tokens, limit)
         below = self._below(job, len(found), limit) if not swapped else []
         loads = below if pool.tiers is not None and pool.tiers.spec.kind == "offload" else []
+        if self.drafter is not None and self.drafter.drops:
+            found, loads = (found, loads[:-1]) if loads else (found[:-1], [])
         start = max(swapped, (len(found) + len(loads)) * pool.size)
         tokens = self.limited(job.target - start, plan)
+        void = job.target - start == 1 and self._pads(plan, job, start)
+        if void:
+            assert self.drafter is not None
+            tokens = min(1 + self.drafter.most, self._threshold(plan) or 1 + self.drafter.most)
+            if tokens > plan.budget:
+                return False
+            void = tokens > 1
         idle = len([block for block in found if block.references == 0])
+        slots = start + tokens if self.drafter is None else self.drafter.slots(start + tokens)
         if self.rule == "blis":
-            fits = pool.blocks_for(start + tokens) - len(found) + idle <= len(pool.free)
+            fits = pool.blocks_for(slots) - len(found) + idle <= len(pool.free)
         else:
             settings = self.policy.batching
             wanted = min(job.target - start, self._threshold(plan) or job.target)
-            if wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
+            if not void and wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
                 return False
             known = self.gathering is not None or bool(settings.settings["reserve_full_input"])
-            whole = job.target if known else start + tokens
+            whole = max(job.target, slots) if known else slots
             reserve = self.watermark_blocks if self.running or self.ending else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
-            room = len(pool.free) - idle
+            room = len(pool.free) - len([block for block in all_found if block.references == 0])
             if again or loads or not below[:room] or pool.tiers is None or pool.tiers.spec.kind == "offload":
                 return False
-            self._reload(found, below[:room])
+            self._reload(all_found, below[:room])
             return self.admit(plan, job, now, again=True)
         for block in found:
             pool.pin(block)
@@ -714,6 +786,8 @@ class Instance:
             job.table += [pool.take() for _ in loads]
             plan.filled[job] = self._fill(job, start)
         job.computed = start
+        job.void = void
+        job.prefilling = not void
         self._begin(plan, job, tokens, now)
         return True
 
@@ -749,16 +823,22 @@ class Instance:
         plan.budget -= tokens
         plan.tokens[job] = tokens
         end = job.computed + tokens
-        while len(job.table) < self.pool.blocks_for(end):
+        while len(job.table) < self.pool.blocks_for(self._slots(job, tokens, now)):
             job.table.append(self.pool.take())
         known = end
         if self.plans_ahead or self.queue is not None:
             known = min(end, (job.target if job.prefilling else job.computed + 1) - (job.last_token_us > now))
         if self.drafter is not None and not job.prefilling:
-            known = job.computed + 1  # the token that is due
+            known = self._known(job, now)
         for block in self._fill(job, known):
             block.computed_us = NEVER
             plan.filled.setdefault(job, []).append(block)
+
+    def _known(self, job: Job, now: int) -> int:
+        """How many of its tokens are known: of those that are being sampled none is."""
+        known = job.computed + 1 - sum(flight.gained for flight in self._in_flight(job, now))
+        first_is_late = self._overlaps and job.last_token_us > now and not job.flights
+        return known - first_is_late
 
     def _fill(self, job: Job, tokens: int) -> list[Block]:
         """Note the content of full blocks, as far as it is new; content is tokens, so those must be known."""
@@ -773,14 +853,22 @@ class Instance:
         """The step that was under way is over: the tokens that it sampled are known, and who is through is gone."""
         if self.queue is not None:
             return
-        for job in () if self.drafter is not None else (*self.running, *self.ending):
+        late = self.drafter is not None and not self._overlaps
+        for job in () if late else (*self.running, *self.ending):
             for block in self._fill(job, job.computed):
                 block.computed_us = now
         if len(self.stages) > 1:
             self.under_way = [one for one in self.under_way if one[0] > now]
+        for job in self.gone:
+            self.pool.release(job.table, job.shareable(self.pool.size))
+        self.gone.clear()
         for job in list(self.ending):
             if not self.is_busy(job):
                 self.let_go(job)
+
+    def gains(self, job: Job, end_us: int) -> int:
+        """How many tokens a decode has of the batch that ends then."""
+        return next((flight.gained for flight in job.flights if flight.end_us == end_us), 1)
 
     def note_results(self, job: Job, tokens: int, now: int) -> None:
         """So many of its tokens are known and in the cache."""
@@ -830,6 +918,14 @@ class Instance:
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
 
+    def has_work(self, now: int) -> bool:
+        """Whether anybody waits or runs, or a step is planned that computes something all the same."""
+        return self.goes_on(now) or bool(self.planned is not None and self.planned.tokens)
+
+    def goes_on(self, now: int) -> bool:
+        """Whether anybody waits or runs, or may, as far as plans know."""
+        return bool(self.running or self.waiting or self.unsure(now))
+
     def lapse(self, plan: Plan) -> None:
         """Whoever it was made for has left before: what is in their blocks counts as computed."""
         for blocks in plan.filled.values():
@@ -858,7 +954,10 @@ class Instance:
                 continue
             tokens = plan.tokens[job]
             if self.drafter is not None and not job.prefilling:
-                tokens = self.drafter.verify(job, tokens)
+                gained = self.drafter.verify(job, tokens, void=job.void)
+                job.flights = [*job.flights[-1:], Flight(end, tokens, gained, job.generated + 1 >= job.wanted)]
+                tokens = gained
+                job.void = False
             self.recomputed += max(0, min(job.furthest, job.computed + tokens) - job.computed)
             job.computed += tokens
             if self.drafter is not None and self.blis:
@@ -910,7 +1009,7 @@ class Instance:
 
     def _emit(self, job: Job, end: int, from_prefill: bool, tokens: int) -> bool:
         """Tokens leave at ``end``; is the (new) first one among them?"""
-        first = from_prefill and job.generated == 0
+        first = job.generated == 0 and (from_prefill or not job.split)
         before = job.generated
         if job.wanted > 0:
             job.generated += tokens

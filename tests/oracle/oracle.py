@@ -274,7 +274,7 @@ class Oracle:
                 return False
             if job is None:
                 instance = self.instances[event.instance]
-                if instance.running or instance.waiting:
+                if instance.has_work(event.time_us):
                     return False
                 instance.step_pending = False
                 instance.pass_us = -1
@@ -592,17 +592,18 @@ class Oracle:
         if instance.shelf is not None:
             (instance.shelf.stop if was_running else instance.shelf.forget)(job)
         if instance.planned is not None:
-            instance.planned.tokens.pop(job, None)
             if not instance.vllm:
                 instance.take_back(instance.planned, job)
-            instance.planned.admitted = [other for other in instance.planned.admitted if other is not job]
-            if not instance.running and not instance.waiting:
+            if not instance.has_work(now):
                 instance.lapse(instance.planned)
+        if was_running and instance.plans_ahead and instance.free_us > now:
+            instance.gone.append(job)
         self._expire(job, instance, now, was_running=was_running)
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
-        instance.pool.release(job.table, job.shareable(instance.pool.size))
+        if job not in instance.gone:
+            instance.pool.release(job.table, job.shareable(instance.pool.size))
         if instance.host is not None:
             instance.host.there.pop(job, None)
         self._end(job, instance.number)
@@ -635,7 +636,7 @@ class Oracle:
             return False  # it came earlier
         instance.step_pending = False
         instance.pass_us = -1
-        if not (instance.running or instance.waiting):
+        if not instance.has_work(now):
             return False
         instance.take_results(now)
         instance.event = self.events
@@ -645,6 +646,8 @@ class Oracle:
             self._pass(instance, instance.next_pass_us(now))
             return False
         plan = instance.planned
+        if (plan is None or not plan.tokens) and not (instance.running or instance.waiting):
+            return False
         if plan is None or not plan.tokens:
             before = [] if plan is None else plan.preempted
             if plan is not None:
@@ -673,7 +676,7 @@ class Oracle:
             raise OracleStalledError from None
         if plan is not None:
             self._execute(instance, plan, now)
-        elif (instance.running or instance.waiting) and instance.under_way:
+        elif instance.goes_on(now) and instance.under_way:
             self._pass(instance, queue.next_us(now))
         return told or plan is not None
 
@@ -715,7 +718,7 @@ class Oracle:
         instance.steps += 1
         if sum(each.steps for each in self.instances) > self._max_steps:
             raise OracleHangError
-        goes_on = bool(instance.running or instance.waiting)
+        goes_on = instance.goes_on(now)
         upcoming = end if goes_on else -1
         if goes_on and piped:
             upcoming = instance.next_pass_us(now) if instance.queue is None else instance.queue.upcoming_us(now)

@@ -27,7 +27,7 @@ def _prompts_first(one: Instance, plan: Plan, now: int) -> None:
         if plan.budget <= 0:
             break
         if job in one.running:
-            if not one.make_room(plan, job, 1):
+            if not one.make_room(plan, job, 1, now):
                 break
             one.grant(plan, job, 1, now)
     while one.waiting and plan.budget > 0 and not plan.preempted:
@@ -45,7 +45,7 @@ def _one_pass(one: Instance, plan: Plan, now: int) -> None:
     while one.running and not plan.tokens:
         oldest = min(one.running, key=lambda job: job.place)
         tokens = one.limited(oldest.target - oldest.computed, plan) if oldest.prefilling else 1
-        if one.make_room(plan, oldest, tokens):
+        if one.make_room(plan, oldest, tokens, now):
             one.grant(plan, oldest, tokens, now)
     _serve(one, plan, [job for job in one.running if job not in plan.tokens], now)
 

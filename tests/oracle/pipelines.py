@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .instance import Instance, Job, Plan
+    from .instance import Instance, Job, Plan, Preemption
 
 
 @dataclass(eq=False)
@@ -35,6 +35,9 @@ class BatchQueue:
         """Who was preempted while a batch of its was under way, that batch, and whether its last token comes of it."""
         self._batch = _Entry()
         """The one that is being sent on its way."""
+        self._lost: list[Preemption] = []
+        """By plans that found nothing to do: the next batch tells of it."""
+        self._moving_us = 0
         self._late_us = 0
         """When the last token comes that it goes on from."""
 
@@ -44,14 +47,14 @@ class BatchQueue:
         told = False
         while self._entries and self._entries[0].end_us < now:  # nobody has been there since, and it went on planning
             self._take_results(self._entries[0].end_us)
-            if any(entry.jobs for entry in self._entries):
+            if any(entry.end_us for entry in self._entries):
                 self._entries.append(_Entry())
-        while one.running or one.waiting:
+        while one.goes_on(now):
             while self._entries and self._entries[0].end_us <= now:
                 self._take_results(now)
             if len(self._entries) == self._places:
                 break
-            computing = [entry for entry in self._entries if entry.jobs]
+            computing = [entry for entry in self._entries if entry.end_us]
             plan = one.schedule(now, ahead=bool(computing))
             if not plan.tokens and not plan.preempted and not computing and one.expected:
                 break
@@ -60,12 +63,16 @@ class BatchQueue:
                 got = plan.tokens.items()
                 sampled = [job for job, tokens in got if not job.prefilling or job.computed + tokens == job.target]
                 self._plans.append([(job, job.place) for job in sampled])
-                self._batch = _Entry(0, list(plan.tokens), sampled)
+                self._batch = _Entry(0, [job for job in plan.tokens if job not in one.ending], sampled)
                 self._late_us = max((job.last_token_us for job in plan.tokens if not job.prefilling), default=now)
+                plan.preempted[:0], plan.transfer_us = self._lost, plan.transfer_us + self._moving_us
+                self._lost, self._moving_us = [], 0
                 return plan, told
             if not plan.preempted and not computing and not self._paused():
                 raise StuckError
             told = told or bool(plan.preempted)
+            self._lost += plan.preempted
+            self._moving_us += plan.transfer_us
             self._entries.append(_Entry())
             self._plans.append([])
         return None, told
@@ -109,7 +116,7 @@ class BatchQueue:
 
     def next_us(self, now: int) -> int:
         """When a request that comes now is seen."""
-        return min((entry.end_us for entry in self._entries if entry.jobs and entry.end_us >= now), default=now)
+        return min((entry.end_us for entry in self._entries if entry.end_us and entry.end_us >= now), default=now)
 
     def through(self) -> int:
         """How many have lost their blocks while their last token is being computed."""
@@ -121,14 +128,14 @@ class BatchQueue:
         one = self._one
         for job in entry.sampled:
             if job in one.running or job in one.ending:
-                on_the_way = [other for other in self._entries if job in other.sampled]
-                one.note_results(job, job.computed - len(on_the_way), now)
+                on_the_way = sum(one.gains(job, other.end_us) for other in self._entries if job in other.sampled)
+                one.note_results(job, job.computed - on_the_way, now)
         for job in list(one.ending):
             if not one.is_busy(job):
                 one.let_go(job)
 
     def _tell_instance(self) -> None:
-        self._one.under_way = [(entry.end_us, entry.jobs) for entry in self._entries if entry.jobs]
+        self._one.under_way = [(entry.end_us, entry.jobs) for entry in self._entries if entry.end_us]
 
 
 class StuckError(Exception):

@@ -193,12 +193,13 @@ def other(draw: Draw, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
     return engine, replace(policy, batching=batching, scheduling=PluginConfig(kind="fcfs"))
 
 
-def planning_late(policy: Policy) -> Policy:
-    """The same, and each step is planned when the one before it is over."""
-    batching = policy.batching
-    if batching.kind == "blis":
-        return policy
-    return replace(policy, batching=replace(batching, settings={**batching.settings, "async_scheduling": False}))
+def with_drafts(draw: Draw, engine: Engine, policy: Policy) -> Engine:
+    """The same with speculative decoding, and a drafter that the rule knows beside its other settings."""
+    settings = policy.batching.settings
+    methods = ("ngram",) if policy.batching.kind == "blis" else ("ngram_gpu", "eagle")
+    if not settings.get("async_scheduling"):
+        methods = ("ngram", *methods)
+    return replace(engine, speculative=replace(speculative(draw), method=draw(st.sampled_from(methods))))
 
 
 _ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")
@@ -428,19 +429,24 @@ def adapted(draw: Draw, asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
     return tuple(replace(one, adapter=draw(st.sampled_from(names))) for one in asked)
 
 
-def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = False, adapters: bool = False) -> Scenario:
+def draw_scenario(
+    draw: Draw, *, running_first: bool = True, starved: bool = False, adapters: bool = False, drafts: bool = False
+) -> Scenario:
     """Any small simulation, with ``blis`` or ``vllm-v1`` batching, or else with one of the others.
 
-    ``starved``: one with too few KV blocks; ``adapters``: one with LoRA adapters.
+    ``starved``: one with too few KV blocks; ``adapters``: one with LoRA adapters; ``drafts``: one with speculative
+    decoding.
     """
     pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
     engine = encoding(_ENGINES[pressure](draw))
     asked = _asked(draw, engine, pressure)
     policy = _policy(draw, pressure)
+    if drafts and policy.batching.kind == "blis":
+        policy = replace(policy, batching=vllm(draw, watermark=0.0, enable_chunked_prefill=True))
     if not running_first:
         engine, policy = other(draw, engine, policy)
-    elif not draw(st.integers(0, 2)):
-        engine, policy = replace(engine, speculative=speculative(draw)), planning_late(policy)
+    elif drafts or not draw(st.integers(0, 2)):
+        engine = with_drafts(draw, engine, policy)
     if adapters:
         engine, asked = replace(engine, lora=lora(draw)), adapted(draw, asked)
     experiment = _experiment(
@@ -460,8 +466,10 @@ def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = Fal
 def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
     """The same, now and then with a pipeline, if it is vLLM's rule."""
     (pool,) = experiment.pools
-    engine = pool.engine
-    if experiment.policy.batching.kind != "vllm-v1" or engine.speculative is not None or engine.lora is not None:
+    engine, batching = pool.engine, experiment.policy.batching
+    if batching.kind != "vllm-v1" or engine.lora is not None:
+        return experiment
+    if engine.speculative is not None and not batching.settings["async_scheduling"]:
         return experiment
     stages = draw(st.sampled_from((1, 1, 2, 3, 5)))
     return replace(experiment, pools=(replace(pool, engine=replace(engine, pipeline_parallel=stages)),))

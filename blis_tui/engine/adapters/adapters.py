@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blis_tui.engine.adapters.costs import HOST, STORAGE
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.events import instance_order
+from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.adapters.costs import LoadTimes
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
@@ -62,7 +64,7 @@ class AdapterArrives:
         """Nothing depends on it."""
 
 
-class Adapters:
+class Adapters(StepPart):
     """What an instance has of adapters, and who waits for them.
 
     An adapter that is in use by a running request stays. Of the others the one whose last use ended first makes room.
@@ -86,7 +88,6 @@ class Adapters:
     """
 
     __slots__ = (
-        "_aside",
         "_cpu_slots",
         "_events",
         "_held_us",
@@ -152,8 +153,6 @@ class Adapters:
         """In the host's memory alone; what left the accelerators first stands first."""
         self._held_us: dict[int, int] = {}
         """Request -> since when it has been held."""
-        self._aside: dict[int, None] = {}
-        """Requests that were passed over and wait."""
         self._missed: dict[int, None] = {}
         """Requests that a load beside steps was begun for, and that wait."""
         self._line: list[Request] | None = None
@@ -186,7 +185,6 @@ class Adapters:
                 if self._has_place(request.adapter):
                     return request
                 self._hold(request, "slots")
-                self._aside[request.index] = None
             self._place += 1
         return None
 
@@ -258,7 +256,6 @@ class Adapters:
             return
         self.in_use[adapter] = self.in_use.get(adapter, 0) + 1
         self._idle.pop(adapter, None)
-        self._aside.pop(request.index, None)
         since = self._held_us.pop(request.index, -1)
         if since >= 0:
             self.held_us += self._now - since
@@ -278,22 +275,15 @@ class Adapters:
 
     def forget(self, request: Request) -> None:
         """A request does not wait any more."""
-        for one in (self._held_us, self._aside, self._missed):
+        for one in (self._held_us, self._missed):
             one.pop(request.index, None)
-
-    def keep_in_front(self, waiting: WaitingQueue) -> None:
-        """Somebody was put back to the head of the queue: whoever was passed over stands before."""
-        for request in reversed([one for one in waiting.ordered() if one.index in self._aside] if self._aside else []):
-            waiting.remove(request)
-            waiting.push_front(request)
 
     # ---- when it runs ----
 
-    def start(self, admitted: Sequence[Request], now: int) -> int:
-        """A step starts that admits these: load what they need and is not there; returns how long that takes."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
+        """A step begins with the loads of what the requests need that it admits, and that is not there."""
         self._now = now
-        total = 0
-        for request in admitted:
+        for request in plan.admitted:
             adapter = request.adapter
             if not adapter:
                 continue
@@ -302,9 +292,9 @@ class Adapters:
                 self.hits += request.index not in self._missed
                 self._missed.pop(request.index, None)
             else:
-                total += self._bring(request)
+                duration_us += self._bring(request)
                 self.resident[adapter] = None
-        return total
+        return duration_us
 
     def arrive(self, now: int) -> None:
         """The load beside steps is over."""
@@ -325,7 +315,6 @@ class Adapters:
         self._idle.clear()
         self._host.clear()
         self._held_us.clear()
-        self._aside.clear()
         self._missed.clear()
         self.loading = self._line = None
 
@@ -338,7 +327,7 @@ class Adapters:
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
         places = (tuple(self.in_use.items()), tuple(self.resident), tuple(self._idle), tuple(self._host), self.loading)
-        return (*places, tuple(self._held_us.items()), tuple(self._aside), tuple(self._missed), *self.books())
+        return (*places, tuple(self._held_us.items()), tuple(self._missed), *self.books())
 
     def books(self) -> tuple[int, ...]:
         """What it counts."""

@@ -21,7 +21,7 @@ class BlisBatching(RunningFirst):
     step. A preempted request computes its prompt again and generates its output again.
     """
 
-    traits = Traits(caches_whole_prompts=True, stores_last_token=True, speculates=True, adapters="beside")
+    traits = Traits(caches_whole_prompts=True, stores_last_token=True, drafters=("ngram",), adapters="beside")
 
     def __init__(self, settings: NoSettings) -> None:
         del settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from blis_tui.engine.batching.traits import Traits
 
@@ -19,37 +19,43 @@ class Refusal(NamedTuple):
     help: str
 
 
-def refusals(kind: str, traits: Traits, *, stages: int, beside: Collection[str]) -> Iterator[Refusal]:
+def refusals(kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bool) -> Iterator[Refusal]:
     """Everything that is wrong with an engine's settings, as the batching rule has it.
 
     Args:
         kind: the rule's name.
         traits: what it says about itself.
         stages: of the pipeline; 1 = there is none.
-        beside: those of ``speculative`` and ``lora`` that the engine has.
+        drafter: the method of speculative decoding; "" = there is none.
+        adapts: whether the engine serves LoRA adapters.
     """
     if stages > 1 and not traits.pipelines:
         advice = "remove it, or take batching that does (vllm-v1, llm-serving-sim)"
         yield Refusal("pipeline_parallel", f"`{kind}` batching knows no pipeline_parallel", advice)
-    elif stages > 1:
-        for key in (one for one in ("speculative", "lora") if one in beside):
-            advice = f"remove `{key}`, or set `pipeline_parallel: 1`"
-            yield Refusal("pipeline_parallel", f"pipeline_parallel with `{key}` is not simulated", advice)
-    if "speculative" in beside and not traits.speculates:
-        yield _undrafted(kind, traits)
-    if "lora" in beside and not traits.adapters:
+    if drafter:
+        yield from _undrafted(kind, traits, stages, drafter)
+    if adapts and not traits.adapters:
         advice = "remove it, or take blis or vllm-v1 batching"
         yield Refusal("lora", f"`{kind}` batching knows no LoRA adapters", advice)
 
 
-def _undrafted(kind: str, traits: Traits) -> Refusal:
-    """Decodes that verify drafts need a rule which plans each step when the one before it is over."""
-    if traits.plans_ahead:
-        return Refusal(
-            "speculative",
-            f"`{kind}` batching plans steps ahead, before it is known how many drafted tokens were accepted",
-            "set `async_scheduling: false` in policy.batching, as vLLM itself does with the drafters that are simulated"
-            " (n-gram, suffix), or leave `speculative` out",
+def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator[Refusal]:
+    """Drafters that a rule does not know, or not beside its other settings."""
+    drafters = ", ".join(traits.drafters)
+    if not traits.drafters:
+        advice = "remove it, or take blis or vllm-v1 batching"
+        yield Refusal("speculative", f"`{kind}` batching knows no speculative decoding", advice)
+    elif drafter not in traits.drafters and traits.plans_ahead:
+        advice = (
+            "set `async_scheduling: false` in policy.batching, as vLLM does with drafters that are not on the GPU, or"
+            f" `method` to one that is: {drafters}"
         )
-    advice = "remove it, or take blis or vllm-v1 batching"
-    return Refusal("speculative", f"`{kind}` batching knows no speculative decoding", advice)
+        message = f"`{kind}` batching does not schedule asynchronously beside the drafter `{drafter}`"
+        yield Refusal("speculative", message, advice)
+    elif drafter not in traits.drafters:
+        yield Refusal("speculative", f"`{kind}` batching knows no drafter `{drafter}`", f"take {drafters}")
+    elif stages > 1 and traits.pipelines and not traits.plans_ahead:
+        # Without it, vLLM 0.32.0 plans the drafts of a batch whose own tokens it has not read (core.py line 693).
+        message = "in a pipeline, vLLM verifies drafts with asynchronous scheduling alone"
+        advice = "set `async_scheduling: true` in policy.batching, or `pipeline_parallel: 1`"
+        yield Refusal("pipeline_parallel", message, advice)

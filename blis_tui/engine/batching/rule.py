@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.batching.admission import Admission
 from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.plan import Plan
+from blis_tui.engine.plan import Ghost, Plan
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -102,83 +103,17 @@ class RunningFirst(Plain):
         """The ``long_prefill_token_threshold`` of the step to be planned; 0 = off."""
         return batch.limits.long_prefill_token_threshold
 
+    def padded_tokens(self, batch: Batch) -> int:  # noqa: ARG002  (for rules that pad)
+        """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
+        return 0
+
     def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
         """Whether a waiting request may enter, if its KV blocks are free."""
         return True
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
-        """Admit from the head of the queue for as long as everything fits: nobody overtakes.
-
-        But where nobody runs, and the head is a victim or does not fit, whoever holds KV blocks already goes first: the
-        head could have them only then. So it does where its LoRA adapter is there and the head's is not: with places
-        for one of the two, each would be loaded in turn for ever.
-        """
-        traits = self.traits
-        waiting, running, pool, adapters = batch.waiting, batch.running, batch.pool, batch.adapters
-        size = pool.block_size_tokens
-        threshold = plan.threshold
-        max_num_seqs = batch.limits.max_num_seqs
-        watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
-        stuck = reloaded = -1
-        computed_anyway = 0 if traits.caches_whole_prompts else 1
-        while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
-            request = batch.next_waiting()
-            if request is None:
-                break
-            if not running and batch.reserved:
-                holder = batch.first_with_blocks() or request
-                here = adapters is not None and adapters.has(holder) and not adapters.has(request)
-                if request.preemptions or request.index == stuck or here:
-                    request = holder
-            if adapters is not None and not adapters.ready(request):
-                break
-            attempt = (request.index, pool.epoch, budget, threshold)
-            if attempt == batch.refused:
-                if not running and batch.reserved and stuck < 0:
-                    stuck = request.index
-                    continue
-                break  # nothing has changed since it did not fit
-            if request.handover is not None and request.index in batch.reserved:
-                if pool.missing(request, request.computed_tokens + 1) > pool.free:
-                    batch.refused = attempt
-                    break
-                batch.admit_prefilled(plan, request)
-                budget -= 1
-                continue
-            if not self.admits(batch, request):
-                batch.refused = attempt
-                break
-            known = request.target_tokens
-            swapped = batch.swapped_tokens(request)
-            findable = (swapped or known - computed_anyway) // size
-            cached = pool.cached_prefix(request, findable)
-            tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
-            start = max(swapped, (cached + len(tiered)) * size)
-            tokens = known - start
-            if 0 < threshold < tokens:
-                tokens = threshold
-            if tokens > budget:
-                if not traits.chunked_prefill:
-                    break
-                tokens = budget
-            need = -(-(known if traits.reserves_whole_prompt else start + tokens) // size) - cached
-            if watermark and (running or batch.ending):
-                need += watermark
-            idle = pool.idle_among(request, cached)
-            if need + idle > pool.free:
-                if pool.tiers is not None and not swapped and request.index != reloaded:
-                    reloaded = request.index
-                    if batch.reload(plan, request, cached, findable, pool.free - idle):
-                        continue
-                batch.refused = attempt
-                if not running and batch.reserved and stuck < 0:
-                    stuck = request.index
-                    continue
-                break
-            batch.admit(plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
-            budget -= tokens
-        if adapters is not None:
-            adapters.end_plan()
+        """Admit from the head of the queue for as long as everything fits."""
+        Admission(self, batch, plan, budget).run()
 
 
 def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
@@ -215,6 +150,10 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     left = budget - decodes
     if left < 0:
         return _ORDER_MATTERS
+    if not batch.prefills and due <= pool.free:
+        if due or not cohort.lockstep:
+            cohort.take(pool, due)
+        return left
     prefills = list(batch.prefills.values())
     wants = [_want(request, plan.threshold) for request in prefills]
     total = 0
@@ -225,13 +164,16 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         return _ORDER_MATTERS
     need = due
     grants: list[int] = []
+    drafting = batch.speculative
     for request, want in zip(prefills, wants, strict=True):
         grant = min(want, left)
         left -= grant
         grants.append(grant)
-        need += pool.missing(request, request.computed_tokens + grant) if grant else 0
+        if grant:
+            slots = request.computed_tokens + grant if drafting is None else drafting.slots(request, grant)
+            need += max(0, pool.missing(request, slots))
     if need > pool.free:
-        if batch.speculative is not None:
+        if drafting is not None:
             return _ORDER_MATTERS
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
@@ -251,11 +193,11 @@ def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
 def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
     """Walk the running list request by request: the budget or the blocks do not cover all."""
     pool = batch.pool
+    drafting = batch.speculative
     batch.dissolve_cohort()
-    width = batch.cohort.width
     granted: dict[int, int] = {}
     decoding: dict[int, Request] = {}
-    for request in list(batch.running.values()):
+    for request in batch.in_order():
         if budget <= 0:
             break
         slot = request.batch_slot
@@ -264,9 +206,15 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         prefilling = slot in batch.prefills
         if slot in batch.paused and not prefilling:
             continue
-        tokens = _want(request, plan.threshold) if prefilling else _at_most(plan.threshold, width(request))
+        if prefilling:
+            tokens = _want(request, plan.threshold)
+        else:
+            tokens = 1 if drafting is None else _at_most(plan.threshold, drafting.width(request))
         tokens = min(tokens, budget)
-        need = pool.missing(request, request.computed_tokens + tokens)
+        if tokens <= 0:
+            continue  # as far as plans know, it may have come to the end of what there can be
+        slots = request.computed_tokens + tokens if drafting is None else drafting.slots(request, tokens)
+        need = pool.missing(request, slots)
         while need > pool.free:
             victim = batch.choose_victim()
             restored = granted.pop(victim.batch_slot, 0)
@@ -281,12 +229,19 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             break  # it was its own victim: nobody behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)
-        else:
-            pool.extend(request, request.computed_tokens + tokens)
+        elif drafting is None:
+            pool.extend(request, slots)
             decoding[slot] = request
+        else:
+            pool.hold(request, slots)
+            drafting.note_grant(request)
+            if slot in batch.ending:
+                plan.ghosts.append(Ghost(request, tokens, request.computed_tokens))
+            else:
+                decoding[slot] = request
         granted[slot] = tokens
         budget -= tokens
     batch.reform_cohort(decoding)
-    if batch.speculative is not None:
-        batch.speculative.grant({request.index: granted[slot] for slot, request in decoding.items()})
+    if drafting is not None:
+        drafting.grant({request.index: granted[slot] for slot, request in decoding.items()})
     return -1 if plan.preempted else budget

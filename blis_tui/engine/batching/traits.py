@@ -51,8 +51,8 @@ class Traits:
     """Requests are served in the order in which they arrived, whatever the scheduler says."""
     counts_cached_tokens: bool = False
     """What the engine reports as prompt throughput counts tokens that it found in the cache."""
-    speculates: bool = False
-    """Its decodes may verify drafted tokens (``engine.speculative``)."""
+    drafters: tuple[str, ...] = ()
+    """What may draft tokens that its decodes verify (``engine.speculative.method``)."""
     pipelines: str = ""
     """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
     ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""

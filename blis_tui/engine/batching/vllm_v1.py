@@ -6,7 +6,7 @@ Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_sched
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
     from blis_tui.spec.model import Engine
 
+_ON_THE_GPU: Final = ("ngram_gpu", "eagle", "mtp")
+"""Drafters beside which steps can be planned ahead. Source: vLLM 0.32.0, ``config/vllm.py`` line 1558."""
 PARTIAL_PREFILL_SHARE_PERCENT = 4
 """With several partial prefills allowed, a prefill is "long" from this share of ``max_model_len`` on."""
 
@@ -90,7 +92,7 @@ class VllmV1Batching(RunningFirst):
             null_block=True,
             orders_blocks_as_vllm=True,
             plans_ahead=settings.async_scheduling,
-            speculates=not settings.async_scheduling,
+            drafters=_ON_THE_GPU if settings.async_scheduling else ("ngram", *_ON_THE_GPU),
             busy_until_the_end=True,
             skips_empty_steps=True,
             ties_by_name=False,
@@ -98,6 +100,13 @@ class VllmV1Batching(RunningFirst):
             pipelines="queue",
             cuts_output=True,
         )
+
+    def padded_tokens(self, batch: Batch) -> int:
+        """As many as decodes ask for: a batch of decodes alone replays a captured CUDA graph.
+
+        Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` line 1090.
+        """
+        return 1 + batch.speculative.luck.draft_tokens if self._new and batch.speculative is not None else 0
 
     def max_running(self, engine: Engine) -> int:
         """``max_num_active_seqs``, where that is less than ``max_num_seqs``."""

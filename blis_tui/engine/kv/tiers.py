@@ -10,9 +10,12 @@ from collections import OrderedDict
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.plan import StepPart
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.plan import Plan
     from blis_tui.spec.model import KvTier, KvTiers
 
 THRASHING_US: Final = 1000
@@ -50,7 +53,7 @@ class Tier:
         return (tuple(self.blocks.items()), self.stored, self.loaded, self.dropped)
 
 
-class Tiers:
+class Tiers(StepPart):
     """Where blocks go that the GPU gives up, and from where they come back.
 
     Attributes:
@@ -166,11 +169,11 @@ class Tiers:
         self.transfer_us += took
         self._pending_us += took
 
-    def step_us(self, now: int, computing_us: int) -> int:
-        """How long a step takes that computes for some time: transfers since the last one are part of it."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (since the latest step)
+        """Transfers since the latest step are part of one."""
         pending, self._pending_us = self._pending_us, 0
-        whole = max(computing_us, pending) if self._overlap else computing_us + pending
-        self.added_us += whole - computing_us
+        whole = max(duration_us, pending) if self._overlap else duration_us + pending
+        self.added_us += whole - duration_us
         self._last_end_us = now + whole
         return whole
 

@@ -14,7 +14,7 @@ class Seats(Protocol):
     """Who holds KV blocks, as far as victims are concerned."""
 
     running: dict[int, Request]
-    """Batch slot -> request, in the order of admission; never empty here."""
+    """Batch slot -> request, in the order of admission; it may be empty where ``ending`` is not."""
     ending: dict[int, Request]
     """Those whose last token is being computed: they hold their blocks until then."""
     stalled: dict[int, Request]

@@ -26,7 +26,7 @@ class VictimRule(Protocol):
     """Whether those behind a request that is its own victim get their tokens all the same."""
 
     def choose(self, seats: Seats) -> Request:
-        """Who has to go next; somebody runs.
+        """Who has to go next; a request runs, or waits for its last token.
 
         It is asked once for each victim, so what looks at everybody costs as much as there are running requests.
         """
@@ -47,6 +47,8 @@ class Tail:
 
     def choose(self, seats: Seats) -> Request:
         """The last one in the batch."""
+        if not seats.running:
+            return max(seats.ending.values(), key=_slot)
         youngest = next(reversed(seats.running.values()))
         return max((youngest, *seats.ending.values()), key=_slot) if seats.ending else youngest
 
@@ -67,6 +69,8 @@ class LeastUrgent:
 
     def choose(self, seats: Seats) -> Request:
         """The largest (priority, arrival)."""
+        if not seats.running:
+            return max(seats.ending.values(), key=_urgency)
         index = self._index
         if index is None or not index.fits(seats):
             index = self._index = UrgencyHeap(seats)

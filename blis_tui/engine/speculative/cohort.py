@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.spec.limits import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,31 @@ class DraftTallies:
         return (self.num_draft_tokens, self.decodes, self.output_tokens, *self.accepted_runs)
 
 
+class Decode:
+    """A request that decodes, with what is not known of it while steps of it are under way.
+
+    Attributes:
+        request: which.
+        runs: by the tokens generated so far, how many drafts are accepted.
+        before: its computed tokens before its latest step.
+        before_us: when these were known.
+        excess: drafted tokens of its latest step that were not accepted, or were not wanted any more.
+        noted: how many of its tokens had content in the cache when it was last granted any.
+        void: whether its next drafts are mere placeholders.
+    """
+
+    __slots__ = ("before", "before_us", "excess", "noted", "request", "runs", "void")
+
+    def __init__(self, request: Request, runs: bytes) -> None:
+        self.request = request
+        self.runs = runs
+        self.before = request.computed_tokens - 1  # a prefill has computed the last one
+        self.before_us = -1
+        self.excess = 0
+        self.noted = request.computed_tokens
+        self.void = False
+
+
 class SpeculativeCohort(DecodeCohort):
     """The requests of one instance that decode, with their drafts.
 
@@ -74,52 +100,83 @@ class SpeculativeCohort(DecodeCohort):
         block_size_tokens: tokens of a KV block.
         luck: which drafts are accepted.
         max_model_len: what bounds prompt and answer together.
+        lookahead_tokens: KV slots beyond what a step computes, for the drafter.
+        drops_last_hit: whether the last block that the cache has of a prompt is computed again, for the drafter.
         notes_late: whether content is noted when tokens are granted, and not when they are accepted.
+        overlaps: whether steps are planned before the results of others have come. Then those under way count as if
+            all their drafts were accepted, and content is noted when results come, too.
 
     Attributes:
+        now: when the latest step was planned.
         luck: which drafts are accepted.
         drafts: how many tokens of each member the next advance verifies beside the one that is due, by its index.
+        unsure: by slot, those whose last token is being computed, where that was not certain when the step was planned:
+            as far as plans know they go on.
+        first: those that got their first token in the latest advance.
         tallies: what all advances add up to.
         noting: whether anybody wants to know what an advance verifies.
         latest: what the latest one verified, if so: batch slot, and the fields of ``DraftDone``.
     """
 
     __slots__ = (
+        "_decodes",
         "_max_model_len",
         "_members",
         "_notes_late",
-        "_short",
-        "_unnoted",
+        "_overlaps",
         "drafts",
+        "drops_last_hit",
+        "first",
         "latest",
+        "lookahead_tokens",
         "luck",
         "noting",
+        "now",
         "tallies",
+        "unsure",
     )
 
     lockstep = False
 
     def __init__(
-        self, load: StepLoad, block_size_tokens: int, luck: Luck, max_model_len: int | None, *, notes_late: bool
+        self,
+        load: StepLoad,
+        block_size_tokens: int,
+        luck: Luck,
+        max_model_len: int | None,
+        *,
+        lookahead_tokens: int = 0,
+        drops_last_hit: bool = False,
+        notes_late: bool,
+        overlaps: bool = False,
     ) -> None:
         super().__init__(load, block_size_tokens)
+        self.now = 0
         self.luck = luck
         self.drafts: dict[int, int] = {}
+        self.unsure: dict[int, Request] = {}
+        self.first: list[Request] = []
         self.tallies = DraftTallies(accepted_runs=[0] * (luck.draft_tokens + 1))
         self.noting = False
         self.latest: list[tuple[int, str, int, int, int]] = []
-        self._max_model_len = max_model_len
+        self._max_model_len = UNLIMITED if max_model_len is None else max_model_len
+        self.lookahead_tokens = lookahead_tokens
+        self.drops_last_hit = drops_last_hit
         self._notes_late = notes_late
-        self._unnoted: dict[int, int] = {}
-        self._members: dict[int, tuple[Request, bytes]] = {}
-        self._short: list[Request] = []
+        self._overlaps = overlaps
+        self._decodes: dict[int, Decode] = {}
+        """All that decode, members or not; and those whose last token is being computed."""
+        self._members: dict[int, Decode] = {}
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Take in a request that is not finished."""
         request.joined_clock = self.clock
         request.joined_us = last_token_us
         request.finish_clock = min(request.output_tokens, request.max_output_tokens)
-        self._members[request.index] = (request, self.luck.runs(request))
+        decode = self._decodes.get(request.index)
+        if decode is None:
+            decode = self._decodes[request.index] = Decode(request, self.luck.runs(request))
+        self._members[request.index] = decode
         self.load.decode_requests += 1
         self.load.decode_context_tokens += request.computed_tokens
 
@@ -130,45 +187,117 @@ class SpeculativeCohort(DecodeCohort):
     def retire(self, request: Request) -> None:
         """Let a member go."""
         del self._members[request.index]
+        self.drafts.pop(request.index, None)
         request.joined_clock = -1
         self.load.decode_requests -= 1
         self.load.decode_context_tokens -= request.computed_tokens
 
+    def forget(self, request: Request) -> None:
+        """It decodes no more, or it has lost its blocks."""
+        self._decodes.pop(request.index, None)
+        self.unsure.pop(request.batch_slot, None)
+
+    # ---- what plans know ----
+
+    def _expected(self, request: Request) -> int:
+        """Its computed tokens, if all drafts are accepted that are being verified."""
+        if self._overlaps and request.joined_us > self.now and (decode := self._decodes.get(request.index)) is not None:
+            return request.computed_tokens + decode.excess
+        return request.computed_tokens
+
+    def _known(self, decode: Decode) -> int:
+        """Tokens of it that are known: those computed, and one more."""
+        request = decode.request
+        unseen = self._overlaps and request.joined_us > self.now
+        return (decode.before if unseen else request.computed_tokens) + 1
+
     def width(self, request: Request) -> int:
-        """The tokens that a decode asks for: the one that is due, and the drafts behind it.
+        """The tokens that a decode asks for: the one that is due, and the drafts behind it; it may be none.
 
         Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` lines 703 to 723.
         """
         width = 1 + self.luck.draft_tokens
-        limit = self._max_model_len
-        return width if limit is None else min(width, limit - request.computed_tokens - 1)
+        return min(width, self._max_model_len - self._expected(request) - 1)
+
+    def slots(self, request: Request, tokens: int) -> int:
+        """The tokens that it needs KV slots for, if it computes so many more.
+
+        Source: vLLM 0.32.0, ``v1/core/kv_cache_manager.py`` line 542.
+        """
+        return self.slots_for(self._expected(request) + tokens)
+
+    @property
+    def most_excess(self) -> int:
+        """Tokens that may count as computed, and turn out not to be."""
+        return self.luck.draft_tokens if self._overlaps else 0
+
+    def slots_for(self, tokens: int) -> int:
+        """The tokens that need KV slots where so many are computed."""
+        return min(tokens + self.lookahead_tokens, max(tokens, self._max_model_len))
 
     def asks(self, threshold: int) -> tuple[int, int]:
-        """Tokens and KV blocks for the next advance of all members; their drafts are those from now on."""
+        """Tokens and KV blocks for the next advance of all members, or more tokens than there can be.
+
+        That is so where one of them would not take part, or one that is no member would.
+        """
         size = self.block_size_tokens
         most = _at_most(threshold, 1 + self.luck.draft_tokens)
-        longest = self._max_model_len
         drafts = self.drafts = {}
-        self._short = short = []
         tokens = blocks = 0
-        for index, (request, _) in self._members.items():
-            computed = request.computed_tokens
-            width = most
-            if longest is not None and width > longest - computed - 1:
-                width = longest - computed - 1
+        if self.unsure:
+            return UNLIMITED, 0
+        for index, decode in self._members.items():
+            request = decode.request
+            width = min(most, self._max_model_len - self._expected(request) - 1)
+            if width <= 0:
+                return UNLIMITED, 0
             drafts[index] = width - 1
             tokens += width
-            missing = computed + width - request.held_blocks * size
+            missing = self.slots(request, width) - request.held_blocks * size
             if missing > 0:
                 blocks -= -missing // size
-                short.append(request)
         return tokens, blocks
 
     def take(self, pool: BlockPool, blocks: int) -> None:
         """Take the KV blocks that all members ask for."""
-        if blocks:
-            for request in self._short:
-                pool.hold(request, request.computed_tokens + 1 + self.drafts[request.index])
+        for index, decode in self._members.items():
+            decode.noted = self._known(decode)
+            if blocks:
+                pool.hold(decode.request, self.slots(decode.request, 1 + self.drafts[index]))
+
+    def note_grant(self, request: Request) -> None:
+        """It has been granted tokens: those known have content in the cache from now on."""
+        if (decode := self._decodes.get(request.index)) is not None:
+            decode.noted = self._known(decode)
+
+    def grant(self, tokens: Mapping[int, int]) -> None:
+        """Let members verify drafts in the next advance: tokens by index, the one that is due among them."""
+        self.drafts = {index: granted - 1 for index, granted in tokens.items()}
+
+    def pad(self, request: Request, drafts: int) -> None:
+        """A request that is outside needs one token of its prompt alone: it joins, beside so many placeholders."""
+        self.join(request, request.joined_us)
+        decode = self._decodes[request.index]
+        decode.noted = request.computed_tokens + 1
+        decode.void = True
+        self.drafts[request.index] = drafts
+
+    def decodes(self, request: Request) -> bool:
+        """Whether a request decodes, or its last token is being computed."""
+        return request.index in self._decodes
+
+    def content_tokens(self, request: Request) -> int:
+        """How many tokens of a request that decodes have content in the cache."""
+        decode = self._decodes.get(request.index)
+        if decode is None or not self._notes_late:
+            return request.computed_tokens
+        if not self._overlaps:
+            return decode.noted
+        if request.joined_us <= self.now:
+            return request.computed_tokens
+        return max(decode.noted, decode.before if decode.before_us <= self.now else 0)
+
+    # ---- what comes of it ----
 
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
         """Every member gets the tokens that are accepted and one more; returns those that thereby have their last one.
@@ -176,32 +305,44 @@ class SpeculativeCohort(DecodeCohort):
         Tokens that come together count as one in ``itl_us``.
         """
         end = now + duration_us
-        drafts, noting, notes_late = self.drafts, self.noting, self._notes_late
+        drafts, noting = self.drafts, self.noting
         accepted_runs = self.tallies.accepted_runs
         latest: list[tuple[int, str, int, int, int]] = []
         finishing: list[Request] = []
         answering: list[Request] = []
+        self.first = first = []
         drafted_tokens = gained_tokens = 0
-        for index, (request, runs) in self._members.items():
+        for index, decode in self._members.items():
+            request = decode.request
             drafted = drafts.get(index, 0)
             generated = request.generated_tokens
-            accepted = runs[generated]
-            if accepted > drafted:  # noqa: PLR1730  (min() would cost more than all else here)
+            accepted = decode.runs[generated]
+            if decode.void:
+                accepted = 0
+                decode.void = False
+            elif accepted > drafted:
                 accepted = drafted
             gained, left = accepted + 1, request.finish_clock - generated
             if gained >= left:
                 gained = left
                 finishing.append(request)
+                if left > 1 and self._overlaps:
+                    self.unsure[request.batch_slot] = request
             reasoning = request.reasoning
-            if reasoning is not None and reasoning.tokens > 0 and generated <= reasoning.tokens < generated + gained:
+            if reasoning is not None and generated <= reasoning.tokens < generated + gained:
                 answering.append(request)
-            gap = end - request.joined_us
-            itl_us[gap] = itl_us.get(gap, 0) + 1
+            decode.before = request.computed_tokens
+            decode.before_us = request.joined_us
+            decode.excess = 1 + drafted - gained
+            if not generated and request.handover is None:
+                request.first_token_us = end
+                first.append(request)
+            else:
+                gap = end - request.joined_us
+                itl_us[gap] = itl_us.get(gap, 0) + 1
             request.joined_us = end
             request.computed_tokens += gained
             request.generated_tokens = generated + gained
-            if notes_late:
-                self._unnoted[index] = gained - 1
             if noting:
                 latest.append((request.batch_slot, request.request_id, drafted, accepted, gained))
             if drafted:
@@ -221,17 +362,6 @@ class SpeculativeCohort(DecodeCohort):
         self.last_advance_us = end
         return finishing
 
-    def grant(self, tokens: Mapping[int, int]) -> None:
-        """Let members verify drafts in the next advance: tokens by index, the one that is due among them."""
-        self.drafts = {index: granted - 1 for index, granted in tokens.items()}
-
-    def noted_tokens(self, request: Request) -> int:
-        """How many tokens of somebody who leaves have content in the cache.
-
-        All, or where content is noted when tokens are granted (vLLM), those that were known then.
-        """
-        return request.computed_tokens - self._unnoted.pop(request.index, 0)
-
     def last_token_us(self, request: Request) -> int:
         """When a member had its latest token."""
         return request.joined_us
@@ -250,7 +380,7 @@ class SpeculativeCohort(DecodeCohort):
 
     def members(self) -> list[Request]:
         """All members, in the order in which they joined."""
-        return [request for request, _ in self._members.values()]
+        return [decode.request for decode in self._members.values()]
 
 
 def _at_most(threshold: int, tokens: int) -> int:

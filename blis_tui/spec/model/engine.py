@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, amount, key, part, said, variants
+from blis_tui.keys import Said, amount, choice, key, part, said, variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_READ_HIDDEN_STATES: Final = ("eagle", "mtp")
+"""Drafters that go on from the model's hidden states, and keep KV entries of their own."""
 _MOST_BLOCKS: Final = 10**15
 _OVERLAP: Final = (
     "Steps compute while transfers run, and last as long as the longer of the two; off = transfers come first."
@@ -123,6 +125,23 @@ class Speculative:
         minimum=0,
         maximum=10**7,
     )
+    method: str = choice(
+        "What drafts, `method` of vLLM's `speculative_config`: `ngram` and `ngram_gpu` look into the prompt and the"
+        " answer, `eagle` and `mtp` are models that go on from hidden states and take KV blocks. vllm-v1 schedules"
+        " asynchronously beside all but `ngram`.",
+        ("ngram", "ngram_gpu", *_READ_HIDDEN_STATES),
+        default="ngram",
+    )
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """KV slots that the drafter needs beyond those of the tokens that are verified."""
+        return self.draft_tokens if self.method in _READ_HIDDEN_STATES else 0
+
+    @property
+    def drops_last_hit(self) -> bool:
+        """Whether the last block of a prompt that the prefix cache has is computed again for the drafter."""
+        return self.method in _READ_HIDDEN_STATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,8 +313,8 @@ class Engine:
         which="Which; decides the other keys.",
     )
     speculative: Speculative | None = part(
-        "Speculative decoding: each step of a decode verifies drafted tokens, too (blis batching, or vllm-v1 with"
-        " `async_scheduling: false`); left out = off.",
+        "Speculative decoding: each step of a decode verifies drafted tokens, too (blis and vllm-v1 batching); left out"
+        " = off.",
         Speculative,
         absent=None,
     )

@@ -78,8 +78,8 @@ def classify(made: blis_tui.Experiment) -> dict[str, int]:
     instances = simulation._cluster.instances
     spies = []
     for instance in instances:
-        spy = Spy(instance.rule)
-        instance.rule = spy
+        spy = Spy(instance.steps.rule)
+        instance.steps.rule = spy
         spies.append(spy)
     tape = Tape([instance.profile for instance in instances])
     Recorder(tape).listen(simulation)

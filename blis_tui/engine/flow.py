@@ -1,0 +1,288 @@
+"""How the steps of an instance follow one another: how many are under way, and when the next one is planned.
+
+``OneAtATime``: a step is planned when it starts, and its results are there when the next one is planned. ``Ahead``: a
+step is planned while the one before it runs. Pipelines have a module of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.events import instance_order
+from blis_tui.engine.plan import Ghost, Plan, Planned
+from blis_tui.engine.step_event import IDLE, NO_STEP, Step
+from blis_tui.engine.steps import NO_PLAN, Steps
+from blis_tui.engine.tallies import tally_wait
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+
+_STEP: Final = 2
+"""Priority at a tie with other events of the instance."""
+
+
+class Flow:
+    """When steps are planned and carried out.
+
+    Attributes:
+        index: of the instance.
+        steps: what a step is.
+        batch: the requests.
+        order: place of the step events among simultaneous events.
+        step_pending: whether a step event stands in the queue; there is never a second one.
+    """
+
+    __slots__ = ("batch", "busy_until_the_end", "index", "order", "step_pending", "steps")
+
+    def __init__(self, steps: Steps) -> None:
+        self.index = steps.index
+        self.steps = steps
+        self.batch = steps.batch
+        self.busy_until_the_end = steps.rule.traits.busy_until_the_end
+        self.order = instance_order(_STEP, steps.index)
+        self.step_pending = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request waits or runs, as far as plans know."""
+        return self.batch.has_requests
+
+    def step(self, now: int) -> int:
+        """What is due at ``now``; returns when the next step starts, IDLE or NO_STEP."""
+        raise NotImplementedError
+
+    def want_step(self, now: int) -> None:
+        """There is a step to come as long as there is work; this is where one begins after a pause."""
+        if not self.step_pending and self.has_work and not self.batch.awaits_adapter():
+            self.step_pending = True
+            start = max(now, self.steps.free_us) if self.busy_until_the_end else now
+            self.steps.events.push(start, self.order, Step(self))
+
+    def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows with steps to come)
+        """A running request leaves with nothing."""
+        self.batch.abort(request)
+
+    def withdrawn(self, now: int) -> None:
+        """A request has left with nothing that waited or ran; others may fit now."""
+
+    def abandon(self) -> None:
+        """Stop in the middle of everything: the requests have been taken out."""
+        self.batch.abandon()
+
+    def state(self) -> tuple[object, ...]:
+        """What is planned and not carried out, as plain values (for digests)."""
+        return ()
+
+
+class OneAtATime(Flow):
+    """A step begins when the one before it is over."""
+
+    __slots__ = ("_plans_always",)
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(steps)
+        batch = steps.batch
+        self._plans_always = not batch.cohort.lockstep or batch.pool.tiers is not None
+
+    def step(self, now: int) -> int:
+        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+        batch = self.batch
+        decodes = batch.load.decode_requests
+        waiting = batch.waiting.items
+        if (
+            not decodes
+            or batch.prefills
+            or batch.stalled
+            or self._plans_always
+            or decodes > batch.max_decodes
+            or (waiting and len(batch.running) < batch.max_running)
+        ):
+            return self._planned_step(now)
+        # A plain decode: nothing to decide, every running request gets its token.
+        cohort = batch.cohort
+        due = cohort.classes[cohort.clock % cohort.block_size_tokens]
+        if due:
+            pool, blocks = batch.pool, len(due)
+            if blocks > pool.free:
+                return self._planned_step(now)
+            pool.take(blocks)
+        steps = self.steps
+        end = steps.decode(now)
+        if waiting:  # for want of a place
+            steps.tallies.seqs_wait_us += end - now
+        upcoming = end if waiting or batch.running else IDLE
+        if steps.done is not None:
+            steps.tell(NO_PLAN, upcoming)
+        return upcoming
+
+    def _planned_step(self, now: int) -> int:
+        batch, steps = self.batch, self.steps
+        if not (batch.running or batch.waiting.items):
+            return NO_STEP
+        plan = steps.plan(now)
+        if plan is None:
+            return NO_STEP
+        if not batch.load.decode_requests and plan.computes_nothing:
+            if batch.awaits_adapter():
+                return IDLE if batch.tells_of_adapters() else NO_STEP
+            raise batch.deadlock(self.index, now)
+        end = steps.run(plan, batch.pool.epoch, now)
+        upcoming = end if batch.waiting.items or batch.running else IDLE
+        if steps.done is not None:
+            steps.tell(plan, upcoming)
+        return upcoming
+
+
+class Ahead(Flow):
+    """A step is planned while the one before it runs: vLLM's asynchronous scheduling.
+
+    Two steps are in flight at any time. When a step starts, the results of the one before it have come, and the step
+    after it is planned: that plan sees whoever has arrived by then, and takes for done what the starting step computes,
+    except that a request whose last token it computes keeps its slot and its blocks until that token is there. The
+    first two steps of a busy period are planned at once. Source: vLLM 0.32.0, ``v1/engine/core.py``
+    (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
+    """
+
+    __slots__ = ("_plans_always",)
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(steps)
+        steps.holds = True
+        batch = steps.batch
+        self._plans_always = not batch.cohort.lockstep or batch.pool.tiers is not None
+
+    def step(self, now: int) -> int:
+        """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
+        batch, steps = self.batch, self.steps
+        if batch.ending or batch.leaving:
+            batch.release_all()
+        ready = batch.planned
+        decodes = batch.load.decode_requests
+        if not decodes:
+            batch.cohort.ahead = 0  # those for whom it was planned have left
+        if ready is None or (not decodes and ready.computes_nothing):
+            if not (batch.running or batch.waiting.items):
+                return NO_STEP
+            self._lapse(now)
+            ready = self._plan_anew(ready, now)
+            if ready is None:
+                return NO_STEP
+        end = steps.decode(now) if ready.plan is None else steps.run(ready.plan, ready.epoch, now)
+        goes_on = batch.has_requests
+        if steps.done is not None:
+            steps.tell(ready.plan or NO_PLAN, end if goes_on else IDLE)
+        batch.planned = following = self._plan_next(now, ahead=True) if goes_on else None
+        if batch.waiting.items:
+            plan = (following and following.plan) or Plan()
+            full = self._full(plan)
+            tally_wait(steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), end - now, full_budget=full)
+        return end if self.has_work else IDLE
+
+    def _full(self, plan: Plan) -> bool:
+        """Whether a plan spends the whole token budget."""
+        batch = self.batch
+        tokens = batch.load.decode_requests if plan.decodes else 0
+        if batch.speculative is not None:
+            for drafts in batch.speculative.drafts.values():
+                tokens += drafts
+        for ghost in plan.ghosts:
+            tokens += ghost.tokens
+        for chunk in plan.chunks:
+            tokens += chunk.new
+        return tokens >= self.batch.limits.max_num_batched_tokens
+
+    def _plan_anew(self, before: Planned | None, now: int) -> Planned | None:
+        """Plan the step that starts now; what a plan before it preempted that computes nothing belongs to it."""
+        planned = self._plan_next(now, ahead=False)
+        if planned is None:
+            if self.batch.awaits_blocks():
+                return None
+            raise self.batch.deadlock(self.index, now)
+        return planned if before is None or before.plan is None else planned.after(before.plan)
+
+    def _plan_next(self, now: int, *, ahead: bool) -> Planned | None:
+        """Plan the step that starts now, or after the one under way; None = there is nothing it could do."""
+        batch = self.batch
+        plan: Plan | None = None
+        due = self._due_for_plain_decode()
+        if due >= 0:
+            if due:
+                batch.pool.take(due)
+        else:
+            plan = self.steps.plan(now, ahead=ahead)
+            if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
+                return None
+            batch.pool.planned()
+        batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
+        return Planned(plan, batch.pool.epoch, batch.pool.free, len(batch.running) + len(batch.ending))
+
+    def _due_for_plain_decode(self) -> int:
+        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
+        batch = self.batch
+        decodes = batch.load.decode_requests
+        if (
+            not decodes
+            or batch.prefills
+            or batch.stalled
+            or self._plans_always
+            or decodes > batch.max_decodes
+            or (batch.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
+        ):
+            return -1
+        cohort = batch.cohort
+        due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
+        return due if due <= batch.pool.free else -1
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request waits or runs, or a step is planned that has something to compute all the same."""
+        batch = self.batch
+        return batch.has_requests or (batch.planned is not None and not batch.planned.computes_nothing)
+
+    def abort(self, request: Request, now: int) -> None:
+        """A running request leaves with nothing: a step that is planned computes it all the same.
+
+        Its blocks are free when the step under way is over.
+        """
+        batch = self.batch
+        planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
+        drafts = 0 if batch.speculative is None else batch.speculative.drafts.get(request.index, 0)
+        content_tokens = batch.take_out(request)
+        if self.steps.free_us <= now:
+            batch.pool.release(request, content_tokens)
+            return
+        batch.leaving.append((request, content_tokens))
+        if planned is not None and decodes:
+            plan = Plan() if planned.plan is None else planned.plan
+            plan.ghosts.append(Ghost(request, 1 + drafts, request.computed_tokens))
+            batch.planned = planned._replace(plan=plan)
+
+    def withdrawn(self, now: int) -> None:
+        """A request has left with nothing that waited or ran."""
+        if not self.has_work:
+            self._lapse(now)
+
+    def _lapse(self, now: int) -> None:
+        """Whoever a plan was made for has left: what is in their blocks counts as computed."""
+        self.batch.pool.computed(now, -1)
+
+    def abandon(self) -> None:
+        """Stop in the middle of everything: the requests have been taken out."""
+        batch = self.batch
+        batch.planned = None
+        batch.cohort.ahead = 0
+        batch.release_all()
+        super().abandon()
+
+    def state(self) -> tuple[object, ...]:
+        """What is planned and not carried out, as plain values (for digests)."""
+        ending = sorted(self.batch.ending), [(one.index, content) for one, content in self.batch.leaving]
+        if self.batch.planned is None:
+            return (ending,)
+        plan, epoch, _, _ = self.batch.planned
+        if plan is None:
+            return (ending, epoch)
+        chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
+        preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
+        ghosts = [(one.request.index, one.tokens, one.context_tokens) for one in plan.ghosts]
+        return (ending, epoch, chunks, [one.index for one in plan.admitted], preempted, ghosts)

@@ -1,0 +1,94 @@
+"""Victims whose KV blocks go to the host instead of being computed again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.plan import Restored, StepPart, SwappedIn
+from blis_tui.engine.preemption.restore import Costs, recompute_us
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.engine.kv.host import HostMemory
+    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.latency.model import StepLoad, StepTimeModel
+    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.preemption.restore import RestoreRule
+    from blis_tui.engine.request import Request
+
+
+class Swapping(StepPart):
+    """What is moved to the host and back, and how long steps wait for that.
+
+    Args:
+        host: the memory there.
+        restore: which victims are swapped out.
+        pool: the KV blocks.
+        load: the step load, as far as the decode cohort determines it.
+        stalled: those that decode, but got no token in the latest step.
+        latency: what computing a victim's tokens again takes.
+    """
+
+    __slots__ = ("_beside", "_latency", "_load", "_pool", "_stalled", "host", "restore")
+
+    def __init__(
+        self,
+        host: HostMemory,
+        restore: RestoreRule,
+        pool: BlockPool,
+        load: StepLoad,
+        stalled: Mapping[int, Request],
+        latency: StepTimeModel,
+    ) -> None:
+        self.host = host
+        self.restore = restore
+        self._pool = pool
+        self._load = load
+        self._stalled = stalled
+        self._latency = latency
+        self._beside = (0, 0)
+        """The decodes of the batch, and their contexts summed, when the latest plan began."""
+
+    def begin_plan(self, now: int) -> None:  # noqa: ARG002  (whenever it is)
+        """A step is to be planned."""
+        decodes, context = self._load.decode_requests, self._load.decode_context_tokens
+        for request in self._stalled.values():
+            decodes += 1
+            context += request.computed_tokens
+        self._beside = (decodes, context)
+
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (transfers begin with a step)
+        """Transfers are part of a step."""
+        return self.host.step_us(duration_us, plan.transfer_us) if plan.transfer_us else duration_us
+
+    def swap_out(self, plan: Plan, victim: Request) -> None:
+        """Move what a victim has computed to the host, where the rule says so and there is room."""
+        host, pool = self.host, self._pool
+        computed, size = victim.computed_tokens, pool.block_size_tokens
+        blocks = -(-computed // size)
+        if not blocks:
+            return
+        lost = computed - pool.kept_by_others(victim) * size
+        again = recompute_us(self._latency, victim, lost, computed, self._beside)
+        costs = Costs(2 * host.link.us(blocks), again)
+        swaps = self.restore.swaps(costs)
+        if swaps and blocks > host.free:
+            host.refused += 1
+            swaps = False
+        if swaps:
+            plan.transfer_us += host.store(victim.index, computed, blocks)
+        plan.restored.append(Restored(victim, swaps, blocks, costs))
+
+    def bring_back(self, plan: Plan, request: Request, cached: int, swapped: int) -> int:
+        """Swap a request in that holds its cached blocks; returns how many tokens it has then."""
+        host, pool = self.host, self._pool
+        if swapped <= cached:
+            host.discard(request.index)
+            return cached
+        blocks = pool.missing(request, swapped)
+        took = host.load(request.index, blocks)
+        plan.transfer_us += took
+        plan.swapped_in.append(SwappedIn(request, swapped, blocks, took))
+        pool.extend(request, swapped)
+        return swapped

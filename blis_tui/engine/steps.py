@@ -1,0 +1,355 @@
+"""The steps of one instance: how one is planned, how long it takes, and what comes of it.
+
+When steps are planned, and how many are under way at a time, is the flow's to say (``engine.flow``). What some steps
+wait for beside their computation, such as transfers of KV blocks, are parts (``StepPart``); most instances have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.batch import slot_of
+from blis_tui.engine.batching.rule import plan_step
+from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
+from blis_tui.engine.events import RequestCallback, instance_order
+from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.plan import Done, Plan
+from blis_tui.engine.reasoning import emit_answers, note_answers
+from blis_tui.engine.records import Completed, Prefilled
+from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.seen import Seen
+from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
+from blis_tui.engine.tallies import Tallies, tally_wait
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.front_end import FrontEnd
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.plan import StepPart
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.scheduling.priority import PriorityRule
+
+_LEFT: Final = 4
+"""Priority at a tie with other events of the instance: a step that starts then comes first."""
+
+NO_PLAN: Final = Plan()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an instance is made of beside its batch, and whom it tells."""
+
+    latency: StepTimeModel
+    rule: BatchRule
+    priority: PriorityRule
+    events: EventQueue
+    ledger: Ledger
+    observers: Observers
+    beside: tuple[StepPart, ...] = ()
+    """What belongs to steps beside what they compute."""
+    front_end: FrontEnd | None = None
+    """The process that takes requests in; None = it takes no time of its own."""
+
+
+class Steps:
+    """Plans steps and carries them out.
+
+    Attributes:
+        index: of the instance.
+        batch: the requests it works on.
+        rule: how batches are formed.
+        latency: the step-time model; its overheads belong to every latency that a client sees.
+        seen: what others see of the requests.
+        tallies: what the steps add up to.
+        parts: what belongs to steps beside their computation, in this order.
+        free_us: when the latest step ends.
+        holds: whether requests that end keep their slot and their blocks until their last step is over.
+        done: what came of the latest step, if anybody listens; the flow has yet to tell it.
+    """
+
+    __slots__ = (
+        "_ledger",
+        "_order_left",
+        "_skips_empty_steps",
+        "_stores_last_token",
+        "batch",
+        "done",
+        "events",
+        "free_us",
+        "holds",
+        "index",
+        "latency",
+        "observers",
+        "parts",
+        "rule",
+        "seen",
+        "tallies",
+    )
+
+    def __init__(self, index: int, batch: Batch, parts: Parts) -> None:
+        self.index = index
+        self.batch = batch
+        self.rule = parts.rule
+        self.latency = parts.latency
+        self.events = parts.events
+        self.observers = parts.observers
+        self.seen = Seen(batch)
+        self.tallies = Tallies()
+        self.parts = parts.beside
+        self.free_us = 0
+        self.holds = False
+        self.done: Done | None = None
+        self._ledger = parts.ledger
+        self._order_left = instance_order(_LEFT, index)
+        traits = parts.rule.traits
+        self._skips_empty_steps = traits.skips_empty_steps
+        self._stores_last_token = traits.stores_last_token
+
+    # ---- the plan ----
+
+    def plan(self, now: int, *, ahead: bool = False) -> Plan | None:
+        """Schedule the step that starts now (or after the one under way); None = not before KV blocks arrive."""
+        batch = self.batch
+        batch.begin_plan(now)
+        for part in self.parts:
+            part.begin_plan(now)
+        plan = plan_step(self.rule, batch, ahead=ahead)
+        if plan is None:
+            return None
+        tallies = self.tallies
+        for request in plan.admitted:
+            if request.scheduled_us < 0:
+                request.scheduled_us = now
+        for preemption in plan.preempted:
+            if preemption.victim.state is RequestState.WAITING:  # else its last token is being computed already
+                tallies.preemptions += 1
+                tallies.preempted_requests += preemption.victim.preemptions == 1
+        running = len(batch.running)
+        if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as all else here)
+            tallies.peak_running = running
+        if self.observers.kinds:
+            emit_plan(self.observers, self.index, now, plan)
+        return plan
+
+    # ---- a step in which nothing was to be decided ----
+
+    def decode(self, now: int) -> int:
+        """Every running request gets its token, and nothing else happens; its block is taken. Returns the end."""
+        batch = self.batch
+        cohort = batch.cohort
+        load = batch.load
+        latency = self.latency
+        tallies = self.tallies
+        decodes, context = load.decode_requests, load.decode_context_tokens
+        duration = latency.step_time_us(load)
+        end = self.free_us = now + duration
+        finishing = cohort.advance(now, duration, tallies.itl_us)
+        answering = note_answers(cohort, end, latency) if cohort.answers else ()
+        if finishing is not None:
+            for request in finishing:
+                cohort.retire(request)
+            self._complete(finishing, end)
+        tallies.steps += 1
+        tallies.busy_us += duration
+        if self.observers.kinds:
+            self.done = Done(now, duration, decodes, context, [], finishing or [], answering)
+        return end
+
+    # ---- any other step ----
+
+    def run(self, plan: Plan, epoch: int, now: int) -> int:
+        """Execute what was scheduled, and take note of what comes of it; returns the end.
+
+        ``epoch`` is the pool's after scheduling.
+        """
+        batch, tallies = self.batch, self.tallies
+        load = batch.load if plan.decodes else StepLoad()
+        members = load.decode_requests
+        if plan.ghosts:
+            load = _with_ghosts(load, plan)
+        load.chunks = plan.chunks
+        decodes = load.decode_requests
+        context = load.decode_context_tokens
+        empty = self._skips_empty_steps and not decodes and not plan.chunks
+        duration = 0 if empty else self.latency.step_time_us(load)
+        for part in self.parts:
+            duration = part.lasting_us(plan, now, duration)
+        load.chunks = NO_PLAN.chunks
+        end = self.free_us = now + duration
+        if batch.pool.unseen is not None:
+            batch.pool.computed(now, end)
+        cohort = batch.cohort
+        finishing = (cohort.advance(now, duration, tallies.itl_us) if members else None) or []
+        for request in finishing:
+            cohort.retire(request)
+        tokens = decodes + cohort.drafted if members else decodes
+        for ghost in plan.ghosts:
+            tokens += ghost.tokens - 1
+        for chunk in plan.chunks:
+            tokens += chunk.new
+        prefilled = _prefilled(plan) if plan.chunks else plan.instant
+        observed = bool(self.observers.kinds)
+        first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
+        if members and batch.speculative is not None and batch.speculative.first:
+            first_tokens = sorted([*first_tokens, *batch.speculative.first], key=slot_of)
+        for request in prefilled:
+            if request.handover is not None:
+                request.handover.last_step_us = duration
+            self._end_prefill(request, end, finishing)
+        answering = note_answers(cohort, end, self.latency, prefilled) if prefilled or cohort.answers else ()
+        if finishing:
+            self._complete(finishing, end)
+        full_budget = tokens >= batch.limits.max_num_batched_tokens
+        tallies.step(plan.chunks, decodes, duration, full_budget=full_budget)
+        if batch.waiting.items and not batch.traits.plans_ahead:
+            tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
+        if observed:
+            self.done = Done(now, duration, decodes, context, first_tokens, finishing, answering)
+        return end
+
+    def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
+        """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""
+        batch = self.batch
+        del batch.prefills[request.batch_slot]
+        wanted = min(request.output_tokens, request.max_output_tokens)
+        if request.generated_tokens:
+            gap = end - request.joined_us
+            itl_us = self.tallies.itl_us
+            itl_us[gap] = itl_us.get(gap, 0) + 1
+        else:
+            request.first_token_us = end
+            if request.handover is not None:
+                request.handover.first_token_overhead_us = self.latency.output_token_overhead_us
+        if wanted:
+            request.generated_tokens += 1
+        request.joined_us = end
+        if request.generated_tokens >= wanted or (request.handover is not None and not request.handover.prefilled):
+            finishing.append(request)
+        else:
+            batch.cohort.join(request, end)
+
+    def _complete(self, finishing: list[Request], end: int) -> None:
+        """Requests outside the cohort have their last token."""
+        if len(finishing) > 1:
+            finishing.sort(key=slot_of)
+        batch, latency, watched = self.batch, self.latency, self.seen.watch is not None
+        pool, running, adapters = batch.pool, batch.running, batch.adapters
+        for request in finishing:
+            del running[request.batch_slot]
+            if adapters is not None:
+                adapters.leave(request)
+            handover = request.handover
+            if handover is not None and not handover.prefilled:
+                self._part(request, end)
+                continue
+            free = pool.free
+            if self._stores_last_token and request.generated_tokens:
+                pool.take_spare(request, request.computed_tokens + 1)
+            if self.holds:
+                batch.ending[request.batch_slot] = request
+            else:
+                batch.vacate(request, end)
+            if watched:
+                self.seen.vacated(request, request.index, pool.free - free)
+            request.state = RequestState.COMPLETED
+            request.length_capped = request.generated_tokens < request.output_tokens
+            request.completed_us = end
+            self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
+            self.events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
+
+    def _part(self, request: Request, end: int) -> None:
+        """A prompt is computed for another instance: what is left of the request happens there."""
+        batch, watch = self.batch, self.seen.watch
+        early = watch is not None and watch.early_transfers
+        free = batch.pool.free
+        if self.holds and not early:
+            batch.ending[request.batch_slot] = request
+        else:  # it is over, or it is on its way to the other instance already
+            batch.vacate(request, end)
+        self.seen.vacated(request, ~request.index, batch.pool.free - free)
+        handover_of(request).prefilled = True
+        request.state = RequestState.CREATED
+        if watch is not None and early:
+            watch.prefilled.append(request)
+        self.events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
+
+    # ---- when it is over ----
+
+    def leave(self, request: Request, now: int) -> None:
+        """The client of a completed request has its whole answer."""
+        self._release(request)
+        self.seen.leave(request, request.index, now)
+        observers = self.observers
+        if Completed in observers.kinds:
+            latency = self.latency
+            observers.emit(
+                Completed(
+                    observers.event,
+                    now,
+                    request.request_id,
+                    self.index,
+                    request.generated_tokens,
+                    client_ttft_us(request, latency),
+                    client_e2e_us(request, latency),
+                    request.length_capped,
+                )
+            )
+
+    def hand_over(self, request: Request, now: int) -> None:
+        """The step is over that computed a prompt for another instance."""
+        self._release(request)
+        self.seen.leave(request, ~request.index, now)
+        watch, observers = self.seen.watch, self.observers
+        if watch is not None and not watch.early_transfers:
+            watch.prefilled.append(request)
+        if Prefilled in observers.kinds:
+            observers.emit(Prefilled(observers.event, now, request.request_id, self.index))
+
+    def _release(self, request: Request) -> None:
+        ending = self.batch.ending
+        if ending and ending.get(request.batch_slot) is request:
+            self.batch.release_ending(request)
+
+    # ---- what is told of it ----
+
+    def tell(self, plan: Plan, upcoming_us: int) -> None:
+        """Tell what came of the latest step, if anybody listens; ``upcoming_us``: when the next one starts, or -1."""
+        done = self.done
+        if done is None:
+            return
+        self.done = None
+        observers, index = self.observers, self.index
+        emit_step(observers, index, self.tallies.steps, self.batch, plan, done, upcoming_us)
+        emit_first_tokens(observers, index, done, self.latency)
+        emit_answers(observers, index, done.start_us, done.answering)
+        for part in self.parts:
+            part.tell(done)
+
+
+def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:
+    """The load of a step, and what it computes for requests that have left."""
+    decodes, context = load.decode_requests, load.decode_context_tokens
+    for ghost in plan.ghosts:
+        decodes += 1
+        context += ghost.context_tokens
+    return StepLoad(plan.chunks, decodes, context, load.adapters)
+
+
+def _prefilled(plan: Plan) -> list[Request]:
+    """Whose prefill the step of a plan completes, in running order; how far the others have come is noted."""
+    prefilled = plan.instant
+    for chunk in plan.chunks:
+        request = chunk.request
+        if request.batch_slot < 0:
+            continue  # it has left since the step was planned
+        request.computed_tokens = chunk.computed + chunk.new
+        if request.computed_tokens == request.target_tokens:
+            prefilled.append(request)
+    if len(prefilled) > 1:
+        prefilled.sort(key=slot_of)
+    return prefilled
