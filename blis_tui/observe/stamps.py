@@ -27,7 +27,10 @@ _READINGS: Final = 5
 
 
 def stamp_receipts(sock: socket.socket) -> bool:
-    """Ask the kernel for times of receipt; False where it has none."""
+    """Ask the kernel for times of receipt; False where it has none.
+
+    It begins a moment after the first socket of the machine asks: connections are opened before they are needed.
+    """
     if sys.platform != "linux" or platform.machine() not in _GENERIC:
         return False
     try:

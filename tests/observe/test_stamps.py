@@ -6,13 +6,26 @@ import asyncio
 import socket
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from blis_tui.observe.stamps import receive, stamp_receipts
 from blis_tui.observe.wire import StampedWire
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _BUSY_S = 0.4
+
+
+@pytest.fixture(autouse=True)
+def _stamping() -> Iterator[None]:
+    """Linux begins to stamp what it receives a moment after the first socket asks for it, and ends with the last."""
+    with socket.socket() as asking:
+        stamp_receipts(asking)
+        time.sleep(0.1)
+        yield
 
 
 def test_bytes_have_the_time_at_which_they_came_not_that_at_which_they_are_read() -> None:
