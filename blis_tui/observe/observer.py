@@ -163,6 +163,7 @@ class Observer:
         if self._kv_events is not None:
             beside.append(self._kv_events.listen(self._clock, self._folder.kv_event))
         await self._together(self._load, beside)
+        self._say_how_it_goes()
         counters = differences(before, await self._counters()) if metrics else {}
         self._folder.say(
             {**about, "complete": not self._stopped, "began_unix_s": round(began_s, 6), "counters": counters},
@@ -198,8 +199,11 @@ class Observer:
     async def _show(self) -> None:
         while True:
             await asyncio.sleep(_STATUS_S)
-            if self._tell is not None and self._load is not None:
-                self._tell(self._progress.look(self._clock.now_us(), self._load.sent, self._load.running))
+            self._say_how_it_goes()
+
+    def _say_how_it_goes(self) -> None:
+        if self._tell is not None and self._load is not None:
+            self._tell(self._progress.look(self._clock.now_us(), self._load.sent, self._load.running))
 
     async def _scrape(self) -> None:
         while True:

@@ -69,6 +69,7 @@ class ObservingScreen(Screen[None]):
         self._statuses: list[Status] = []
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._left = False
 
     def compose(self) -> ComposeResult:
         """Title, figures, curves, what was said, keys."""
@@ -100,7 +101,7 @@ class ObservingScreen(Screen[None]):
         )
 
     def _show(self) -> None:
-        if not self.is_attached:
+        if self._left:
             return
         view = self.view()
         with self.app.batch_update():
@@ -130,8 +131,9 @@ class ObservingScreen(Screen[None]):
                 said += text
         self.start.said = (await output).decode(errors="replace") + said
         self.start.code = await process.wait()
-        self.add_class("-over")
-        self._show()
+        if not self._left:
+            self.add_class("-over")
+            self._show()
 
     def _note(self, line: str) -> None:
         with suppress(ValueError, TypeError):
@@ -151,6 +153,7 @@ class ObservingScreen(Screen[None]):
 
     async def on_unmount(self) -> None:
         """Leaving ends the run, too, and waits until it has written what it has."""
+        self._left = True
         self.action_observing_stop()
         if self._watching is not None:
             await self._watching
