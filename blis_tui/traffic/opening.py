@@ -91,6 +91,49 @@ class Choice:
     """Whether requests are wanted at all, or only what is declared."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a real server is to be loaded with."""
+
+    name: str
+    workload: Workload
+    seed: int
+    horizon_us: int | None
+    """When an experiment would end."""
+    vocabulary: int | None
+    """How many tokens the model of an experiment knows."""
+    plugins: Registry
+    files: tuple[Path, ...]
+
+
+def open_load(named: str, choice: Choice) -> Load:
+    """The workload of what is named, whoever its clients wait for. Arguments and errors are those of `open_traffic`."""
+    path, kind = _locate(named, choice)
+    if kind == "Experiment":
+        resolved = resolve_source(path, overrides=choice.overrides, seed=choice.seed, plugins=choice.plugins)
+        experiment = build(resolved)
+        return Load(
+            name=experiment.name,
+            workload=experiment.workload,
+            seed=experiment.seed,
+            horizon_us=experiment.horizon_us,
+            vocabulary=experiment.pools[0].model.vocab_size or None,
+            plugins=experiment.plugins,
+            files=resolved.files,
+        )
+    document = read_document(path, shown(path)) if kind else _as_document(path, choice)
+    opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
+    return Load(
+        name=opened.workload.name if kind else path.name,
+        workload=opened.workload,
+        seed=choice.seed or 0,
+        horizon_us=None,
+        vocabulary=None,
+        plugins=choice.plugins or builtin(),
+        files=(path, *opened.files),
+    )
+
+
 def open_traffic(named: str, choice: Choice) -> Traffic:
     """The requests of what is named.
 

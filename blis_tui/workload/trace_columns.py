@@ -45,6 +45,7 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "prefix_length": ("prefix_length",),
         "prefix_tokens": ("prefix_tokens",),
         "prefix_segments": ("prefix_segments",),
+        "answer_segment": ("answer_segment",),
         "slo_class": ("slo_class",),
         "tenant_id": ("tenant_id", "tenant"),
         "model": ("model",),

@@ -255,6 +255,7 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         output_tokens=answers,
         request_id=columns.get("request_id"),
         segments=segments,
+        answer=columns.get("answer_segment"),
         slo_class=_slo_classes(columns.get("slo_class")),
         tenant=columns.get("tenant_id"),
         deadline_us=deadlines if deadlines is not None and any(deadlines) else None,

@@ -48,6 +48,8 @@ class TraceColumns:
     output_tokens: Sequence[int]
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
+    answer: Sequence[str] | None = None
+    """The segment that its answer is in later prompts; empty = in none that is known."""
     slo_class: Sequence[str] | None = None
     tenant: Sequence[str] | None = None
     deadline_us: Sequence[int] | None = None
@@ -152,6 +154,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "output_tokens": (_integers, 0),
         "request_id": (Texts, ""),
         "segments": (Interned, ()),
+        "answer": (Texts, ""),
         "slo_class": (Interned, "standard"),
         "tenant": (Interned, ""),
         "deadline_us": (_integers, 0),
@@ -255,6 +258,7 @@ class TraceTable:
     _output_tokens: Sequence[int]
     _request_id: Sequence[str]
     _segments: Sequence[Segments]
+    _answer: Sequence[str]
     _slo_class: Sequence[str]
     _tenant: Sequence[str]
     _deadline_us: Sequence[int]
@@ -312,9 +316,11 @@ class TraceTable:
         if not self._asked:
             return Request(index, f"request_{index}", arrival_us, input_tokens, output_tokens)
         said = {name: column[row] for name, column in self._asked.items()}
-        name = said.pop("request_id", "") or f"request_{index}"
+        name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
+        if answer:
+            request.content = _with_answer(request, answer)
         if tokens is not None:
             request.reasoning = Reasoning(tokens)
         if any(media):
@@ -324,6 +330,15 @@ class TraceTable:
     def says(self, column: str) -> bool:
         """Whether the file says anything there."""
         return not isinstance(getattr(self, f"_{column}"), _Same)
+
+
+def _with_answer(request: Request, answer: str) -> Segments:
+    """What the KV blocks of a request come to hold, where its whole prompt is shareable and its answer is named."""
+    shared = 0
+    for _, tokens in request.segments:
+        shared += tokens
+    whole = shared == request.input_tokens and request.output_tokens
+    return (*request.segments, (answer, request.output_tokens)) if whole else request.segments
 
 
 class _Same(_Column[_Cell]):
