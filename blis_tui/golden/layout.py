@@ -26,15 +26,20 @@ def report_text(report: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OtherLine:
-    """The first line in which two texts differ; an end of the text is an empty line."""
+    """The first line in which two texts differ."""
 
     number: int
     """From 1."""
-    found: str
-    expected: str
+    found: str | None
+    """None = the text ends before it."""
+    expected: str | None
 
     def __str__(self) -> str:
-        return f"line {self.number} is `{self.found}`, and would be `{self.expected}`"
+        return f"line {self.number} is {_quoted(self.found)}, and would be {_quoted(self.expected)}"
+
+
+def _quoted(line: str | None) -> str:
+    return "not there" if line is None else f"`{line}`" if line else "empty"
 
 
 _MOST: Final = 60
@@ -47,4 +52,4 @@ def first_other_line(found: str, expected: str) -> OtherLine | None:
         return None
     lines = found.split("\n"), expected.split("\n")
     same = next((at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), min(map(len, lines)))
-    return OtherLine(same + 1, *("".join(side[same : same + 1]).strip()[:_MOST] for side in lines))
+    return OtherLine(same + 1, *(side[same].strip()[:_MOST] if same < len(side) else None for side in lines))

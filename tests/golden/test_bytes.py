@@ -195,4 +195,5 @@ def test_tolerated_and_redacted_values_leave_the_rest_of_the_text_exact(folder: 
 def test_the_first_line_that_differs_is_found_at_the_end_of_a_text_too() -> None:
     assert first_other_line("a\n", "a\n") is None
     assert str(first_other_line("a\nb\n", "a\nc\n")) == "line 2 is `b`, and would be `c`"
-    assert str(first_other_line("a", "a\nb")) == "line 2 is ``, and would be `b`"
+    assert str(first_other_line("a", "a\nb")) == "line 2 is not there, and would be `b`"
+    assert str(first_other_line("a\n\n", "a\n")) == "line 3 is empty, and would be not there"
