@@ -34,10 +34,12 @@ def twin_document(twin: Twin) -> dict[str, object]:
     if twin.simulated:
         document["parting"] = None if twin.parting is None else asdict(twin.parting)
         document["explained"] = [{"name": rung.name, "latency_ms": _errors(rung.errors)} for rung in twin.rungs]
-    if twin.halves:
-        document["halves"] = [
-            {"fitted_us": asdict(found.fitted), "latency_ms": _errors(found.errors)} for found in twin.halves
-        ]
+    if (halves := twin.halves) is not None:
+        document["halves"] = {
+            "fitted_us": [asdict(fitted) for fitted in halves.fitted],
+            "one_speed_latency_ms": _errors(halves.steady),
+            "its_speed_latency_ms": _errors(halves.drifting),
+        }
     document["notes"] = list(twin.notes)
     return document
 

@@ -1,7 +1,9 @@
 """A simple step-time model of a recording: a constant, so much a prefill token and so much a decode, and a front end.
 
 Least squares over the periods of the steps, gaps to the next one included: what sums up to latencies is the mean.
-Fitted on every other second and judged on those between, it says how much of a server's behaviour it can tell.
+Steps are parted into blocks of sixteen, in turn of two halves. What is fitted on one half predicts the steps of the
+other, so that no step is predicted from itself. A machine that is shared with other programs is faster at one time
+and slower at another; the blocks just before and behind, which are of the other half, tell how fast it was.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from blis_tui.classes import dataclass
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from blis_tui.observe.recording import Observed, Step
     from blis_tui.twin.pace import Pace
     from blis_tui.twin.replay import Simulated
 
-WINDOW_US: Final = 1_000_000
-"""How long the parts are that are fitted and judged in turn."""
+BLOCK_STEPS: Final = 16
+"""Steps in a row that belong to the same half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +42,9 @@ class Fitted:
         return PluginConfig(kind="blackbox", settings={"alpha": (self.queue_us, 0.0, 0.0), "beta": beta})
 
 
-def fit(pace: Pace, wanted: Callable[[int], bool] = lambda _: True) -> Fitted:
-    """Fit to the steps that are wanted, by when they began; coefficients are not negative."""
-    begins = pace.begins_us
-    chosen = [number for number in range(len(pace.steps)) if begins is None or wanted(begins[number])]
+def fit(pace: Pace, half: int | None = None) -> Fitted:
+    """Fit to the steps, all of them or those of a half; coefficients are not negative."""
+    chosen = [number for number in range(len(pace.steps)) if half in (None, _half(number))]
     rows = [_row(pace.steps[number]) for number in chosen]
     times = [float(pace.periods_us[number]) for number in chosen]
     terms = [0, 1, 2]
@@ -68,9 +69,38 @@ def front_end_us(rows: Sequence[Observed], run: Simulated) -> int:
     return max(sorted(lacking)[len(lacking) // 2], 0) if lacking else 0
 
 
-def half(time_us: int) -> int:
-    """Which of the two parts a time belongs to."""
-    return time_us // WINDOW_US % 2
+def predicted_us(pace: Pace, halves: Sequence[Fitted], *, at_its_speed: bool) -> tuple[int, ...]:
+    """What each step takes until the next one begins, by what was fitted on the half to which it does not belong.
+
+    Args:
+        pace: the measured steps.
+        halves: what was fitted on each.
+        at_its_speed: whether the machine is as fast as it was in the blocks beside.
+    """
+    found = []
+    for begin in range(0, len(pace.steps), BLOCK_STEPS):
+        other = 1 - _half(begin)
+        slower = _slowness(pace, begin, halves[other]) if at_its_speed else 1.0
+        block = pace.steps[begin : begin + BLOCK_STEPS]
+        found += [max(round(_told_us(step, halves[other]) * slower), 1) for step in block]
+    return tuple(found)
+
+
+def _slowness(pace: Pace, begin: int, fitted: Fitted) -> float:
+    """How much longer than fitted the steps took in the blocks before and behind the one that begins there."""
+    beside = range(max(begin - BLOCK_STEPS, 0), min(begin + 2 * BLOCK_STEPS, len(pace.steps)))
+    numbers = [number for number in beside if _half(number) != _half(begin)]
+    told = fsum(_told_us(pace.steps[number], fitted) for number in numbers)
+    return fsum(pace.periods_us[number] for number in numbers) / told if told else 1.0
+
+
+def _told_us(step: Step, fitted: Fitted) -> float:
+    one, prefill, decodes = _row(step)
+    return fitted.step_us * one + fitted.prefill_token_us * prefill + fitted.decode_us * decodes
+
+
+def _half(number: int) -> int:
+    return number // BLOCK_STEPS % 2
 
 
 def _row(step: Step) -> tuple[float, float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.twin.fitting import BLOCK_STEPS
 from blis_tui.twin.parting import where
 from blis_tui.units import count_text, plural
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.twin.agreement import Agreement
+    from blis_tui.twin.fitting import Fitted
     from blis_tui.twin.twin import Twin
 
 _NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
@@ -117,11 +119,15 @@ def _mapes(errors: Mapping[str, Agreement]) -> str:
 
 
 def _halves(twin: Twin) -> list[str]:
-    if not twin.halves:
+    halves = twin.halves
+    if halves is None:
         return []
-    lines = [f"{'fitted on every other second, judged between':44}{'TTFT':>9}{'ITL':>9}{'E2E':>9}"]
-    for found in twin.halves:
-        one = found.fitted
-        name = f"{one.step_us:,.0f} + {one.prefill_token_us:,.1f}/prefill token + {one.decode_us:,.0f}/decode us"
-        lines.append(f"  {name:42}" + _mapes(found.errors))
-    return lines
+    head = f"every {BLOCK_STEPS} steps told by those between"
+    lines = [f"{head:44}{'TTFT':>9}{'ITL':>9}{'E2E':>9}"]
+    for name, errors in (("at one speed", halves.steady), ("at the speed of the steps beside", halves.drifting)):
+        lines.append(f"  {name:42}" + _mapes(errors))
+    return [*lines, *(f"  {_law(one)}" for one in halves.fitted)]
+
+
+def _law(one: Fitted) -> str:
+    return f"{one.step_us:,.0f} + {one.prefill_token_us:,.1f}/prefill token + {one.decode_us:,.0f}/decode us"

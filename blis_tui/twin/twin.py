@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
-from blis_tui.twin.fitting import fit, front_end_us, half
+from blis_tui.twin.fitting import fit, front_end_us, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.parting import first_parting
 from blis_tui.twin.replay import replaying, simulate, with_latency, with_steps
@@ -65,11 +65,14 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
-    """Coefficients fitted on one part of a recording, judged on the other."""
+class Halves:
+    """Coefficients fitted on either half of a recording's steps, judged on the other."""
 
-    fitted: Fitted
-    errors: Mapping[str, Agreement]
+    fitted: tuple[Fitted, Fitted]
+    steady: Mapping[str, Agreement]
+    """Errors of a machine that is always as fast."""
+    drifting: Mapping[str, Agreement]
+    """Errors of one that is as fast as in the steps just before and behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ class Twin:
     parting: Parting | None
     rungs: Sequence[Rung] = ()
     """From what the experiment says to everything that was measured; empty where two recordings are compared."""
-    halves: Sequence[Half] = ()
+    halves: Halves | None = None
     notes: Sequence[str] = ()
 
     @property
@@ -137,16 +140,15 @@ def of_simulated(recording: Recording, experiment: Experiment, name: str, steps:
     replayed = replaying(experiment, recording)
     rungs = tuple(_climbed(recording, pace, replayed))
     chosen = rungs[0]
-    halves: list[Half] = []
-    if pace is not None and pace.begins_us is not None and steps == "fitted":
-        halves = [_judged(recording, pace, replayed, number) for number in (0, 1)]
+    halves = None
     if pace is not None and steps == "measured":
         chosen = rungs[-1]
     elif pace is not None and steps == "fitted":
+        halves = _crossed(recording, pace, replayed)
         fitted = _fitted(recording, pace, replayed)
         chosen = _rung("fitted", recording, pace, with_latency(replayed, fitted.latency))
     twin = _compared(of_recording(recording, pace), of_simulation(name, chosen.run), chosen.parting)
-    return replace(twin, rungs=rungs, halves=tuple(halves), notes=tuple(_notes(recording, experiment)))
+    return replace(twin, rungs=rungs, halves=halves, notes=tuple(_notes(recording, experiment)))
 
 
 # ---- underneath ----
@@ -226,20 +228,30 @@ def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experi
     return Rung(name=name, experiment=experiment, errors=_errors(pairs), run=run, parting=parting)
 
 
-def _fitted(recording: Recording, pace: Pace, replayed: Experiment, part: int | None = None) -> Fitted:
-    """Coefficients of all steps and requests, or of one part."""
-    found = fit(pace, lambda time_us: part is None or half(time_us) == part)
+def _fitted(recording: Recording, pace: Pace, replayed: Experiment) -> Fitted:
+    """Coefficients of all steps and requests."""
+    found = fit(pace)
     run = simulate(with_latency(replayed, found.latency))
-    rows = [row for row in recording.answered if part is None or half(row.sent_us) == part]
-    return replace(found, queue_us=float(front_end_us(rows, run)))
+    return replace(found, queue_us=float(front_end_us(recording.answered, run)))
 
 
-def _judged(recording: Recording, pace: Pace, replayed: Experiment, part: int) -> Half:
-    """Coefficients of one part, judged by the requests of the other."""
-    found = _fitted(recording, pace, replayed, part)
-    run = simulate(with_latency(replayed, found.latency))
-    pairs = _compared(of_recording(recording, pace), of_simulation("", run)).pairs
-    return Half(fitted=found, errors=_errors([pair for pair in pairs if half(pair.sent_us) != part]))
+def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:
+    """Each half of the steps and of the requests predicted from the other."""
+    fitted = fit(pace, 0), fit(pace, 1)
+    left = of_recording(recording, pace)
+
+    def errors(*, at_its_speed: bool) -> Mapping[str, Agreement]:
+        times = predicted_us(pace, fitted, at_its_speed=at_its_speed)
+        without = simulate(with_steps(replayed, times))
+        pairs: list[Pair] = []
+        for part in (0, 1):
+            queue_us = front_end_us(recording.answered[1 - part :: 2], without)
+            run = simulate(with_steps(replayed, times, queue_us))
+            judged = frozenset(row.request_id for row in recording.answered[part::2])
+            pairs += [pair for pair in _compared(left, of_simulation("", run)).pairs if pair.name in judged]
+        return _errors(pairs)
+
+    return Halves(fitted=fitted, steady=errors(at_its_speed=False), drifting=errors(at_its_speed=True))
 
 
 def _notes(recording: Recording, experiment: Experiment) -> list[str]:

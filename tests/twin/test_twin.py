@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.errors import InputError, PolicyError
+from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
+from blis_tui.twin.pace import pace_of
 from blis_tui.twin.twin import Twin, of_simulated, of_two
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
@@ -171,15 +173,35 @@ def test_a_simple_model_is_found_again_on_either_half(tmp_path: Path) -> None:
     faster = experiment(**FASTER, engine__kv_blocks=2000)
     twin = of_simulated(recorded(made, tmp_path / "r", front_us=9000), faster, "faster", "fitted")
     assert twin.errors["e2e"].mape < 1e-3
-    assert len(twin.halves) == 2
-    for found in twin.halves:
-        fitted = found.fitted
+    assert twin.halves is not None
+    for fitted in twin.halves.fitted:
         assert (fitted.step_us, fitted.prefill_token_us, fitted.decode_us) == pytest.approx(
             (STEP_US, PREFILL_US, DECODE_US), rel=1e-3
         )
-        assert fitted.queue_us == pytest.approx(9000, rel=0.05)
-        assert found.errors["e2e"].mape < 5e-3
-        assert 10 < found.errors["e2e"].requests < 150
+    for errors in (twin.halves.steady, twin.halves.drifting):
+        assert errors["e2e"].mape < 5e-3
+        assert errors["e2e"].requests == 150
+
+
+def test_the_speed_of_a_shared_machine_is_that_of_the_steps_beside(tmp_path: Path) -> None:
+    pace = pace_of(recorded(experiment(), tmp_path / "r"))
+    assert pace is not None
+    count = len(pace.steps)
+    shared = replace(pace, gaps_us=tuple(step.duration_us * (number > 200) for number, step in enumerate(pace.steps)))
+    halves = fit(shared, 0), fit(shared, 1)
+    steady, drifting = (predicted_us(shared, halves, at_its_speed=flag) for flag in (False, True))
+    errors = [
+        [abs(told / measured - 1) for told, measured in zip(times, shared.periods_us, strict=True)]
+        for times in (steady, drifting)
+    ]
+    assert sum(errors[0]) / count > 0.25
+    assert sum(errors[1]) / count < 0.06
+    # Nothing is told by itself: what is measured of a block makes no difference to what is predicted of it.
+    block = range(5 * BLOCK_STEPS, 6 * BLOCK_STEPS)
+    slow = replace(shared, gaps_us=tuple(99_000 if n in block else gap for n, gap in enumerate(shared.gaps_us)))
+    other = predicted_us(slow, (fit(slow, 0), fit(slow, 1)), at_its_speed=True)
+    assert [other[number] for number in block] == [drifting[number] for number in block]
+    assert other[block.start - 1] > drifting[block.start - 1]
 
 
 def test_two_recordings_are_compared_by_their_requests(tmp_path: Path) -> None:
