@@ -24,6 +24,8 @@ from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
 from blis_tui.workload.factory import create_source, fixed_part
+from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_sessions import TracedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -125,6 +127,7 @@ class Simulation:
 
     Attributes:
         log: the books of the requests that have ended: to be looked at, not changed.
+        left_out: what of a recorded workload is no request, because the trace's format leaves it out.
 
     Raises:
         TraceError: rows of a recorded workload are wrong.
@@ -166,6 +169,7 @@ class Simulation:
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
         if (trace := fixed_part(source)) is not None:
             self._fixed["trace"] = trace
+        self.left_out = source.table.left_out if isinstance(source, TraceSource | TracedSource) else ()
 
     # ---- forward ----
 

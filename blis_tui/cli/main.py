@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
+from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from blis_tui._version import ENGINE, __version__
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_text, tell
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +89,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message=f"blis-tui {__version__} (engine {ENGINE})")
 @click.pass_context
+@reported
 def cli(context: click.Context) -> None:
     """Deterministic simulator of LLM inference serving.
 
@@ -97,7 +102,7 @@ def cli(context: click.Context) -> None:
         if has_terminal():
             show_home()
         else:
-            click.echo(context.get_help())
+            print_text(context.get_help())
 
 
 def main() -> None:
@@ -112,12 +117,11 @@ def main() -> None:
 
 def _failed(error: BaseException) -> int:
     """Say what went wrong, where somebody still listens; returns the exit code."""
-    from blis_tui.cli.failures import ExitCode  # noqa: PLC0415  (most commands succeed)
-    from blis_tui.cli.files import tell  # noqa: PLC0415
-
     if isinstance(error, click.ClickException):
-        with suppress(OSError):  # when standard error takes nothing, the exit code has to do
-            error.show()
+        text = StringIO()
+        error.show(text)
+        message = click.unstyle(error.message)  # as it stands in what is shown
+        tell(text.getvalue().replace(message, printable(message)), nl=False)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return ExitCode.INTERRUPTED

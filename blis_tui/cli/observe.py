@@ -17,7 +17,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import tell
+from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 
@@ -226,7 +226,7 @@ def _show_live(url: str) -> None:
     start = ObservingStart(url=url, words=command)
     app = BlisApp(start, survive=True)
     app.run()
-    click.echo(start.said, nl=False)
+    print_text(start.said, nl=False)
     sys.exit(app.return_code or start.code)
 
 
@@ -296,7 +296,6 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
     from blis_tui.observe.summary import summed_up, warnings  # noqa: PLC0415
     from blis_tui.observe.summary_text import summary_document, summary_text  # noqa: PLC0415
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: there is no recording")
@@ -306,9 +305,9 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     summary = summed_up(recording.requests)
     found = warnings(summary, recording)
     if output_format == "json":
-        write_standard_output(to_json(summary_document(summary, recording, found)))
+        print_text(to_json(summary_document(summary, recording, found)), nl=False)
     else:
-        write_standard_output(summary_text(summary, recording))
+        print_text(summary_text(summary, recording), nl=False)
     for warning in found:
         tell(f"warning: {warning}")
     if not complete:

@@ -10,7 +10,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import require_spared, tell
+from blis_tui.cli.files import print_text, require_spared, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def twin(
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.twin.document import pairs_csv, twin_document  # noqa: PLC0415
     from blis_tui.twin.text import twin_text  # noqa: PLC0415
     from blis_tui.twin.twin import of_simulated, of_two  # noqa: PLC0415
@@ -78,7 +78,7 @@ def twin(
         with atomic_text(requests_file) as file:
             file.writelines(pairs_csv(found))
     text = to_json(twin_document(found)) if output_format == "json" else twin_text(found)
-    write_standard_output(text)
+    print_text(text, nl=False)
     _judge(found, within)
 
 

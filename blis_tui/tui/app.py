@@ -22,17 +22,19 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
+from blis_tui.tui.harmless import HarmlessFilter
 from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 _COLLECT_AFTER: Final = 20_000
 """New objects after which the garbage collector looks at the youngest ones."""
+_HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
 """How long a notification stays that has to be read carefully, in seconds."""
 
@@ -124,6 +127,10 @@ class BlisApp(App[None], inherit_bindings=False):
         wanted = os.environ.get("TEXTUAL_THEME") or remembered_theme()
         self.theme = wanted if wanted in self.available_themes else default_theme(os.environ)
         self.set_keymap({name: ",".join(keys) for name, keys in self.keymap.changed.items()})
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and that by which no name acts on the terminal."""
+        return [*super().get_line_filters(), _HARMLESS]
 
     # ---- beginning ----
 

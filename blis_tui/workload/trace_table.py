@@ -23,6 +23,20 @@ _Value = TypeVar("_Value", bound="Hashable")
 _Cell = TypeVar("_Cell")
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What of a file is no request that is replayed, although it is no mistake."""
+
+    count: int
+    what: str
+    """One of them, such as ``request``."""
+    why: str
+    """Behind it, such as ``without an answer``."""
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.what}{'' if self.count == 1 else 's'} {self.why}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceColumns:
     """What a format reads from a file, in the file's order; ``None`` = the file has no such column."""
@@ -48,6 +62,8 @@ class TraceColumns:
     media: Sequence[Media] | None = None
     e2e_us: Sequence[int] | None = None
     """What the answer took, in the trace; -1 = it does not say."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What else was in the file; none of which there is none of."""
 
 
 class _Column(Sequence[_Cell]):
@@ -199,9 +215,12 @@ class TraceTable:
         limit: only so many, the first of the file; None = all.
         window_us: only what arrives from the first time on and before the second, counted from the first.
         scale: arrivals are divided by it; how long requests may take stays as it is.
+
+    Attributes:
+        left_out: what of the file its format leaves out.
     """
 
-    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale")
+    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale", "left_out")
 
     def __init__(
         self,
@@ -211,6 +230,7 @@ class TraceTable:
         window_us: tuple[int, int | None] | None = None,
         scale: float = 1.0,
     ) -> None:
+        self.left_out = columns.left_out
         self._scale = scale
         arrivals: Sequence[int] = columns.arrival_us or ()
         order = _order(arrivals, len(arrivals) if limit is None else min(limit, len(arrivals)))
