@@ -8,6 +8,7 @@ single ends of steps are solved, with the errors that such times have (see ``clo
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from blis_tui.calibration.fitting.clock import Noise, estimated, filtered, whitened
 from blis_tui.calibration.fitting.equations import equations_of, sums_of
-from blis_tui.calibration.fitting.follow import follow
+from blis_tui.calibration.fitting.follow import FIRST, follow
 from blis_tui.calibration.fitting.laws import loads_of
 from blis_tui.calibration.fitting.posterior import Jitter, Posterior, likeliest_jitter
 from blis_tui.calibration.measured import Recording
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.equations import Chain, Windows
+    from blis_tui.calibration.fitting.follow import Followed
     from blis_tui.calibration.fitting.laws import Array, Law, Loads
     from blis_tui.calibration.steps import StepLog
     from blis_tui.spec.model import Experiment, Pool
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _PACES: Final = 4
 _CLOSE: Final = 0.02
 _DAMPING: Final = 0.7
-_ROUGH_ROUNDS: Final = 4
+_ROUGH_ROUNDS: Final = 1
 _ROBUST_ROUNDS: Final = 4
 _ALIKE: Final = 2.0
 _EXACT_ROUNDS: Final = 8
@@ -51,8 +53,54 @@ class Requests:
         self.law = law
         (self.pool,) = data.experiment.pools
         self.noise = Noise(step=0.02, stamp_us=200.0, first=0.005, answer=0.002)
-        self.jitter_us = 500.0
-        self.shifts_us = [0.0] * len(data.recording.requests)
+        self.jitter_us = 3000.0
+
+    def waits(self, values: Array) -> list[float]:
+        """How long each request waits before it stands in the queue."""
+        tokens = np.array([float(one.input_tokens) for one in self.recording.requests])
+        return (self.law.queue(tokens) @ values).tolist()
+
+    def enter(self, values: Array, followed: Followed, windows: Windows) -> None:
+        """Let requests enter the queue such that their first tokens come in the steps in which they came."""
+        waits = self.waits(values)
+        if not SHIFT:
+            self.waits_us = self.in_order(waits)
+            return
+        for number, after, until in zip(windows.requests, windows.after_us.tolist(), windows.until_us.tolist(), strict=True):
+            if not after < waits[number] <= until:
+                inside = 0.05 * (until - after)
+                waits[number] = max(0.0, after + inside if waits[number] <= after else until - inside)
+        self.waits_us = self.in_order(waits)
+
+    def in_order(self, waits_us: list[float]) -> list[float]:
+        """The same, but such that requests come in the order of their first tokens, as far as that is certain."""
+        if self.data.experiment.policy.scheduling.kind != "fcfs":
+            return waits_us
+        asked = self.recording.requests
+        order = sorted(range(len(asked)), key=lambda at: asked[at].arrival_us + asked[at].ttft_us)
+        comes = [one.arrival_us + wait for one, wait in zip(asked, waits_us, strict=True)]
+        groups: list[list[int]] = []
+        last = -np.inf
+        for at in order:
+            first = asked[at].arrival_us + asked[at].ttft_us
+            if first - last > 3.0 * self.noise.of_token(FIRST, asked[at]) ** 0.5:
+                groups.append([])
+            groups[-1].append(at)
+            last = first
+        for _ in range(4):
+            settled = True
+            for before, after in itertools.pairwise(groups):
+                latest, earliest = max(comes[at] for at in before), min(comes[at] for at in after)
+                if latest >= earliest:
+                    settled = False
+                    middle = 0.5 * (latest + earliest)
+                    for at in before:
+                        comes[at] = min(comes[at], middle - 0.5)
+                    for at in after:
+                        comes[at] = max(comes[at], middle + 0.5)
+            if settled:
+                break
+        return [max(0.0, time - one.arrival_us) for time, one in zip(comes, asked, strict=True)]
 
     def experiment(self, values: Array) -> Experiment:
         """With these coefficients."""
@@ -118,19 +166,19 @@ class Problem:
 
     def rough(self, start: Array) -> Array:
         values = start
-        for _ in range(_ROUGH_ROUNDS):
-            new = self._rough_round(values)
+        for number in range(_ROUGH_ROUNDS):
+            new = self._rough_round(values, flat=number == 0)
             change = np.max(np.abs(new - values) / np.array([one.spread for one in self.law.terms]))
             values = new
             if change < 0.01:
                 break
         return values
 
-    def _rough_round(self, values: Array) -> Array:
+    def _rough_round(self, values: Array, flat=True) -> Array:
         systems = []
         for one in self.requests:
             followed = follow(
-                one.experiment(values), one.recording, None, one.shifts_us, repeated=one.data.repeated
+                one.experiment(values), one.recording, None, one.waits(values), repeated=one.data.repeated, flat=flat
             )
             systems.append(sums_of(self.law, one.pool, one.recording.requests, followed))
         kinds = np.concatenate([np.where(one.firsts, 1, 0) for one in systems] + [np.full(len(one.durations_us), 2) for one in self.steps])
@@ -154,31 +202,34 @@ class Problem:
 
     def exact(self, start: Array) -> Fitted:
         best = None
-        for noise in (TRUSTING, DOUBTING):
+        for noise in (TRUSTING, DOUBTING, JUMPING):
             found = self._exact(start, noise)
             if VERBOSE: print('cost', found.cost, found.locked)
             if best is None or found.cost < best.cost: best = found
-            if found.locked > .99: break
+            if best.locked > .985: break
         return best
 
     def _exact(self, start: Array, noise: Noise) -> Fitted:
-        values = start
+        values, lead = start, noise
         for one in self.requests:
             one.__init__(one.data, self.law)
             one.noise = noise
+            one.waits_us = one.in_order(one.waits(values))
         for round in range(_EXACT_ROUNDS):
             systems = []
+            runs = []
             locked = []
             lost = []
             for one in self.requests:
-                followed = follow(one.experiment(values), one.recording, one.noise, one.shifts_us, repeated=one.data.repeated)
+                followed = follow(one.experiment(values), one.recording, lead, one.waits_us, repeated=one.data.repeated)
                 systems.append(equations_of(self.law, one.pool, one.recording.requests, followed))
+                runs.append(followed)
                 locked += [not token.elsewhere for token in followed.tokens]
-                lost += [np.log(2.0 * token.shorter_us) for token in followed.tokens if token.elsewhere]
+                lost += [np.log(2.0 * token.shorter_us / 0.02) for token in followed.tokens if token.elsewhere]
             before = values
             values, posterior, at = self._exact_round(values, systems)
-            for one, (_, windows) in zip(self.requests, systems, strict=True):
-                self._shift(one, values, windows)
+            for one, followed, (_, windows) in zip(self.requests, runs, systems, strict=True):
+                one.enter(values, followed, windows)
             move = (values - before) / posterior.spread
             change = float(move @ posterior.curvature(at) @ move)
             if VERBOSE:
@@ -187,19 +238,10 @@ class Problem:
                 break
         return Fitted(values, posterior, at, float(np.mean(locked)) if locked else 1.0, self._cost(values, systems) + sum(lost), [(o.noise, o.jitter_us) for o in self.requests])
 
-    def _shift(self, one: Requests, values: Array, windows: Windows) -> None:
-        waits = windows.slopes @ values
-        inside = 0.05 * (windows.until_us - windows.after_us)
-        target = np.clip(waits, windows.after_us + inside, windows.until_us - inside)
-        target = np.where((waits > windows.after_us) & (waits <= windows.until_us), waits, target)
-        one.shifts_us = [0.0] * len(one.shifts_us)
-        for number, shift in zip(windows.requests, (target - waits).tolist(), strict=True):
-            one.shifts_us[number] = shift
-
     def _exact_round(self, values: Array, systems: list[tuple[Chain, Windows]]) -> tuple[Array, Posterior, Array]:
         terms = self.law.terms
         for inner in range(_INNER):
-            if inner in (0, 2):
+            if inner in (0, 3):
                 self._measure_noise(values, systems)
             posterior = self._posterior(values, systems)
             start = (values - posterior.base) / posterior.spread
@@ -254,5 +296,7 @@ class Problem:
 
 
 TRUSTING = Noise(step=0.02, stamp_us=50.0, first=2e-4, answer=2e-4)
-DOUBTING = Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.005)
+DOUBTING = Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.02)
+JUMPING = Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3)
 VERBOSE = False
+SHIFT = True
