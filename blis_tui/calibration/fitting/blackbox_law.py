@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from blis_tui.calibration.fitting.laws import Term
+from blis_tui.calibration.steps import StepLog
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.laws import Array, Loads
     from blis_tui.spec.model import Pool
 
+_LOW: Final = 0.1
+"""Quantile of what was measured where little else went on."""
 TERMS: Final = ("beta0", "beta1", "beta2", "alpha0", "alpha1", "alpha2")
 """Us per step, prompt token and decode; per request and prompt token before the queue; per output token behind it."""
 
 
 class BlackboxLaw:
     """``blackbox``; nothing is known about the model, so what is expected of coefficients comes with them."""
+
+    kind: Final = "blackbox"
+    constant: Final = "beta0"
 
     def __init__(self, base: Sequence[float], spread: Sequence[float]) -> None:
         both = zip(TERMS, base, spread, strict=True)
@@ -37,6 +45,10 @@ class BlackboxLaw:
         nothing = np.zeros_like(decodes)
         return np.stack([np.ones_like(decodes), loads.new, decodes, nothing, nothing, nothing], axis=1)
 
+    def logged(self, slopes: Array) -> Array:
+        """All of it."""
+        return slopes
+
     def queue(self, tokens: Array) -> Array:
         """One, and prompt tokens."""
         nothing = np.zeros_like(tokens)
@@ -47,3 +59,38 @@ class BlackboxLaw:
         found = np.zeros((len(tokens), len(TERMS)))
         found[:, TERMS.index("alpha2")] = tokens
         return found
+
+    def others(self, values: Array, pool: Pool) -> list[Array]:  # noqa: ARG002  (it has no maximum)
+        """None."""
+        return []
+
+
+def expected_of(data: Sequence[Data]) -> tuple[list[float], list[float]]:
+    """What to expect of the coefficients where nothing is known: their base, and how far from it they may be."""
+    answers: list[float] = []
+    firsts: list[float] = []
+    prompts: list[float] = []
+    busy = lasted = 0.0
+    for one in data:
+        recording = one.recording
+        if isinstance(recording, StepLog):
+            answers += [step.duration_us for step in recording.steps if not step.chunks]
+            firsts += [step.duration_us for step in recording.steps if step.chunks]
+            prompts += [float(step.tokens - step.decode_requests) for step in recording.steps if step.chunks]
+            busy += fsum(step.decode_requests for step in recording.steps)
+            lasted += len(recording.steps)
+            continue
+        for it in recording.requests:
+            firsts.append(it.ttft_us)
+            prompts.append(float(it.input_tokens))
+            if it.output_tokens > 1 and it.e2e_us > it.ttft_us:
+                answers.append((it.e2e_us - it.ttft_us) / (it.output_tokens - 1))
+        ends = [it.arrival_us + it.e2e_us for it in recording.requests]
+        busy += fsum(it.e2e_us for it in recording.requests)
+        lasted += max(ends) - min(it.arrival_us for it in recording.requests)
+    step = float(np.quantile(answers or firsts, _LOW))
+    first = float(np.quantile(firsts or answers, _LOW))
+    prompt = float(np.mean(prompts)) if prompts else 1.0
+    decodes = max(1.0, busy / lasted)
+    base = [step, 0.5 * first / prompt, 0.2 * step / decodes, 0.2 * first, 0.0, 0.0]
+    return base, [step, first / prompt, step / decodes, first, 0.2 * first / prompt, 0.1 * step]

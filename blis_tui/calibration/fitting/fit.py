@@ -1,24 +1,26 @@
 """Coefficients from measured requests and steps.
 
 First roughly: every answer, and every wait for a first token, is the sum of what the coefficients stand for in the
-steps of a simulated run. Those steps are the server's only on average, so this ends near the truth and no nearer. Then
-exactly: the run is led by the measurements (see ``follow``), so that its steps are the server's, and equations of
-single ends of steps are solved, with the errors that such times have (see ``clock``).
+steps of a simulated run, whose steps take as long as the server's did on average. Those steps are the server's only on
+average, too, so this ends near the truth and no nearer. Then exactly: the run is led by the measurements (see
+``follow``), so that its steps are the server's, and equations of single ends of steps are solved, with the errors that
+such times have (see ``clock``).
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import log, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from blis_tui.calibration.fitting.clock import Noise, estimated, filtered, whitened
-from blis_tui.calibration.fitting.equations import equations_of, sums_of
+from blis_tui.calibration.fitting.equations import chain_of, sums_of, windows_of
 from blis_tui.calibration.fitting.follow import FIRST, follow
 from blis_tui.calibration.fitting.laws import loads_of
-from blis_tui.calibration.fitting.posterior import Jitter, Posterior, likeliest_jitter
+from blis_tui.calibration.fitting.posterior import Entrances, Posterior, likeliest_jitter
 from blis_tui.calibration.measured import Recording
 
 if TYPE_CHECKING:
@@ -31,86 +33,95 @@ if TYPE_CHECKING:
     from blis_tui.calibration.steps import StepLog
     from blis_tui.spec.model import Experiment, Pool
 
-_PACES: Final = 4
-_CLOSE: Final = 0.02
-_DAMPING: Final = 0.7
-_ROUGH_ROUNDS: Final = 1
 _ROBUST_ROUNDS: Final = 4
 _ALIKE: Final = 2.0
+"""First tokens that come close to each other wait for the same step, so that four of them say about as much as one."""
 _EXACT_ROUNDS: Final = 8
-_INNER: Final = 6
+_INNER_ROUNDS: Final = 6
 _SETTLED: Final = 0.02
+"""Coefficients that move by less than this (the rise of the cost, twice) have been found."""
 _SURPRISE: Final = 3.0
-
-
-class Requests:
-    """A recording of requests."""
-
-    def __init__(self, data: Data, law: Law) -> None:
-        assert isinstance(data.recording, Recording)  # noqa: S101
-        self.data = data
-        self.recording = data.recording
-        self.law = law
-        (self.pool,) = data.experiment.pools
-        self.noise = Noise(step=0.02, stamp_us=200.0, first=0.005, answer=0.002)
-        self.jitter_us = 3000.0
-
-    def waits(self, values: Array) -> list[float]:
-        """How long each request waits before it stands in the queue."""
-        tokens = np.array([float(one.input_tokens) for one in self.recording.requests])
-        return (self.law.queue(tokens) @ values).tolist()
-
-    def enter(self, values: Array, followed: Followed, windows: Windows) -> None:
-        """Let requests enter the queue such that their first tokens come in the steps in which they came."""
-        waits = self.waits(values)
-        if not SHIFT:
-            self.waits_us = self.in_order(waits)
-            return
-        for number, after, until in zip(windows.requests, windows.after_us.tolist(), windows.until_us.tolist(), strict=True):
-            if not after < waits[number] <= until:
-                inside = 0.05 * (until - after)
-                waits[number] = max(0.0, after + inside if waits[number] <= after else until - inside)
-        self.waits_us = self.in_order(waits)
-
-    def in_order(self, waits_us: list[float]) -> list[float]:
-        """The same, but such that requests come in the order of their first tokens, as far as that is certain."""
-        if self.data.experiment.policy.scheduling.kind != "fcfs":
-            return waits_us
-        asked = self.recording.requests
-        order = sorted(range(len(asked)), key=lambda at: asked[at].arrival_us + asked[at].ttft_us)
-        comes = [one.arrival_us + wait for one, wait in zip(asked, waits_us, strict=True)]
-        groups: list[list[int]] = []
-        last = -np.inf
-        for at in order:
-            first = asked[at].arrival_us + asked[at].ttft_us
-            if first - last > 3.0 * self.noise.of_token(FIRST, asked[at]) ** 0.5:
-                groups.append([])
-            groups[-1].append(at)
-            last = first
-        for _ in range(4):
-            settled = True
-            for before, after in itertools.pairwise(groups):
-                latest, earliest = max(comes[at] for at in before), min(comes[at] for at in after)
-                if latest >= earliest:
-                    settled = False
-                    middle = 0.5 * (latest + earliest)
-                    for at in before:
-                        comes[at] = min(comes[at], middle - 0.5)
-                    for at in after:
-                        comes[at] = max(comes[at], middle + 0.5)
-            if settled:
-                break
-        return [max(0.0, time - one.arrival_us) for time, one in zip(comes, asked, strict=True)]
-
-    def experiment(self, values: Array) -> Experiment:
-        """With these coefficients."""
-        return with_latency(self.data.experiment, self.law, values)
+_ELSEWHERE: Final = 0.02
+"""Share of tokens that may come at any time, as a client's hiccup or an engine's decision that is not simulated."""
+_FOLLOWED: Final = 0.985
+"""Where so many tokens came in the steps in which they were expected, the server was followed."""
+ASSUMED: Final = (
+    Noise(step=0.02, stamp_us=50.0, first=2e-4, answer=2e-4),
+    Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.02),
+    Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3),
+)
+"""How exact measurements may be: exact, not, or of steps that vary. With which of them a server can be followed is tried."""
 
 
 def with_latency(experiment: Experiment, law: Law, values: Array) -> Experiment:
     """The experiment with a law's coefficients."""
     (pool,) = experiment.pools
     return replace(experiment, pools=(replace(pool, latency=law.config(values)),))
+
+
+class Requests:
+    """A recording of requests, and what is known of when they stood in the queue and how exact their times are."""
+
+    def __init__(self, data: Data, recording: Recording, law: Law) -> None:
+        self.data = data
+        self.recording = recording
+        self.law = law
+        (self.pool,) = data.experiment.pools
+        self.noise = ASSUMED[0]
+        self.jitter_us = 0.0
+        self.waits_us: list[float] = []
+
+    def begin(self, values: Array, noise: Noise) -> None:
+        """Forget what was found, and assume this noise."""
+        self.noise = noise
+        self.waits_us = self.in_order(self.waits(values), noise)
+
+    def follow(self, values: Array, noise: Noise | None, *, flat: bool = False) -> Followed:
+        """Simulate the load with these coefficients, in step with what was measured."""
+        experiment = with_latency(self.data.experiment, self.law, values)
+        waits_us = self.waits(values) if noise is None else self.waits_us
+        return follow(experiment, self.recording, noise, waits_us, repeated=self.data.repeated, flat=flat)
+
+    def waits(self, values: Array) -> list[float]:
+        """How long each request waits before it stands in the queue."""
+        tokens = np.array([float(one.input_tokens) for one in self.recording.requests])
+        found: list[float] = (self.law.queue(tokens) @ values).tolist()
+        return found
+
+    def enter(self, values: Array, entrances: Entrances, noise: Noise) -> None:
+        """Let requests come when the coefficients say it, but between those looks between which they must have come."""
+        waits = self.waits(values)
+        best = entrances.best_windows(values).tolist()
+        for number, (after, until) in zip(entrances.windows.requests, best, strict=True):
+            if not after < waits[number] <= until:
+                inside = 0.05 * (until - after)
+                waits[number] = max(0.0, after + inside if waits[number] <= after else until - inside)
+        self.waits_us = self.in_order(waits, noise)
+
+    def in_order(self, waits_us: list[float], noise: Noise) -> list[float]:
+        """The same, but requests come in the order of their first tokens, as far as that is certain."""
+        if self.data.experiment.policy.scheduling.kind != "fcfs":
+            return waits_us
+        asked = self.recording.requests
+        comes = [one.arrival_us + wait for one, wait in zip(asked, waits_us, strict=True)]
+        groups: list[list[int]] = []
+        last = -np.inf
+        for at in sorted(range(len(asked)), key=lambda at: asked[at].arrival_us + asked[at].ttft_us):
+            first = asked[at].arrival_us + asked[at].ttft_us
+            if first - last > _SURPRISE * sqrt(noise.of_token(FIRST, asked[at])):
+                groups.append([])
+            groups[-1].append(at)
+            last = first
+        for _ in range(4):
+            for before, after in pairwise(groups):
+                latest, earliest = max(comes[at] for at in before), min(comes[at] for at in after)
+                if latest >= earliest:
+                    middle = 0.5 * (latest + earliest)
+                    for at in before:
+                        comes[at] = min(comes[at], middle - 0.5)
+                    for at in after:
+                        comes[at] = max(comes[at], middle + 0.5)
+        return [max(0.0, time - one.arrival_us) for time, one in zip(comes, asked, strict=True)]
 
 
 @dataclass(slots=True)
@@ -124,33 +135,49 @@ class Steps:
     deviation: float = 0.05
     """Of a step, as a share of it."""
 
-    def errors(self, values: Array) -> tuple[Array, Array]:
-        """Slopes, and what is left of durations."""
-        slopes = self.law.steps(values, self.pool, self.loads)
-        return slopes, self.durations_us - slopes @ values
+    def slopes(self, values: Array) -> Array:
+        """Of each step."""
+        return self.law.logged(self.law.steps(values, self.pool, self.loads))
+
+    def sizes(self, values: Array) -> Array:
+        """What the coefficients leave of durations, in standard deviations."""
+        found: Array = (self.durations_us - self.slopes(values) @ values) / (self.deviation * self.durations_us)
+        return found
 
 
-def steps_of(data: Data, law: Law) -> Steps:
+def steps_of(data: Data, log: StepLog, law: Law) -> Steps:
     """A log as arrays."""
-    log: StepLog = data.recording  # type: ignore[assignment]
     (pool,) = data.experiment.pools
     works = ((one.decode_requests, one.context_tokens, one.chunks) for one in log.steps)
-    return Steps(
-        law, pool, loads_of(works, pool.model.sliding_window), np.array([one.duration_us for one in log.steps])
-    )
+    durations = np.array([one.duration_us for one in log.steps])
+    return Steps(law, pool, loads_of(works, pool.model.sliding_window), durations)
 
 
 @dataclass(slots=True)
-class Fitted:
-    """An end."""
+class System:
+    """What a recording says, once it is known which requests shared each step."""
+
+    chain: Chain
+    windows: Windows
+    firsts: list[int]
+    """Of each window's request, which of the measured times is its first token; -1 = none."""
+    lost: float
+    """Cost of the tokens that came in other steps than expected."""
+    followed: float
+    """Share of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best that was found from a start."""
 
     values: Array
     posterior: Posterior
-    at: Array
-    locked: float
-    """Of first tokens, the share that came in the step in which they were expected."""
     cost: float
-    noises: list
+    followed: float
+    """Of all tokens, the share that came in the steps in which they were expected."""
+    noises: list[Noise] = field(default_factory=list)
+    systems: list[System] = field(default_factory=list)
 
 
 class Problem:
@@ -158,41 +185,37 @@ class Problem:
 
     def __init__(self, data: Sequence[Data], law: Law) -> None:
         self.law = law
-        self.requests = [Requests(one, law) for one in data if isinstance(one.recording, Recording)]
-        self.steps = [steps_of(one, law) for one in data if not isinstance(one.recording, Recording)]
-        self.lowest = np.array([one.lowest for one in law.terms])
+        self.requests = [Requests(one, one.recording, law) for one in data if isinstance(one.recording, Recording)]
+        self.steps = [steps_of(one, one.recording, law) for one in data if not isinstance(one.recording, Recording)]
 
     # ---- roughly ----
 
-    def rough(self, start: Array) -> Array:
-        values = start
-        for number in range(_ROUGH_ROUNDS):
-            new = self._rough_round(values, flat=number == 0)
-            change = np.max(np.abs(new - values) / np.array([one.spread for one in self.law.terms]))
-            values = new
-            if change < 0.01:
-                break
-        return values
+    def rough(self, start: Array, *, flat: bool) -> Array:
+        """Coefficients from whole answers and waits.
 
-    def _rough_round(self, values: Array, flat=True) -> Array:
-        systems = []
-        for one in self.requests:
-            followed = follow(
-                one.experiment(values), one.recording, None, one.waits(values), repeated=one.data.repeated, flat=flat
-            )
-            systems.append(sums_of(self.law, one.pool, one.recording.requests, followed))
-        kinds = np.concatenate([np.where(one.firsts, 1, 0) for one in systems] + [np.full(len(one.durations_us), 2) for one in self.steps])
-        measured = np.concatenate([one.measured_us for one in systems] + [one.durations_us for one in self.steps])
-        deviation, weight = np.full(len(kinds), 0.1), np.ones(len(kinds))
+        Args:
+            start: where to start; it decides about who meets whom in a batch.
+            flat: whether all steps are taken to last as long as each other.
+        """
+        runs = [one.follow(start, None, flat=flat) for one in self.requests]
+        sums = [
+            sums_of(self.law, one.pool, one.recording.requests, run)
+            for one, run in zip(self.requests, runs, strict=True)
+        ]
+        kinds = [np.where(one.firsts, 1, 0) for one in sums] + [np.full(len(one.durations_us), 2) for one in self.steps]
+        kind = np.concatenate(kinds)
+        measured = np.concatenate([one.measured_us for one in sums] + [one.durations_us for one in self.steps])
+        deviation, weight, values = np.full(len(kind), 0.1), np.ones(len(kind)), start
         for _ in range(_ROBUST_ROUNDS):
-            slopes = np.vstack([one.slopes(values) for one in systems] + [one.errors(values)[0] for one in self.steps]) / measured[:, None]
+            slopes = np.vstack([one.slopes(values) for one in (*sums, *self.steps)]) / measured[:, None]
             scale = weight / deviation
-            posterior = Posterior(self.law.terms, slopes * scale[:, None], scale, [])
-            at, _ = posterior.best((values - posterior.base) / posterior.spread)
+            none = np.zeros((len(scale), 0))
+            posterior = Posterior(self.law.terms, slopes * scale[:, None], scale, none, [])
+            at, _ = posterior.best(posterior.place(values))
             values = posterior.values(at)
             error = np.abs(1.0 - slopes @ values)
-            for kind, wider in enumerate((1.0, _ALIKE, 1.0)):
-                mine = kinds == kind
+            for number, wider in enumerate((1.0, _ALIKE, 1.0)):
+                mine = kind == number
                 if mine.any():
                     deviation[mine] = max(float(np.median(error[mine])) * 1.4826 * wider, 1e-6)
             weight = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(error, 1e-12)))
@@ -200,103 +223,132 @@ class Problem:
 
     # ---- exactly ----
 
-    def exact(self, start: Array) -> Fitted:
-        best = None
-        for noise in (TRUSTING, DOUBTING, JUMPING):
-            found = self._exact(start, noise)
-            if VERBOSE: print('cost', found.cost, found.locked)
-            if best is None or found.cost < best.cost: best = found
-            if best.locked > .985: break
-        return best
+    def exact(self, start: Array, noise: Noise) -> Found:
+        """Coefficients from single ends of steps.
 
-    def _exact(self, start: Array, noise: Noise) -> Fitted:
-        values, lead = start, noise
+        Args:
+            start: where to start.
+            noise: how exact measurements are taken to be while they are followed.
+        """
+        values = start
         for one in self.requests:
-            one.__init__(one.data, self.law)
-            one.noise = noise
-            one.waits_us = one.in_order(one.waits(values))
-        for round in range(_EXACT_ROUNDS):
-            systems = []
-            runs = []
-            locked = []
-            lost = []
-            for one in self.requests:
-                followed = follow(one.experiment(values), one.recording, lead, one.waits_us, repeated=one.data.repeated)
-                systems.append(equations_of(self.law, one.pool, one.recording.requests, followed))
-                runs.append(followed)
-                locked += [not token.elsewhere for token in followed.tokens]
-                lost += [np.log(2.0 * token.shorter_us / 0.02) for token in followed.tokens if token.elsewhere]
+            one.begin(values, noise)
+        for _ in range(_EXACT_ROUNDS if self.requests else 1):
+            systems = [self._system(one, values, noise) for one in self.requests]
             before = values
-            values, posterior, at = self._exact_round(values, systems)
-            for one, followed, (_, windows) in zip(self.requests, runs, systems, strict=True):
-                one.enter(values, followed, windows)
-            move = (values - before) / posterior.spread
-            change = float(move @ posterior.curvature(at) @ move)
-            if VERBOSE:
-                print(round, 'change', change, 'lock', np.mean(locked), [(o.noise, o.jitter_us) for o in self.requests])
-            if change < _SETTLED:
+            values, posterior = self.solve(values, systems)
+            for one, system in zip(self.requests, systems, strict=True):
+                one.enter(values, self._entrances(one, system, values), noise)
+            if self._size(posterior, values - before, values) < _SETTLED:
                 break
-        return Fitted(values, posterior, at, float(np.mean(locked)) if locked else 1.0, self._cost(values, systems) + sum(lost), [(o.noise, o.jitter_us) for o in self.requests])
+        cost = self._cost(values, systems)
+        followed = min((one.followed for one in systems), default=1.0)
+        return Found(values, posterior, cost, followed, [one.noise for one in self.requests], systems)
 
-    def _exact_round(self, values: Array, systems: list[tuple[Chain, Windows]]) -> tuple[Array, Posterior, Array]:
-        terms = self.law.terms
-        for inner in range(_INNER):
+    def _system(self, one: Requests, values: Array, noise: Noise) -> System:
+        run = one.follow(values, noise)
+        windows = windows_of(self.law, one.recording.requests, run)
+        # As in `chain_of`.
+        tokens = sorted((token for token in run.tokens if not token.elsewhere), key=lambda token: token.step)
+        firsts = {token.request: number for number, token in enumerate(tokens) if token.kind == FIRST}
+        away = [log(2.0 * token.shorter_us / _ELSEWHERE) for token in run.tokens if token.elsewhere]
+        return System(
+            chain_of(self.law, one.pool, one.recording.requests, run),
+            windows,
+            [firsts.get(number, -1) for number in windows.requests],
+            float(np.sum(away)),
+            1.0 - len(away) / max(1, len(run.tokens)),
+        )
+
+    def solve(self, values: Array, systems: Sequence[System]) -> tuple[Array, Posterior]:
+        """The most likely coefficients, now that it is known which requests shared each step."""
+        posterior = None
+        for inner in range(_INNER_ROUNDS):
             if inner in (0, 3):
                 self._measure_noise(values, systems)
             posterior = self._posterior(values, systems)
-            start = (values - posterior.base) / posterior.spread
+            start = posterior.place(values)
             at, _ = posterior.best(start)
             old, share = self._cost(values, systems), 1.0
             while share > 0.1 and self._cost(posterior.values(start + share * (at - start)), systems) > old + 1e-3:
                 share *= 0.5
-            at = start + share * (at - start)
-            values = posterior.values(at)
-            move = at - start
-            if inner >= 2 and float(move @ posterior.curvature(at) @ move) < _SETTLED:
+            before, values = values, posterior.values(start + share * (at - start))
+            if inner >= 2 and self._size(posterior, values - before, values) < _SETTLED:
                 break
-        return values, posterior, at
+        assert posterior is not None  # noqa: S101  (there is a round)
+        return values, posterior
 
-    def _measure_noise(self, values: Array, systems: list[tuple[Chain, Windows]]) -> None:
-        for one, (chain, windows) in zip(self.requests, systems, strict=True):
-            late = chain.known_us - chain.slopes(values) @ values
-            one.noise = estimated(one.noise, chain.times, late.tolist())
-            one.jitter_us = likeliest_jitter(windows, values, one.jitter_us)
-        for log in self.steps:
-            _, late = log.errors(values)
-            log.deviation = max(1.4826 * float(np.median(np.abs(late / log.durations_us))), 1e-6)
+    @staticmethod
+    def _size(posterior: Posterior, move: Array, values: Array) -> float:
+        """How far a move is, by what is known."""
+        step = move / posterior.spread
+        return float(step @ posterior.curvature(posterior.place(values)) @ step)
 
-    def _posterior(self, values: Array, systems: list[tuple[Chain, Windows]]) -> Posterior:
-        rows = []
-        for one, (chain, _) in zip(self.requests, systems, strict=True):
-            slopes = chain.slopes(values)
-            gains = filtered(one.noise, chain.times, (chain.known_us - slopes @ values).tolist())
-            rows.append(whitened(chain.times, gains, np.column_stack([slopes, chain.known_us])))
-        for log in self.steps:
-            slopes, late = log.errors(values)
-            size = late / (log.deviation * log.durations_us)
-            outlier = np.sqrt(np.where(np.abs(size) > _SURPRISE, (1 + _SURPRISE**2) / (1 + size * size), 1.0))
-            rows.append(np.column_stack([slopes, log.durations_us]) * (outlier / (log.deviation * log.durations_us))[:, None])
-        stacked = np.vstack(rows)
-        jitters = [Jitter(windows, one.jitter_us) for one, (_, windows) in zip(self.requests, systems, strict=True)]
-        return Posterior(self.law.terms, stacked[:, :-1], stacked[:, -1], jitters)
+    def _measure_noise(self, values: Array, systems: Sequence[System]) -> None:
+        for one, system in zip(self.requests, systems, strict=True):
+            late = self._late(system.chain, values)
+            one.noise = estimated(one.noise, system.chain.times, late)
+            token_us = self._token_us(one, system, values)
+            one.jitter_us = likeliest_jitter(system.windows, token_us, values, one.jitter_us)
+        for log_ in self.steps:
+            error = np.abs(log_.sizes(values)) * log_.deviation
+            log_.deviation = max(1.4826 * float(np.median(error)), 1e-6)
 
-    def _cost(self, values: Array, systems: list[tuple[Chain, Windows]]) -> float:
-        terms = self.law.terms
-        at = (values - np.array([one.base for one in terms])) / np.array([one.spread for one in terms])
-        total = 0.5 * float(at @ at)
-        for one, (chain, windows) in zip(self.requests, systems, strict=True):
-            late = chain.known_us - chain.slopes(values) @ values
-            total += filtered(one.noise, chain.times, late.tolist()).cost + Jitter(windows, one.jitter_us).cost(values)
-        for log in self.steps:
-            _, late = log.errors(values)
-            size = (late / (log.deviation * log.durations_us)) ** 2
+    @staticmethod
+    def _late(chain: Chain, values: Array) -> list[float]:
+        found: list[float] = (chain.known_us - chain.slopes(values) @ values).tolist()
+        return found
+
+    def _token_us(self, one: Requests, system: System, values: Array) -> Array:
+        """How exactly first tokens tell in which step they came."""
+        gains = filtered(one.noise, system.chain.times, self._late(system.chain, values))
+        usual = float(np.median(gains.deviations)) if gains.deviations else 1.0
+        return np.array([gains.deviations[at] if at >= 0 else usual for at in system.firsts])
+
+    def _entrances(self, one: Requests, system: System, values: Array) -> Entrances:
+        return Entrances(system.windows, one.jitter_us, self._token_us(one, system, values))
+
+    def _posterior(self, values: Array, systems: Sequence[System]) -> Posterior:
+        rows: list[Array] = []
+        for one, system in zip(self.requests, systems, strict=True):
+            chain = system.chain
+            gains = filtered(one.noise, chain.times, self._late(chain, values))
+            columns = np.column_stack([chain.roundings(), chain.slopes(values), chain.known_us])
+            rows.append(whitened(chain.times, gains, columns))
+        for log_ in self.steps:
+            size = np.abs(log_.sizes(values))
             limit = _SURPRISE**2
-            total += float(np.sum(np.where(size > limit, 0.5 * limit + 0.5 * (1 + limit) * np.log((1 + np.maximum(size, limit)) / (1 + limit)), 0.5 * size)))
+            less = np.sqrt(np.where(size > _SURPRISE, (1.0 + limit) / (1.0 + size * size), 1.0))
+            none = np.zeros((len(size), 2))
+            columns = np.column_stack([none, log_.slopes(values), log_.durations_us])
+            rows.append(columns * (less / (log_.deviation * log_.durations_us))[:, None])
+        stacked = np.vstack(rows)
+        entrances = [self._entrances(one, it, values) for one, it in zip(self.requests, systems, strict=True)]
+        return Posterior(self.law.terms, stacked[:, 2:-1], stacked[:, -1], stacked[:, :2], entrances)
+
+    def _cost(self, values: Array, systems: Sequence[System]) -> float:
+        at = (values - np.array([one.base for one in self.law.terms])) / [one.spread for one in self.law.terms]
+        total = 0.5 * float(at @ at)
+        for one, system in zip(self.requests, systems, strict=True):
+            total += filtered(one.noise, system.chain.times, self._late(system.chain, values)).cost + system.lost
+            total += float(np.sum(self._entrances(one, system, values).cost(values)))
+        for log_ in self.steps:
+            size = log_.sizes(values) ** 2
+            limit = _SURPRISE**2
+            far = 0.5 * limit + 0.5 * (1.0 + limit) * np.log((1.0 + np.maximum(size, limit)) / (1.0 + limit))
+            total += float(np.sum(np.where(size > limit, far, 0.5 * size)) + len(size) * log(log_.deviation))
         return total
 
 
-TRUSTING = Noise(step=0.02, stamp_us=50.0, first=2e-4, answer=2e-4)
-DOUBTING = Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.02)
-JUMPING = Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3)
-VERBOSE = False
-SHIFT = True
+def found_from(problem: Problem, start: Array) -> Found:
+    """The best from one start: rough, then exact, with all assumptions about noise that are needed to follow a server."""
+    near = problem.rough(start, flat=True)
+    best: Found | None = None
+    for noise in ASSUMED if problem.requests else ASSUMED[:1]:
+        found = problem.exact(near, noise)
+        if best is None or found.cost < best.cost:
+            best = found
+        if best.followed >= _FOLLOWED:
+            break
+    assert best is not None  # noqa: S101  (there is a first)
+    return best

@@ -14,9 +14,13 @@ from blis_tui.engine.portable_math import ln, power
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.calibration.fitting.laws import Array, Loads
     from blis_tui.engine.latency.fitted_shape import Work
     from blis_tui.spec.model import Pool
+
+    Put = Callable[[str, Array | float], None]
 
 STEP_TERMS: Final = (
     *("weights", "flops", "fp8_flops", "fp8_uneven", "expert_weights", "expert_flops"),
@@ -36,6 +40,9 @@ _TIMES_US: Final = {"step_us": 500.0, "prefill_step_us": 500.0, "request_us": 5.
 
 class FittedLaw:
     """``fitted`` with a base; what is no number or no coefficient of a time stays as it is there."""
+
+    kind: Final = "fitted"
+    constant: Final = "step_us"
 
     def __init__(self, base: Settings) -> None:
         self._base = base
@@ -112,6 +119,10 @@ class FittedLaw:
         put("expert_weights", np.where(reading, loaded, EXPOSED_READING * loaded))
         put("expert_flops", ~reading * products)
 
+    def logged(self, slopes: Array) -> Array:
+        """All of it."""
+        return slopes
+
     def queue(self, tokens: Array) -> Array:
         """Slopes of HTTP, scheduling and tokenization."""
         found = np.zeros((len(tokens), len(TERMS)))
@@ -122,3 +133,19 @@ class FittedLaw:
     def client(self, tokens: Array) -> Array:
         """Nothing comes behind steps."""
         return np.zeros((len(tokens), len(TERMS)))
+
+    def others(self, values: Array, pool: Pool) -> list[Array]:
+        """Decodes whose attention multiplies longer than it reads, or the reverse: both grow with the context alone."""
+        work = work_of(pool, self._base.expert_spread)
+        reads, multiplies = work.kv_us + work.kv_window_us, work.decode_us + work.decode_window_us
+        if not reads or not multiplies:
+            return []
+        read, multiplied = TERMS.index("kv_read"), TERMS.index("decode_attention")
+        found = values.copy()
+        if values[read] * reads >= values[multiplied] * multiplies:
+            found[multiplied] = values[read] * reads / multiplies
+            found[read] = self.terms[read].lowest
+        else:
+            found[read] = values[multiplied] * multiplies / reads
+            found[multiplied] = self.terms[multiplied].lowest
+        return [np.maximum(found, [one.lowest for one in self.terms])]

@@ -70,11 +70,19 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Between which two looks at the queue a request came to stand in it, on the server's clock."""
+    """Between which looks at the queue a request came to stand in it, as far as its first token tells it.
+
+    It came between the second and the third of four looks; or, if its first token was the end of another step than it
+    seems, between those before or behind them.
+    """
 
     request: int
-    after_us: float
-    until_us: float
+    looks_us: tuple[float, ...]
+    """On the server's clock."""
+    off_us: float
+    """How much later its first token came than expected."""
+    step_us: int
+    """How much later it would have been expected, had it come a look later."""
 
 
 @dataclass(slots=True)
@@ -236,8 +244,8 @@ class _Follower:
         self._duration = 1 << 60
         self._due: dict[int, list[int]] = {}
         """Step -> the requests whose last token it should compute."""
-        self._entries: dict[int, tuple[int, int]] = {}
-        self._looks: list[tuple[int, int, int, int]] = []
+        self._entries: dict[int, int] = {}
+        self._looks: list[tuple[int, int, float, int]] = []
         self._moved: list[float | None] = []
         """Of each step with something measured, by how much it was corrected."""
         self._elsewhere: set[int] = set()
@@ -286,7 +294,7 @@ class _Follower:
         came = self.found.queued_us[number]
         before = self._starts[1] if self._starts[1] < now else self._starts[0]
         if number not in self._left and now <= self._end and 0 <= before < came <= now:
-            self._entries[number] = (before, now)
+            self._entries[number] = now
         self._left.add(number)
 
     def step(self, record: StepFinished) -> None:
@@ -345,9 +353,9 @@ class _Follower:
             Token(kind, number, len(self.found.steps) - 1, measured, off, elsewhere, shorter)
         )
         if kind == FIRST and number in self._entries:
-            after, until = self._entries.pop(number)
+            until = self._entries.pop(number)
             if abs(off) < _NEXT * max(self.found.steps[-1].duration_us, shorter):
-                self._looks.append((number, after, until, 0 if not elsewhere else 1 if off > 0.0 else -1))
+                self._looks.append((number, until, off, shorter))
 
     def finish(self) -> Followed:
         """Put the looks at the queue on the server's clock, as far as it is known behind each."""
@@ -366,8 +374,12 @@ class _Follower:
                     if self._moved[at] is not None:
                         break
                     at += 1
-        for number, after, until, other in self._looks:
-            left, right = numbers[after] + other, numbers[until] + other
-            if left >= 0 and right < len(times) and self.found.heads[right] < 0:
-                self.found.entries.append(Entry(number, times[left], times[right]))
+        for number, until, off, shorter in self._looks:
+            at = numbers[until]
+            looks = [self._look_us(times, at + one) for one in (-2, -1, 0, 1)]
+            self.found.entries.append(Entry(number, tuple(looks), off, shorter))
         return self.found
+
+    def _look_us(self, times: list[float], step: int) -> float:
+        """When a step began; beyond both ends of what there is, at the nearest one that did."""
+        return times[min(max(step, 0), len(times) - 1)]

@@ -69,8 +69,18 @@ class Law(Protocol):
     """
 
     @property
+    def kind(self) -> str:
+        """The step-time model's name."""
+        ...
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """Its coefficients, in the order of all arrays."""
+        ...
+
+    @property
+    def constant(self) -> str:
+        """The coefficient that is a time per step."""
         ...
 
     def config(self, values: Array) -> PluginConfig:
@@ -81,10 +91,18 @@ class Law(Protocol):
         """Slopes of steps: a row each, microseconds per unit of each coefficient."""
         ...
 
+    def logged(self, slopes: Array) -> Array:
+        """Of the slopes of steps, what engines log of them."""
+        ...
+
     def queue(self, tokens: Array) -> Array:
         """Slopes of what requests with prompts of so many tokens wait before they stand in the queue."""
         ...
 
     def client(self, tokens: Array) -> Array:
         """Slopes of what clients wait beyond the step that makes their last token, of so many tokens."""
+        ...
+
+    def others(self, values: Array, pool: Pool) -> list[Array]:
+        """Coefficients with which another side of a maximum counts, where the measurements may not tell it."""
         ...

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import pi, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.optimize import lsq_linear
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,31 +17,74 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.laws import Array, Term
 
 LEVEL: Final = 0.9
-_RISE: Final = 2.7055 / 2.0
+RISE: Final = 2.7055 / 2.0
 """How much less likely the ends of an interval of that level are: half of the quantile of chi-squared."""
 _NEWTON: Final = 8
-_SURPRISE: Final = 3.0
+_ANYWHERE: Final = 1e-3
+"""Probability that a request came at any time: what cannot be, is not impossible."""
+_ROUNDING_US: Final = 0.3
+"""Steps are rounded alike where they have the same work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Jitter:
-    """Windows, and how exact arrivals are."""
+class Entrances:
+    """Windows, and how exact it is when requests come and when their first tokens come: standard deviations."""
 
     windows: Windows
-    deviation_us: float
+    jitter_us: float
+    token_us: Array
 
-    def cost(self, values: Array) -> float:
-        """Minus the logarithm of the likelihood of coefficients."""
-        return float(np.sum(_window(self, values)[0])) if len(self.windows.slopes) else 0.0
+    @property
+    def weights(self) -> Array:
+        """How likely first tokens are, if requests came in each of the three windows; all three together 1."""
+        off, step = self.windows.off_us, self.windows.step_us
+        sizes = np.stack([off + step, off, off - step], axis=1) / self.token_us[:, None]
+        return _softmax(-0.5 * sizes * sizes)
+
+    def cost(self, values: Array) -> Array:
+        """Minus the logarithm of the likelihood of coefficients, of each request."""
+        return self._likelihood(values)[0]
+
+    def _likelihood(self, values: Array) -> tuple[Array, Array, Array]:
+        """Of each request: its cost, and the first and second derivative of that by the wait before the queue."""
+        waits = self.windows.slopes @ values
+        edges = (self.windows.edges_us - waits[:, None]) / self.jitter_us
+        weights = self.weights
+        density = np.exp(-0.5 * edges * edges) / sqrt(2.0 * pi)
+        likely = np.sum(weights * np.diff(ndtr(edges), axis=1), axis=1) + _ANYWHERE
+        slope = -np.sum(weights * np.diff(density, axis=1), axis=1) / self.jitter_us
+        bend = -np.sum(weights * np.diff(edges * density, axis=1), axis=1) / self.jitter_us**2
+        return -np.log(likely), -slope / likely, (slope / likely) ** 2 - bend / likely
+
+    def newton(self, values: Array) -> tuple[Array, Array]:
+        """Rows that have the same slope and curvature: slopes, and what is missing to their aims."""
+        _, pull, bend = self._likelihood(values)
+        root = np.sqrt(np.maximum(bend, 1e-12))
+        return root[:, None] * self.windows.slopes, -pull / root
+
+    def best_windows(self, values: Array) -> Array:
+        """Of each request, the two looks between which it most likely came: two columns."""
+        waits = self.windows.slopes @ values
+        edges = (self.windows.edges_us - waits[:, None]) / self.jitter_us
+        likely = self.weights * (np.diff(ndtr(edges), axis=1) + _ANYWHERE)
+        best = np.argmax(likely, axis=1)
+        rows = np.arange(len(best))
+        return np.stack([self.windows.edges_us[rows, best], self.windows.edges_us[rows, best + 1]], axis=1)
 
 
-def likeliest_jitter(windows: Windows, values: Array, otherwise_us: float) -> float:
-    """How exact arrivals are, as the windows say it."""
-    if not len(windows.slopes):
+def _softmax(logs: Array) -> Array:
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
+    found: Array = likely / likely.sum(axis=1, keepdims=True)
+    return found
+
+
+def likeliest_jitter(windows: Windows, token_us: Array, values: Array, otherwise_us: float) -> float:
+    """How exact it is when requests come, as the windows say it."""
+    if not len(windows.requests):
         return otherwise_us
-    least = max(1.0, 0.02 * float(np.median(windows.until_us - windows.after_us)))
+    least = max(1.0, 0.02 * float(np.median(windows.step_us)))
     tried = np.geomspace(least, 1000.0 * least, 25)
-    costs = [Jitter(windows, one).cost(values) for one in tried.tolist()]
+    costs = [float(np.sum(Entrances(windows, one, token_us).cost(values))) for one in tried.tolist()]
     return float(tried[int(np.argmin(costs))])
 
 
@@ -51,29 +94,49 @@ class Posterior:
     Args:
         terms: the coefficients.
         rows: equations whose errors are independent and of variance one: slopes, and what they are to add up to.
-        jitters: between which times requests came to stand in the queue.
+        roundings: slopes of errors that many of them share.
+        entrances: between which looks at the queue requests came.
     """
 
-    def __init__(self, terms: Sequence[Term], rows: Array, aims: Array, jitters: Sequence[Jitter]) -> None:
+    def __init__(
+        self, terms: Sequence[Term], rows: Array, aims: Array, roundings: Array, entrances: Sequence[Entrances]
+    ) -> None:
         self.base = np.array([one.base for one in terms])
         self.spread = np.array([one.spread for one in terms])
         self._lowest = np.array([one.lowest for one in terms])
         self.lowest = (self._lowest - self.base) / self.spread
-        left = np.column_stack([rows * self.spread, aims - rows @ self.base])
-        full = np.linalg.qr(left, mode="r")
+        shared = roundings.shape[1]
+        left = np.column_stack([_ROUNDING_US * roundings, rows * self.spread, aims - rows @ self.base])
+        expected = np.zeros((shared, left.shape[1]))
+        expected[:, :shared] = np.eye(shared)
+        full = np.linalg.qr(np.vstack([left, expected]), mode="r")[shared:, shared:]
         self._rows, self._aims = full[:, :-1], full[:, -1]
-        self._jitters = [one for one in jitters if len(one.windows.slopes)]
+        self._entrances = [one for one in entrances if len(one.windows.requests)]
+
+    @property
+    def told(self) -> Array:
+        """Of each coefficient, whether anything was measured that it has a part in."""
+        size = np.abs(self._rows).max(axis=0, initial=0.0)
+        for one in self._entrances:
+            size = np.maximum(size, np.abs(one.windows.slopes).max(axis=0, initial=0.0))
+        found: Array = size > 0.0
+        return found
 
     def values(self, at: Array) -> Array:
         """Coefficients, from how many spreads they are from their base."""
         return np.maximum(self.base + self.spread * at, self._lowest)
 
+    def place(self, values: Array) -> Array:
+        """The reverse."""
+        found: Array = (values - self.base) / self.spread
+        return found
+
     def cost(self, at: Array) -> float:
         """Of coefficients, in spreads from their base."""
         off = self._rows @ at - self._aims
         total = 0.5 * float(off @ off) + 0.5 * float(at @ at)
-        for one in self._jitters:
-            total += one.cost(self.values(at))
+        for one in self._entrances:
+            total += float(np.sum(one.cost(self.base + self.spread * at)))
         return total
 
     def best(self, start: Array, fixed: int = -1, value: float = 0.0) -> tuple[Array, float]:
@@ -83,33 +146,24 @@ class Posterior:
         if fixed >= 0:
             at[fixed] = value
         cost = self.cost(at)
-        for _ in range(_NEWTON):
+        for _ in range(_NEWTON if self._entrances else 1):
             step = self._newton(at, free) - at
-            if not self._jitters:
-                at = at + step
-                return at, self.cost(at)
             share = 1.0
-            while share > 1e-3:
-                trial = at + share * step
-                new = self.cost(trial)
-                if new < cost:
-                    break
+            while (new := self.cost(at + share * step)) > cost and share > 1e-3:
                 share *= 0.4
-            else:
+            if new > cost:
                 break
-            gained = cost - new
-            at, cost = trial, new
+            at, gained, cost = at + share * step, cost - new, new
             if gained < 1e-3:
                 break
         return at, cost
 
     def _newton(self, at: Array, free: Array) -> Array:
         rows, aims = [self._rows, np.eye(len(at))], [self._aims, np.zeros(len(at))]
-        for one in self._jitters:
-            _, pull, bend = _window(one, self.values(at))
-            root = np.sqrt(np.maximum(bend, 1e-12))
-            slopes = root[:, None] * one.windows.slopes * self.spread
-            full = np.linalg.qr(np.column_stack([slopes, slopes @ at - pull / root]), mode="r")
+        for one in self._entrances:
+            slopes, missing = one.newton(self.base + self.spread * at)
+            slopes = slopes * self.spread
+            full = np.linalg.qr(np.column_stack([slopes, slopes @ at + missing]), mode="r")
             rows.append(full[:, :-1])
             aims.append(full[:, -1])
         left, right = np.vstack(rows), np.concatenate(aims)
@@ -119,68 +173,46 @@ class Posterior:
         return found
 
     def curvature(self, at: Array) -> Array:
-        """Second derivatives, in spreads."""
+        """Second derivatives of the cost, in spreads."""
         rows = [self._rows, np.eye(len(at))]
-        for one in self._jitters:
-            _, _, bend = _window(one, self.values(at))
-            rows.append(np.sqrt(np.maximum(bend, 0.0))[:, None] * one.windows.slopes * self.spread)
+        for one in self._entrances:
+            rows.append(one.newton(self.base + self.spread * at)[0] * self.spread)
         left = np.vstack(rows)
-        return left.T @ left
+        found: Array = left.T @ left
+        return found
 
-    def interval(self, best: Array, place: int, deviation: float) -> tuple[float, float]:
-        """Where a coefficient lies, whatever the others are: of less likely ones the likelihood is less than a quarter.
+    def interval(self, best: Array, place: int, rise: float = RISE) -> tuple[float, float]:
+        """Where a coefficient lies, whatever the others are, in spreads: where the cost is no more than so much higher.
 
         Args:
             best: the most likely coefficients.
             place: which one.
-            deviation: about what its standard deviation is.
+            rise: how much higher.
         """
+        deviation = sqrt(float(np.linalg.inv(self.curvature(best))[place, place]))
         _, least = self.best(best)
-        ends = []
-        for side in (-1.0, 1.0):
-            inner, outer, step = 0.0, 0.0, 1.645 * deviation
-            limit = best[place] - self.lowest[place] if side < 0.0 else np.inf
-            at = best
-            rises = 0.0
-            for _ in range(30):  # out, until it is unlikely enough
-                outer = min(inner + step, limit)
-                at, cost = self.best(at, place, best[place] + side * outer)
-                rises = cost - least
-                if rises >= _RISE or outer >= limit:
-                    break
-                inner, step = outer, step * (1.6 if rises > 0.3 * _RISE else 3.0)
-            if rises >= _RISE:
-                for _ in range(12):
-                    middle = 0.5 * (inner + outer)
-                    at, cost = self.best(at, place, best[place] + side * middle)
-                    inner, outer = (middle, outer) if cost - least < _RISE else (inner, middle)
-                    if outer - inner < 0.02 * outer:
-                        break
-                outer = 0.5 * (inner + outer)
-            ends.append(best[place] + side * outer)
-        return ends[0], ends[1]
+        return self._end(best, place, -deviation, least + rise), self._end(best, place, deviation, least + rise)
 
-
-def _window(one: Jitter, values: Array) -> tuple[Array, Array, Array]:
-    """Cost of each window, its slope and its curvature, by the wait before the queue."""
-    waits = one.windows.slopes @ values
-    scale = one.deviation_us
-    left, right = (one.windows.after_us - waits) / scale, (one.windows.until_us - waits) / scale
-    # On the side where probabilities are small, for exactness.
-    flip = left > 0.0
-    low, high = np.where(flip, -right, left), np.where(flip, -left, right)
-    upper, lower = log_ndtr(high), log_ndtr(low)
-    cost = -(upper + np.log1p(-np.exp(np.minimum(lower - upper, -1e-12))))
-    density = np.exp(-0.5 * low * low + cost) / sqrt(2.0 * np.pi), np.exp(-0.5 * high * high + cost) / sqrt(2.0 * np.pi)
-    pull = np.where(flip, -1.0, 1.0) * (density[1] - density[0]) / scale
-    bend = ((high * density[1] - low * density[0]) / scale**2) + pull * pull
-    # Those far outside count less and less.
-    outside = np.maximum(np.maximum(left, -right), 0.0)
-    limit = _SURPRISE**2
-    weight = np.where(outside > _SURPRISE, (1.0 + limit) / (1.0 + outside * outside), 1.0)
-    bounded = np.where(
-        outside > _SURPRISE,
-        0.5 * limit + 0.5 * (1.0 + limit) * np.log((1.0 + outside * outside) / (1.0 + limit)) + 1.0,
-        cost,
-    )
-    return np.minimum(cost, bounded), weight * pull, weight * np.maximum(bend, 0.0)
+    def _end(self, best: Array, place: int, deviation: float, limit: float) -> float:
+        """Where the cost reaches a limit on one side."""
+        nearest = float(best[place])
+        side = -1.0 if deviation < 0.0 else 1.0
+        farthest = nearest - float(self.lowest[place]) if side < 0.0 else np.inf
+        inner, outer = 0.0, min(1.645 * abs(deviation), farthest)
+        at = best
+        for _ in range(30):  # out, until it is unlikely enough
+            at, cost = self.best(at, place, nearest + side * outer)
+            if cost >= limit or outer >= farthest:
+                break
+            inner, outer = outer, min(1.7 * outer, farthest)
+        else:
+            return nearest + side * outer
+        if cost < limit:
+            return nearest + side * farthest
+        for _ in range(12):
+            middle = 0.5 * (inner + outer)
+            at, cost = self.best(at, place, nearest + side * middle)
+            inner, outer = (middle, outer) if cost < limit else (inner, middle)
+            if outer - inner < 0.02 * outer:
+                break
+        return nearest + side * 0.5 * (inner + outer)

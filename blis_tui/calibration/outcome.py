@@ -1,0 +1,70 @@
+"""What a fit comes to: coefficients, how well the measurements tell them, and what is to be said about that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.spec.model import PluginConfig
+
+LEVEL: Final = 0.9
+"""Of intervals."""
+MEASURED_WITHIN: Final = 0.1
+"""A coefficient counts as measured when its interval reaches no farther than this share of it to either side."""
+UNTOLD: Final = 0.8
+"""Where an interval is still so long, as a share of what was expected before, the measurements hardly tell it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """A coefficient that has a part in what was measured."""
+
+    name: str
+    value: float
+    base: float
+    low: float
+    """Where its interval begins, whatever the other coefficients are."""
+    high: float
+    """Where it ends."""
+    told: str
+    """``measured``; ``together``: only together with others; or ``hardly``."""
+    together_with: tuple[str, ...] = ()
+    """Coefficients whose effect cannot be told from its own."""
+    at_bound: bool = False
+    """Whether it would be smaller if it could."""
+
+    @property
+    def width(self) -> float:
+        """How far its interval reaches to the farther side, as a share of it."""
+        reach = max(self.high - self.value, self.value - self.low)
+        return reach / self.value if self.value else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A coefficient that keeps its base value, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What the measurements say."""
+
+    latency: PluginConfig
+    """The step-time model with its coefficients."""
+    found: tuple[Coefficient, ...]
+    left_out: tuple[LeftOut, ...]
+    statements: tuple[str, ...]
+    """What is to be said: sentences."""
+    kept: bool = False
+    """Whether the experiment's own coefficients were kept, as nothing better was found."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Coefficient -> value."""
+        return {one.name: one.value for one in self.found}
