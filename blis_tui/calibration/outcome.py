@@ -34,7 +34,9 @@ class Coefficient:
     together_with: tuple[str, ...] = ()
     """Coefficients whose effect cannot be told from its own."""
     at_bound: bool = False
-    """Whether it would be smaller if it could."""
+    """Whether it is as small as it can be."""
+    pressed: bool = False
+    """Whether it would be smaller if it could: by more than chance explains."""
 
     @property
     def width(self) -> float:

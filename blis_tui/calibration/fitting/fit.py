@@ -9,7 +9,7 @@ such times have (see ``clock``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log, sqrt
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ from blis_tui.calibration.fitting.follow import FIRST, follow
 from blis_tui.calibration.fitting.laws import loads_of
 from blis_tui.calibration.fitting.posterior import Entrances, Posterior, likeliest_jitter
 from blis_tui.calibration.measured import Recording
+from blis_tui.calibration.replay import with_latency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.follow import Followed
     from blis_tui.calibration.fitting.laws import Array, Law, Loads
     from blis_tui.calibration.steps import StepLog
-    from blis_tui.spec.model import Experiment, Pool
+    from blis_tui.spec.model import Pool
 
 _ROBUST_ROUNDS: Final = 4
 _ALIKE: Final = 2.0
@@ -43,7 +44,7 @@ _SETTLED: Final = 0.02
 _SURPRISE: Final = 3.0
 _ELSEWHERE: Final = 0.02
 """Share of tokens that may come at any time, as a client's hiccup or an engine's decision that is not simulated."""
-_FOLLOWED: Final = 0.985
+FOLLOWED: Final = 0.985
 """Where so many tokens came in the steps in which they were expected, the server was followed."""
 ASSUMED: Final = (
     Noise(step=0.02, stamp_us=50.0, first=2e-4, answer=2e-4),
@@ -51,12 +52,6 @@ ASSUMED: Final = (
     Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3),
 )
 """How exact measurements may be: exact, not, or of steps that vary. With which of them a server can be followed is tried."""
-
-
-def with_latency(experiment: Experiment, law: Law, values: Array) -> Experiment:
-    """The experiment with a law's coefficients."""
-    (pool,) = experiment.pools
-    return replace(experiment, pools=(replace(pool, latency=law.config(values)),))
 
 
 class Requests:
@@ -78,7 +73,7 @@ class Requests:
 
     def follow(self, values: Array, noise: Noise | None, *, flat: bool = False) -> Followed:
         """Simulate the load with these coefficients, in step with what was measured."""
-        experiment = with_latency(self.data.experiment, self.law, values)
+        experiment = with_latency(self.data.experiment, self.law.config(values))
         waits_us = self.waits(values) if noise is None else self.waits_us
         return follow(experiment, self.recording, noise, waits_us, repeated=self.data.repeated, flat=flat)
 
@@ -186,6 +181,7 @@ class Problem:
     def __init__(self, data: Sequence[Data], law: Law) -> None:
         self.law = law
         self.requests = [Requests(one, one.recording, law) for one in data if isinstance(one.recording, Recording)]
+        self.pools = [one.experiment.pools[0] for one in data]
         self.steps = [steps_of(one, one.recording, law) for one in data if not isinstance(one.recording, Recording)]
 
     # ---- roughly ----
@@ -241,7 +237,7 @@ class Problem:
                 one.enter(values, self._entrances(one, system, values), noise)
             if self._size(posterior, values - before, values) < _SETTLED:
                 break
-        cost = self._cost(values, systems)
+        cost = self.cost(values, systems)
         followed = min((one.followed for one in systems), default=1.0)
         return Found(values, posterior, cost, followed, [one.noise for one in self.requests], systems)
 
@@ -269,8 +265,8 @@ class Problem:
             posterior = self._posterior(values, systems)
             start = posterior.place(values)
             at, _ = posterior.best(start)
-            old, share = self._cost(values, systems), 1.0
-            while share > 0.1 and self._cost(posterior.values(start + share * (at - start)), systems) > old + 1e-3:
+            old, share = self.cost(values, systems), 1.0
+            while share > 0.1 and self.cost(posterior.values(start + share * (at - start)), systems) > old + 1e-3:
                 share *= 0.5
             before, values = values, posterior.values(start + share * (at - start))
             if inner >= 2 and self._size(posterior, values - before, values) < _SETTLED:
@@ -326,7 +322,8 @@ class Problem:
         entrances = [self._entrances(one, it, values) for one, it in zip(self.requests, systems, strict=True)]
         return Posterior(self.law.terms, stacked[:, 2:-1], stacked[:, -1], stacked[:, :2], entrances)
 
-    def _cost(self, values: Array, systems: Sequence[System]) -> float:
+    def cost(self, values: Array, systems: Sequence[System]) -> float:
+        """Minus the logarithm of the likelihood of coefficients, and of what was expected of them."""
         at = (values - np.array([one.base for one in self.law.terms])) / [one.spread for one in self.law.terms]
         total = 0.5 * float(at @ at)
         for one, system in zip(self.requests, systems, strict=True):
@@ -339,16 +336,3 @@ class Problem:
             total += float(np.sum(np.where(size > limit, far, 0.5 * size)) + len(size) * log(log_.deviation))
         return total
 
-
-def found_from(problem: Problem, start: Array) -> Found:
-    """The best from one start: rough, then exact, with all assumptions about noise that are needed to follow a server."""
-    near = problem.rough(start, flat=True)
-    best: Found | None = None
-    for noise in ASSUMED if problem.requests else ASSUMED[:1]:
-        found = problem.exact(near, noise)
-        if best is None or found.cost < best.cost:
-            best = found
-        if best.followed >= _FOLLOWED:
-            break
-    assert best is not None  # noqa: S101  (there is a first)
-    return best

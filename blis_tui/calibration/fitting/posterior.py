@@ -13,6 +13,8 @@ from scipy.special import ndtr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from blis_tui.calibration.fitting.equations import Windows
     from blis_tui.calibration.fitting.laws import Array, Term
 
@@ -22,6 +24,8 @@ RISE: Final = 2.7055 / 2.0
 _NEWTON: Final = 8
 _ANYWHERE: Final = 1e-3
 """Probability that a request came at any time: what cannot be, is not impossible."""
+_PRESSED: Final = 3.0
+"""By as many standard deviations, if all others are what they are."""
 _ROUNDING_US: Final = 0.3
 """Steps are rounded alike where they have the same work."""
 
@@ -179,6 +183,15 @@ class Posterior:
             rows.append(one.newton(self.base + self.spread * at)[0] * self.spread)
         left = np.vstack(rows)
         found: Array = left.T @ left
+        return found
+
+    def pressed(self, at: Array) -> NDArray[np.bool_]:
+        """Of each coefficient, whether the cost falls below it, by more than chance explains."""
+        slope = self._rows.T @ (self._rows @ at - self._aims) + at
+        for one in self._entrances:
+            rows, missing = one.newton(self.base + self.spread * at)
+            slope = slope - (rows * self.spread).T @ missing
+        found: NDArray[np.bool_] = slope > _PRESSED * np.sqrt(np.diag(self.curvature(at)))
         return found
 
     def interval(self, best: Array, place: int, rise: float = RISE) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -49,11 +49,13 @@ def coefficients(law: Law, sides: Sequence[Side]) -> tuple[Coefficient, ...]:
             )
     wide = [place for place, one in found.items() if one.width > MEASURED_WITHIN]
     swapped = _swapped(sides)
+    pressed = best.posterior.pressed(at)
     return tuple(
         _judged(
             one,
             law.terms[place],
             [found[it].name for it in wide if it != place and (alike[place][it] > _ALIKE or {place, it} <= swapped)],
+            pressed=one.at_bound and bool(pressed[place]),
         )
         for place, one in found.items()
     )
@@ -69,7 +71,7 @@ def _swapped(sides: Sequence[Side]) -> set[int]:
     }
 
 
-def _judged(one: Coefficient, term: Term, others: Sequence[str]) -> Coefficient:
+def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: bool) -> Coefficient:
     """With how well it is told."""
     lowest = max(term.base - _EXPECTED * term.spread, term.lowest)
     expected = term.base + _EXPECTED * term.spread - lowest
@@ -79,7 +81,7 @@ def _judged(one: Coefficient, term: Term, others: Sequence[str]) -> Coefficient:
         told = "together"
     else:
         told = "hardly" if one.high - one.low > UNTOLD * expected else "within"
-    return Coefficient(one.name, one.value, one.base, one.low, one.high, told, tuple(others), one.at_bound)
+    return replace(one, told=told, together_with=tuple(others), pressed=pressed)
 
 
 def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, float]:
