@@ -2,6 +2,7 @@
 
     python benchmarks/accuracy.py --data DIR                       all runs, the step-time models of the table
     python benchmarks/accuracy.py --data DIR --kinds fitted        some of them
+    python benchmarks/accuracy.py --data DIR --rows rows.csv       and every run's figures, a line each
     python benchmarks/accuracy.py --data DIR --write docs/accuracy.md
 
 DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are no part of this repository;
@@ -16,6 +17,7 @@ import argparse
 import csv
 import gzip
 import json
+import re
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -115,6 +117,18 @@ class Run:
     """Metric -> mean of all requests that count."""
     warm_up_us: int = 0
     """Requests that arrive before do not count."""
+    precision: str = "bf16"
+    """Of the weights."""
+    prompt_tokens: int = 0
+    """The longest prompt, prefix included."""
+    expert_parallel: int = 1
+    users: int = 0
+    """Of a closed loop; 0 = requests come whatever becomes of others."""
+
+    @property
+    def family(self) -> str:
+        """Models of one make: their names up to the first digit."""
+        return re.split(r"[-.]?\d", self.model, maxsplit=1)[0]
 
 
 def spec_of(name: str, model: str, hardware: str, tensor_parallel: int, **more: object) -> dict[str, object]:
@@ -163,7 +177,17 @@ def development_runs(data: Path) -> Iterator[Run]:
             workload=staged(stages, load["shared_tokens"], load["question_tokens"], load["output_tokens"]),
         )
         measured = {metric: run["measured"]["all"][f"{metric}_mean"] for metric in METRICS}
-        yield Run("development", run["model"], run["hardware"], run["tensor_parallel"], "vllm", spec, measured)
+        yield Run(
+            "development",
+            run["model"],
+            run["hardware"],
+            run["tensor_parallel"],
+            "vllm",
+            spec,
+            measured,
+            precision="fp8" if "fp8" in run["model"] else "bf16",
+            prompt_tokens=load["shared_tokens"] + load["question_tokens"],
+        )
 
 
 def training_runs(data: Path) -> Iterator[Run]:
@@ -199,7 +223,17 @@ def training_runs(data: Path) -> Iterator[Run]:
         inside = [row for row in there if row[0] >= WARM_UP_US]
         ttft, e2e = (mean(row[at] for row in inside) / 1e3 for at in (2, 3))
         measured = {"e2e": e2e, "ttft": ttft, "itl": (e2e - ttft) / (output - 1)}
-        yield Run("training", run["model"], run["hardware"], tensor_parallel, "vllm", spec, measured, WARM_UP_US)
+        yield Run(
+            "training",
+            run["model"],
+            run["hardware"],
+            tensor_parallel,
+            "vllm",
+            spec,
+            measured,
+            WARM_UP_US,
+            prompt_tokens=prompt,
+        )
 
 
 def serving_runs(data: Path) -> Iterator[Run]:
@@ -237,7 +271,19 @@ def serving_runs(data: Path) -> Iterator[Run]:
             spec["policy"] = tensorrt_llm(row)
         measured = {"ttft": float(row["ttft_ms"]), "itl": float(row["tpot_ms"])}
         group = f"serving, {row['trust']}"
-        yield Run(group, row["model"], row["hardware"], tensor_parallel, row["engine"], spec, measured)
+        yield Run(
+            group,
+            row["model"],
+            row["hardware"],
+            tensor_parallel,
+            row["engine"],
+            spec,
+            measured,
+            precision=row["precision"],
+            prompt_tokens=int(row["isl"]),
+            expert_parallel=int(row["expert_parallel"]),
+            users=users,
+        )
 
 
 def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, float]]]) -> dict[str, object]:
@@ -246,7 +292,10 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
     The one development run of Llama 2 7B was not in the fit at all; the training runs of that model were.
     """
     if kind == "operators":
-        return {"kind": kind, "engine": "tensorrt-llm" if run.engine == "trtllm" else run.engine}
+        # The clients of the serving runs ask for temperature 0; the others' left it to the model.
+        greedy = {"sampling": "plain"} if run.users else {}
+        engine = "tensorrt-llm" if run.engine == "trtllm" else run.engine
+        return {"kind": kind, "engine": engine, "expert_parallel": run.expert_parallel, **greedy}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None
@@ -302,6 +351,49 @@ def table(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> 
                 if there:
                     lines.append(f"| {' | '.join([*key, *cells])} |")
     return "\n".join(lines) + "\n"
+
+
+BY = ("hardware", "family", "precision", "engine", "tensor_parallel", "prompt_tokens", "users")
+"""Properties of runs by which errors are told apart."""
+LONG_TOKENS = 2048
+"""Prompts are told apart by whether they are longer: the measured ones are far from it on either side."""
+
+
+def shown(run: Run, name: str) -> str:
+    """A property of a run in the tables: lengths of prompts as short or long."""
+    value = getattr(run, name)
+    return str(value) if name != "prompt_tokens" else f"{'>' if value > LONG_TOKENS else '<='} {LONG_TOKENS}"
+
+
+def breakdown(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> str:
+    """Mean / median of the absolute errors in percent, and the mean error, by one property of the runs at a time."""
+    lines = ["| by | value | runs | step time | TTFT | bias | ITL | bias |", "|---|---|--:|---|--:|--:|--:|--:|"]
+    for name in BY:
+        of = [shown(run, name) for run in runs]
+        for value in sorted(set(of), key=lambda one: (len(one), one) if one.isdecimal() else (0, one)):
+            for kind, found in errors.items():
+                there = [error for error, one in zip(found, of, strict=True) if error and one == value]
+                cells = [name.replace("_", " "), value, str(len(there)), f"`{kind}`"]
+                for metric in ("ttft", "itl"):
+                    off = [error[metric] * 100 for error in there]
+                    sizes = [abs(one) for one in off]
+                    cells += [f"{mean(sizes):.1f} / {median(sizes):.1f}", f"{mean(off):+.1f}"] if off else ["", ""]
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_rows(file: Path, runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> None:
+    """One line for each run, step-time model and metric: measured and simulated, in milliseconds."""
+    with file.open("w", newline="") as out:
+        rows = csv.writer(out)
+        rows.writerow(("run", "group", "model", *BY, "step_time", "metric", "measured_ms", "simulated_ms", "error"))
+        for kind, found in errors.items():
+            for run, error in zip(runs, found, strict=True):
+                name = run.spec["metadata"]["name"]  # type: ignore[index]
+                about = [name, run.group, run.model, *(getattr(run, one) for one in BY), kind]
+                for metric, off in (error or {}).items():
+                    value = run.measured[metric]
+                    rows.writerow((*about, metric, f"{value:.6g}", f"{value * (1 + off):.6g}", f"{off:.5f}"))
 
 
 def expected(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> dict[str, Expected]:
@@ -365,6 +457,7 @@ def main() -> int:
     parser.add_argument("--groups", nargs="+", default=["development", "training", "serving"])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th run of the serving ones")
     parser.add_argument("--jobs", type=int, default=None, help="processes (default: one a core)")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="a CSV file with every run's figures")
     parser.add_argument(
         "--write", type=Path, help="a page whose tables between the markers are replaced; and what reports quote"
     )
@@ -388,7 +481,9 @@ def main() -> int:
     sys.stderr.write("\n")
     errors = {kind: [job.result() for job in jobs[at :: len(kinds)]] for at, kind in enumerate(kinds)}
     text, means = table(runs, errors), expected(runs, errors)
-    sys.stdout.write(f"{summary(means)}\n{text}")
+    sys.stdout.write(f"{summary(means)}\n{text}\n{breakdown(runs, errors)}")
+    if options.rows:
+        write_rows(options.rows, runs, errors)
     if options.write:
         page = between(options.write.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END)
         options.write.write_text(between(page, BEGIN, text, END))

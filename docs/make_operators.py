@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import statistics
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ CONTEXTS: Final = (1, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 6
 LENGTHS: Final = (1, 16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 HEADS: Final = (1, 2, 4, 8, 16, 32, 64)
 KV_HEADS: Final = (1, 2, 4, 8)
+LATENT_HEADS: Final = (4, 8, 16, 32, 64, 128)
 HEAD_DIMS: Final = (64, 128, 256)
 TOKENS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 SPLITS: Final = (1, 2, 4, 8)
@@ -68,13 +71,15 @@ GPUS: Final = (
 )
 
 
-def read(systems: Path, gpu: Gpu, operator: str, table: str, engine: str = "vllm") -> tuple[list[Row], str]:
+def read(
+    systems: Path, gpu: Gpu, operator: str, table: str, engine: str = "vllm", version: str = "*"
+) -> tuple[list[Row], str]:
     """The rows of an operator's newest table for an engine, and which version of the engine was measured."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415  (only this script needs it)
 
     found = sorted(
-        systems.glob(f"data/{gpu.folder}/{operator}/{engine}/*/{table}.parquet"),
-        key=lambda path: [int(part) for part in path.parent.name.split(".") if part.isdecimal()],
+        systems.glob(f"data/{gpu.folder}/{operator}/{engine}/{version}/{table}.parquet"),
+        key=lambda path: [int(part) for part in re.findall(r"\d+", path.parent.name)],
     )
     if not found:
         return [], ""
@@ -111,8 +116,41 @@ def text(values: Iterable[float | None]) -> str:
     return " ".join("-" if value is None else f"{float(f'{value:.3g}'):g}" for value in values)
 
 
-def gemm(rows: Sequence[Row]) -> dict[str, object]:
-    """Dense products ``[m, k] x [k, n]``.
+WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What reading weights takes that are in no cache.
+
+    The tables were measured with few different weights in turn. Where all of them fit into L2, as products of up to
+    16 MiB and single experts do on GPUs with graphics memory and 96 or 128 MiB of L2, they came from there, up to three
+    times faster than memory is. In a model nothing is left of the last step.
+    """
+
+    mib_us: float
+    """A MiB: as of 16-bit products twice as large as L2."""
+    l2_mib: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], gpu: Gpu) -> Memory:
+        """What a GPU's dense products show of it."""
+        best = fastest((row for row in rows if row["gemm_dtype"] == "bfloat16"), "m", "n", "k")
+        sizes = {key: 2.0 * key[1] * key[2] / 2**20 for key in best if key[0] == ROWS[1]}
+        large = [best[key] / size for key, size in sizes.items() if size > 2.0 * gpu.l2_mib]
+        return cls(statistics.median(large), gpu.l2_mib)
+
+    def at_least(self, time_us: float, mib: float, different: int) -> float:
+        """A time that was measured with so many different weights of that size, if these were not in L2."""
+        return max(time_us, mib * self.mib_us) if mib * different <= 1.2 * self.l2_mib else time_us
+
+
+DIFFERENT_WEIGHTS: Final = 6
+"""Of the dense products: the larger ones, of which that many do not fit into L2, take as long as memory does."""
+
+
+def gemm(rows: Sequence[Row], memory: Memory) -> dict[str, object]:
+    """Dense products ``[m, k] x [k, n]``, no faster than memory.
 
     Batches of more than 512 tokens are of any size, and in FP8 sizes that are multiples of 16 run up to 1.5 times
     faster than all others: there a point is that of ``m + 1``, or beyond the last one measured as much slower than
@@ -128,7 +166,7 @@ def gemm(rows: Sequence[Row]) -> dict[str, object]:
         for n in SIZES:
             for k in SIZES:
                 values: list[float | None] = []
-                slower = 1.0
+                slower, mib = 1.0, WEIGHT_BYTES[TYPES[theirs]] * n * k / 2**20
                 for m in sizes:
                     here, above = best.get((m, n, k)), best.get((m + 1, n, k))
                     if here is not None and m > 512 and theirs == "fp8":
@@ -136,7 +174,7 @@ def gemm(rows: Sequence[Row]) -> dict[str, object]:
                         here *= slower
                     elif here is not None and m > 512 and above is not None:
                         here = math.sqrt(here * above)
-                    values.append(here)
+                    values.append(None if here is None else memory.at_least(here, mib, DIFFERENT_WEIGHTS))
                 lines.append(text(rising(values)))
         tables[TYPES[theirs]] = {"m": list(sizes), "n": list(SIZES), "k": list(SIZES), "us": lines}
     return tables
@@ -220,8 +258,51 @@ def prefill_attention(rows: Sequence[Row]) -> list[object]:
     return tables
 
 
-def experts(rows: Sequence[Row]) -> dict[str, object]:
+def latent_attention(decodes: Sequence[Row], prompts: Sequence[Row], gpu: Gpu) -> dict[str, object]:
+    """Multi-head latent attention: heads of DeepSeek V3 (a rank of 512 and 64 rotated elements) on one GPU.
+
+    vLLM's own tables have whole modules, with their products. SGLang's and TensorRT-LLM's have attention alone, with
+    the kernels that vLLM calls, too; the faster of both counts. What fits into L2 is left out as for other decodes.
+    """
+    element = {"bfloat16": 2, "fp8": 1}
+    steps: list[object] = []
+    whole: list[object] = []
+    for cache, size in element.items():
+        best = fastest((row for row in decodes if row["kv_cache_dtype"] == cache), "num_heads", "batch_size", "step")
+        for heads in LATENT_HEADS:
+            lines = []
+            for batch in BATCHES:
+                values: list[float | None] = []
+                for context in CONTEXTS:
+                    mib = batch * context * (512 + 64) * size / 2**20
+                    value = best.get((heads, batch, context - 1 if context > 1 else 1))
+                    values.append(None if gpu.l2_mib / 8 < mib <= 1.2 * gpu.l2_mib else value)
+                lines.append(text(rising(values)))
+            if any(line.strip("- ") for line in lines):
+                steps.append(
+                    {"kv_cache": cache, "heads": heads, "batch": list(BATCHES), "context": list(CONTEXTS), "us": lines}
+                )
+        alone = fastest((row for row in prompts if row["kv_cache_dtype"] == cache), "num_heads", "batch_size", "isl")
+        shares: dict[int, float] = {}
+        for (heads, batch, length), value in alone.items():
+            shares[length] = min(shares.get(length, float("inf")), value / heads / batch)
+        if alone:
+            whole.append(
+                {
+                    "kv_cache": cache,
+                    "heads": list(LATENT_HEADS),
+                    "length": list(LENGTHS),
+                    "us": [text(rising([alone.get((heads, 1, one)) for one in LENGTHS])) for heads in LATENT_HEADS],
+                    "saturated_us": text(rising([shares.get(one) for one in LENGTHS])),
+                }
+            )
+    return {"decode": steps, "prefill": whole}
+
+
+def experts(rows: Sequence[Row], memory: Memory) -> dict[str, object]:
     """The expert part of a layer (routing, both products, sum), its experts split over ``split`` GPUs.
+
+    No time is less than reading the chosen experts takes.
 
     Measured were tokens that spread evenly over the experts, and others whose choices follow a power law. Evenly
     spread, few tokens use as many experts as they can; tokens that choose on their own use ``N (1 - (1 - k/N) ** T)``.
@@ -239,8 +320,13 @@ def experts(rows: Sequence[Row]) -> dict[str, object]:
         curve[tokens] = min(curve.get(tokens, float("inf")), 1000.0 * float(row["latency"]))
     lines = []
     for (kind, key), curves in sorted(found.items()):
-        _, _, count, chosen, _ = key
-        values = [_as_chosen(curves, count, chosen, tokens) for tokens in TOKENS]
+        hidden, inter, count, chosen, split = key
+        mib = WEIGHT_BYTES[kind] * 3.0 * hidden * inter / split / 2**20
+        values: list[float | None] = []
+        for tokens in TOKENS:
+            time = _as_chosen(curves, count, chosen, tokens)
+            used = count * (1.0 - (1.0 - chosen / count) ** tokens)
+            values.append(None if time is None else memory.at_least(time, used * mib, 1))
         lines.append(f"{kind} {' '.join(map(str, key))}: {text(rising(values))}")
     return {"columns": "type hidden intermediate experts top_k split", "tokens": list(TOKENS), "us": lines}
 
@@ -286,31 +372,68 @@ def _at(sizes: Sequence[int], times: Sequence[float], size: float) -> float:
     return times[-1]
 
 
-def all_reduce(rows: Sequence[Row]) -> dict[str, object]:
-    """The all-reduce of vLLM's own, as CUDA graphs replay it.
+FUSED_SUMS_MIB: Final = {10.0: {2: 64, 4: 0.25, 8: 1}, 10.3: {2: 64, 4: 0.25, 8: 2}}
+"""Up to which message vLLM sums over so many GPUs with FlashInfer's kernel, which adds the norm that follows, by
+compute capability: ``FI_ALLREDUCE_FUSION_MAX_SIZE_MB`` in ``compilation/passes/fusion/allreduce_rms_fusion.py``. Over
+four it was 1 MiB divided among them until vLLM 0.11 (``_FI_MAX_SIZES``), and is 32 MiB today; measured servers are as
+with the former."""
 
-    The tables count messages in elements of 16 bits: NCCL's, which have INT8 too, show half the time for it.
+
+THROUGH_HOST: Final = {"rtx-pro-6000": "0.19.0"}
+"""GPU -> the version of vLLM whose sums were measured on a machine without PCIe peer-to-peer.
+
+Its times, and those of TensorRT-LLM 1.3.0rc10 and SGLang 0.5.10, agree within 3 %. Later ones of all three are three
+times shorter: those of a machine with it.
+"""
+
+
+def all_reduce(rows: Sequence[Row], others: Sequence[Row], through_host: Sequence[Row], gpu: Gpu) -> dict[str, object]:
+    """The all-reduce of each engine; vLLM's own as CUDA graphs replay it.
+
+    On Blackwell, vLLM sums with FlashInfer's kernel where messages are short enough, and that kernel is TensorRT-LLM's.
+    Its own ones would fall back to NCCL between the sizes of two of them (on eight B200 from 256 to 512 KiB, where they
+    take three times as long). The tables count messages in elements of 16 bits: NCCL's, which have INT8 too, show half
+    the time for it.
     """
-    graph = [row for row in rows if row["backend"] == "vllm_graph"] or rows
-    best = fastest(graph, "num_gpus", "message_size")
-    sizes = sorted({size for _, size in best if size >= 512})
-    gpus = sorted({count for count, _ in best})
+    own, theirs, hosts = (
+        fastest([row for row in one if row.get("backend") == "vllm_graph"] or one, "num_gpus", "message_size")
+        for one in (rows, others, through_host)
+    )
+    sizes = sorted({size for _, size in own if size >= 512})
+    fused = FUSED_SUMS_MIB.get(gpu.capability, {})
+    short = {key: time for key, time in theirs.items() if 2 * key[1] <= fused.get(key[0], 0) * 2**20}
+    engines = {"vllm": {**own, **short}, "tensorrt-llm": {**own, **theirs}, "through_host": hosts}
     return {
-        "gpus": gpus,
         "bytes": [2 * size for size in sizes],
-        "us": [text(rising([best.get((count, size)) for size in sizes])) for count in gpus],
+        "us": {
+            engine: {
+                str(count): text(rising([times.get((count, size)) for size in sizes]))
+                for count in sorted({count for count, _ in times})
+            }
+            for engine, times in engines.items()
+            if times
+        },
     }
 
 
 def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
     """All tables of a GPU."""
-    products, engine = read(systems, gpu, "gemm", "gemm_perf")
+    products, version_measured = read(systems, gpu, "gemm", "gemm_perf")
     prompts, _ = read(systems, gpu, "attention", "context_attention_perf")
     decodes, _ = read(systems, gpu, "attention", "generation_attention_perf")
     mixtures, _ = read(systems, gpu, "moe", "moe_perf")
     if 10 <= gpu.capability < 12:
         mixtures = with_8_bit_activations(mixtures, read(systems, gpu, "moe", "moe_perf", "sglang")[0])
-    sums, _ = read(systems, gpu, "comm", "custom_allreduce_perf")
+    sums, others = (read(systems, gpu, "comm", "custom_allreduce_perf", engine)[0] for engine in ("vllm", "trtllm"))
+    latent = {
+        kind: [
+            row for engine in ("sglang", "trtllm") for row in read(systems, gpu, "mla", f"{kind}_mla_perf", engine)[0]
+        ]
+        for kind in ("generation", "context")
+    }
+    host = THROUGH_HOST.get(gpu.name)
+    through_host = read(systems, gpu, "comm", "custom_allreduce_perf", version=host)[0] if host else []
+    memory = Memory.of(products, gpu)
     return {
         "kind": "Operators",
         "name": gpu.name,
@@ -318,15 +441,16 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
         "hardware": list(gpu.hardware),
         "source": f"PyPI aiconfigurator-core {version}, systems/data/{gpu.folder}, condensed by docs/make_operators.py",
         "licence": "Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES",
-        "engine": f"vllm {engine}",
+        "engine": f"vllm {version_measured}",
         "peak_tflops": dict(gpu.peak_tflops),
         "compute_capability": gpu.capability,
         "memory_bandwidth_tb_per_s": gpu.bandwidth_tb_per_s,
-        "gemm": gemm(products),
+        "gemm": gemm(products, memory),
         "decode_attention": decode_attention(decodes, gpu),
         "prefill_attention": prefill_attention(prompts),
-        "experts": experts(mixtures),
-        "all_reduce": all_reduce(sums),
+        "latent_attention": latent_attention(latent["generation"], latent["context"], gpu),
+        "experts": experts(mixtures, memory),
+        "all_reduce": all_reduce(sums, others, through_host, gpu),
     }
 
 

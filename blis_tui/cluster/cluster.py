@@ -481,7 +481,7 @@ class Cluster(ComingAndGoing):
         self.commit(passage, index)
         passage.kind = "queued"
         passage.handler = self._enqueue
-        delay = self.instances[index].latency.queueing_time_us(passage.request)
+        delay = self.instances[index].intake_us(passage.request, now)
         self.queue.push(now + delay, instance_order(QUEUED, index), passage)
 
     def _enqueue(self, passage: Passage, now: int) -> None:

@@ -12,6 +12,7 @@ from blis_tui.engine.batch import Batch
 from blis_tui.engine.batch_queue_instance import BatchQueueInstance
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
+from blis_tui.engine.front_end import FrontEnd, HasFrontEnd
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
 from blis_tui.engine.kv.pool import BlockPool
@@ -29,10 +30,12 @@ from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
 from blis_tui.engine.speculative.instance import SpeculativeInstance
 from blis_tui.engine.speculative.luck import Luck
+from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.front_end import FrontEndTimes
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
@@ -54,6 +57,7 @@ class InstanceFactory:
         self._ledger = ledger
         self._observers = observers
         self._latencies: dict[str, StepTimeModel] = {}
+        self._front_ends: dict[str, FrontEndTimes | None] = {}
         self._prompts: dict[int, PromptKeys] = {}
 
     def create(self, index: int, pool: Pool) -> Instance:
@@ -115,6 +119,7 @@ class InstanceFactory:
             self._events,
             self._ledger,
             self._observers,
+            self._front_end(index, pool, latency),
         )
         stages = engine.pipeline_parallel
         if stages > 1 and (engine.speculative is not None or engine.lora is not None):
@@ -149,8 +154,14 @@ class InstanceFactory:
             return None
         return Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance)
 
+    def _front_end(self, index: int, pool: Pool, latency: StepTimeModel) -> FrontEnd | None:
+        times = self._front_ends.get(pool.name)
+        stream = Streams(self._experiment.seed).stream(f"front-end/{index}")
+        return None if times is None else FrontEnd(times, stream, latency)
+
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:
             latency, encoder = create_latency(self._experiment.plugins, pool), pool.engine.encoder
+            self._front_ends[pool.name] = latency.front_end if isinstance(latency, HasFrontEnd) else None
             self._latencies[pool.name] = latency if encoder is None else Encoding(latency, encoder.token_us)
         return self._latencies[pool.name]

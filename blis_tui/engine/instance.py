@@ -52,6 +52,7 @@ class Instance:
         seen: what others see of it and of them.
         input_tokens: prompt tokens of all requests that entered its queue.
         latency: the step-time model; its overheads belong to every latency that a client sees.
+        front_end: the process that takes requests in; None = it takes no time of its own.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Instance:
         "_order_timeout",
         "_priority",
         "batch",
+        "front_end",
         "index",
         "input_tokens",
         "latency",
@@ -91,6 +93,7 @@ class Instance:
         self._order_left = instance_order(_LEFT, index)
         self._order_timeout = instance_order(_TIMEOUT, index)
         self.latency = parts.latency
+        self.front_end = parts.front_end
         self._priority = parts.priority
         self._events = parts.events
         self._ledger = parts.ledger
@@ -120,12 +123,18 @@ class Instance:
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
-        return (self.rule.state(), self._priority.state())
+        more = () if self.front_end is None else (self.front_end.state(),)
+        return (self.rule.state(), self._priority.state(), *more)
 
     def pause_in_steps(self, look: Callable[[], None] | None) -> None:
         """Call ``look`` in every step from now on, between its first two phases; None ends that."""
         latency = self.latency.model if isinstance(self.latency, Pausing) else self.latency
         self.latency = latency if look is None else Pausing(latency, look)
+
+    def intake_us(self, request: Request, now: int) -> int:
+        """From the arrival of a request, now, until it is in the waiting queue."""
+        delay = self.latency.queueing_time_us(request)
+        return delay if self.front_end is None else delay + self.front_end.delay_us(request, self.batch.load, now)
 
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""

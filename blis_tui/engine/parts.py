@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.front_end import FrontEnd
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
@@ -24,3 +25,4 @@ class Parts:
     events: EventQueue
     ledger: Ledger
     observers: Observers
+    front_end: FrontEnd | None = None

@@ -39,6 +39,14 @@ DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
 _UNSCALED: Final = frozenset({"su", "longrope", "llama3"})
 """Rotary scalings whose factor is already part of ``max_position_embeddings``."""
 
+_QK_NORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("qwen3", "qwen3_moe", "qwen3_next", "gemma3", "gemma3_text"), "heads"),
+        **dict.fromkeys(("minimax_m2", "olmo2", "olmoe"), "layer"),
+    }
+)
+"""Types of models whose queries and keys are normalised, and over what."""
+
 _MXFP4_BYTES: Final = 4.25 / 8
 """Four bits, and eight for every 32 weights."""
 
@@ -107,7 +115,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         num_hidden_layers=_int(config, "num_hidden_layers"),
         num_attention_heads=heads,
         num_key_value_heads=_int(config, "num_key_value_heads") or heads,
-        head_dim=_int(config, "head_dim") or hidden // heads,
+        head_dim=_int(config, "head_dim") or _int(config, "qk_nope_head_dim") or hidden // heads,
         intermediate_size=intermediate,
         vocab_size=_int(config, "vocab_size"),
         activation_bytes=activation_bytes,
@@ -125,6 +133,8 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         first_k_dense_replace=_int(config, "first_k_dense_replace"),
         kv_lora_rank=_int(config, "kv_lora_rank"),
         qk_rope_head_dim=_int(config, "qk_rope_head_dim"),
+        q_lora_rank=_int(config, "q_lora_rank"),
+        qk_norm=_QK_NORMS.get(str(config.get("model_type")), ""),
         fp8_scales=_fp8_scales(config, weight_bytes),
         expert_weight_bytes=_MXFP4_BYTES if _is_mxfp4(config) else 0.0,
         sliding_window=window,

@@ -23,6 +23,7 @@ from blis_tui.spec.compose import (
     no_file,
 )
 from blis_tui.spec.diagnostics import about, in_order
+from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
 from blis_tui.spec.operator_files import table_digest, table_names, tables_of
@@ -244,7 +245,7 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
 
 def _sampling(model: dict[str, Json]) -> str:
     """How tokens are chosen where requests do not say: by what the model's generation configuration needs."""
-    said = as_map(model.get("generation_config"))
+    said = as_map(model["generation_config"]) if "generation_config" in model else family_generation(model)
     if said.get("repetition_penalty", 1.0) != 1.0:
         return "penalties"
     top_k = said.get("top_k", 0)

@@ -231,6 +231,10 @@ _NAMES_OF_DOCUMENTS: Final = {
         "h100": "nvidia_h100 h100_80gb h100_sxm h100_sxm5 nvidia_h100_80gb_hbm3 h100_80 h100_sxm5_80gb",
         "h200": "nvidia_h200 h200_sxm h200_141gb h200_sxm5",
         "l40s": "nvidia_l40s",
+        "mi300x": "amd_instinct_mi300x mi300 amd_mi300x",
+        "mi325x": "amd_instinct_mi325x mi325 amd_mi325x",
+        "mi355x": "amd_instinct_mi355x mi355 amd_mi355x",
+        "rtx-5090": "5090 geforce_rtx_5090 nvidia_geforce_rtx_5090",
         "rtx-4090": "4090 geforce_rtx_4090 nvidia_geforce_rtx_4090",
     },
     "Model": {

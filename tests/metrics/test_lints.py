@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -400,3 +401,26 @@ def test_a_host_link_that_nobody_uses() -> None:
     found = finding(blis_tui.run(blis_tui.load("kv-overload", set=recomputed)), "host-link")
     assert found.message == "engine.host_link has no effect: `restore: recompute` swaps nothing to the host."
     assert "host-link" not in ids(blis_tui.run(blis_tui.load("kv-overload", set={"workload.requests": 5})))
+
+
+# ---- users in step ----
+
+
+def closed_loop(shortest: int) -> Report:
+    """Eight users whose answers have so many to 60 tokens."""
+    lengths = {"input_tokens": 200, "output_tokens": {"kind": "uniform", "min": shortest, "max": 60}}
+    client = {"id": "users", "arrivals": {"kind": "closed-loop", "users": 8}, **lengths}
+    changed = {"workload": {"requests": 64, "clients": [client]}, "expect": [], "cluster": {"instances": 1}}
+    return blis_tui.run(blis_tui.load("quickstart", set=changed))
+
+
+def test_users_whose_answers_are_equally_long_stay_in_step() -> None:
+    found = closed_loop(60)
+    ends = Counter(row.completed_us for row in found.rows)
+    together = sum(count for count in ends.values() if count > 1)
+    assert finding(found, "users-in-step").figures == {"ended_together": together, "completed": 64, "users": 8}
+    assert together > 32
+
+
+def test_users_whose_answers_differ_do_not() -> None:
+    assert "users-in-step" not in ids(closed_loop(20))

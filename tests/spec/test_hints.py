@@ -151,7 +151,7 @@ def test_words(word: str, meant: str) -> None:
             "v100",
             (
                 "known names are `a100-80`, `a100-sxm`, `a10g`, `b200`, `b300`, `gb200`, `gb300`, `h100`, `h200`, `l4`,"
-                " `l40s`, `rtx-4090` and 1 more"
+                " `l40s`, `mi300x` and 5 more"
             ),
         ),
     ],

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import yaml
 
 import blis_tui
 from blis_tui.errors import InputError
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.operator_files import table_digest
+from blis_tui.spec.places import shipped_specs
 
+
+def shipped(name: str) -> dict[str, Any]:
+    """A model's document as it ships."""
+    found: dict[str, Any] = yaml.safe_load((shipped_specs() / "models" / f"{name}.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+SCOUT = "llama-4-scout-17b-16e-instruct-fp8-dynamic"
 OPERATORS = {"latency": {"kind": "operators"}, "expect": []}
 
 
@@ -35,6 +47,29 @@ def test_the_models_generation_config_says_how_tokens_are_sampled(model: str, sa
     made = blis_tui.load("steady-chat", set={**OPERATORS, "model": model})
     assert made.pools[0].latency.settings["sampling"] == sampling
     assert "generation_config" not in made.document["model"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["deepseek-v2-lite", "llama-3.1-8b-instruct", "qwen3-14b", "qwen3-30b-a3b", SCOUT])
+def test_a_model_whose_document_does_not_say_samples_as_its_family_does(name: str) -> None:
+    """The shipped documents of those families do say it."""
+    inline = {key: value for key, value in shipped(name).items() if key != "generation_config"}
+    four = {**OPERATORS, "cluster.tensor_parallel": 4}
+    made = [blis_tui.load("steady-chat", set={**four, "model": one}) for one in (name, inline)]
+    assert [one.pools[0].latency.settings["sampling"] for one in made] == ["top-p", "top-p"]
+
+
+def test_of_other_families_nothing_is_assumed() -> None:
+    """Models of the type ``qwen2`` do not sample alike."""
+    inline = {key: value for key, value in shipped("qwen2.5-7b-instruct").items() if key != "generation_config"}
+    made = blis_tui.load("steady-chat", set={**OPERATORS, "model": inline})
+    assert made.pools[0].latency.settings["sampling"] == "plain"
+
+
+def test_what_a_model_says_of_sampling_counts_more_than_its_family() -> None:
+    inline = {key: value for key, value in shipped("qwen3-14b").items() if key != "generation_config"}
+    for one, sampling in ((inline, "top-p"), ({**inline, "generation_config": {}}, "plain")):
+        made = blis_tui.load("steady-chat", set={**OPERATORS, "model": one})
+        assert made.pools[0].latency.settings["sampling"] == sampling
 
 
 def test_each_pool_gets_the_tables_of_its_own_hardware() -> None:

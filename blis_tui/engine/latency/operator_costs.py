@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
+from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_rest import Settings, rest_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, OperatorTables, worst
+from blis_tui.engine.portable_math import ln
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batch sizes in tokens for which vLLM captures CUDA graphs; a smaller batch is padded to the next one."""
 _LOGIT_BYTES: Final = 4.0
+_SQUARES_BYTES: Final = 4.0
+"""A sum of squares in 32 bits."""
 _WIDEST_BYTES: Final = 2.0
 _AS_FITTED: Final = Settings()
 
@@ -51,30 +55,36 @@ class OperatorCosts:
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
-            parts["products"].append((product.times, tables.gemm(product.weights, product.n, product.k)))
+            factor = rest.products_fp8 if product.weights == "fp8" else rest.products
+            parts["products"].append((product.times * factor, tables.gemm(product.weights, product.n, product.k)))
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
-            shape = (model.hidden_size, width, model.num_experts, model.num_experts_per_tok, split)
-            curve = tables.experts(layers.expert_weights, *shape, spread)
+            apart = settings.expert_parallel
+            if split % apart or model.num_experts % apart:
+                raise PolicyError(
+                    f"expert_parallel {apart} does not divide {split} GPUs and {model.num_experts} experts"
+                )
+            shape = (model.hidden_size, width, model.num_experts // apart, model.num_experts_per_tok / apart)
+            curve = tables.experts(layers.expert_weights, *shape, split // apart, spread)
             if curve is None:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
-            parts["experts"] = [(layers.expert_layers, curve)]
+            parts["experts"] = [(layers.expert_layers, _of_the_busiest(curve, apart, spread, model.num_experts))]
         if layers.sums:
-            curve = tables.all_reduce(split)
-            over_tokens = Curve(
-                tuple(size / self._hidden_bytes for size in curve.sizes),
-                curve.times_us,
-                curve.known,
-                curve.measured_up_to / self._hidden_bytes,
-            )
-            parts["all-reduce"] = [(layers.sums, over_tokens)]
+            curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
+            parts["all-reduce"] = [(layers.sums, _over_tokens(curve, self._hidden_bytes))]
+            if layers.norm_sums:
+                parts["all-reduce"].append((layers.norm_sums, _over_tokens(curve, _SQUARES_BYTES)))
         self._parts = parts
         self._scale(rest)
         self.head = tables.gemm(layers.head.weights, layers.head.n, layers.head.k)
         read = "bfloat16" if rest.attention_16_bit else layers.kv_cache
         self._decodes = tables.decode_attention(read, layers.cache_dim, layers.kv_heads)
         prompts = tables.prefill_attention(layers.kv_cache, layers.head_dim, layers.heads)
+        if model.kv_lora_rank:
+            cached = model.kv_lora_rank + model.qk_rope_head_dim
+            self._decodes = tables.latent_decodes(layers.kv_cache, layers.heads, cached) or self._decodes
+            prompts = tables.latent_prefill(layers.kv_cache, layers.head_dim, layers.heads) or prompts
         self.alone, self.shared = prompts.alone, prompts.shared
         self._one = self.decode_attention(1)
         self._start_us = min(self._one.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
@@ -83,11 +93,9 @@ class OperatorCosts:
 
     def _scale(self, rest: Rest) -> None:
         """Take the fitted rest into account where it concerns operators."""
-        factors = {"products": rest.products}
-        if self.layers.expert_scales == "channel":
-            factors["experts"] = rest.experts_fp8_channel
-        for name, factor in factors.items():
-            self._parts[name] = [(times * factor, curve) for times, curve in self._parts.get(name, [])]
+        if self.layers.expert_scales == "channel" and "experts" in self._parts:
+            [(times, curve)] = self._parts["experts"]
+            self._parts["experts"] = [(times * rest.experts_fp8_channel, curve)]
         if self.layers.expert_weights == "mxfp4" and "experts" in self._parts:
             [(times, curve)] = self._parts["experts"]
             around = tuple(
@@ -190,6 +198,25 @@ class OperatorCosts:
             shared += part
         time_us = max(longest, shared) if len(chunks) > 1 else longest
         return max(0.0, time_us - self._start_us) if beside_decodes else time_us
+
+
+def _of_the_busiest(curve: Curve, gpus: int, spread: float, experts: int) -> Curve:
+    """The same of the GPU with the most tokens, where each of so many has some of the experts.
+
+    What a GPU gets varies as the popularity of its experts together does, differently in each layer. The largest of n
+    is about ``sqrt(2 ln n)`` standard deviations above the mean.
+    """
+    if gpus == 1:
+        return curve
+    more = 1.0 + sqrt(spread * gpus / experts) * sqrt(2.0 * ln(gpus))
+    times = tuple(curve.at(size * more) for size in curve.sizes)
+    return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / more)
+
+
+def _over_tokens(curve: Curve, bytes_: float) -> Curve:
+    """A curve over messages, over tokens of so many bytes."""
+    sizes = tuple(size / bytes_ for size in curve.sizes)
+    return replace(curve, sizes=sizes, measured_up_to=curve.measured_up_to / bytes_)
 
 
 def _padded(tokens: int) -> int:

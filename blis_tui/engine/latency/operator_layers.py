@@ -47,6 +47,8 @@ class Layers:
     kv_cache: str
     sums: int
     """All-reduces in a step."""
+    norm_sums: int
+    """Those of four bytes a token: sums of squares over heads that are spread over the GPUs."""
     moved_bytes: float
     """What a token reads and writes between the operators, in all layers: norms, activations, rotations."""
 
@@ -74,6 +76,8 @@ def layers_of(model: Model, split: int) -> Layers:
     weights = weight_type(model.weight_bytes)
     products = [Product(layers, n, k, weights) for n, k in attention]
     moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
+    if model.qk_norm:
+        moved += layers * 2.0 * (query / split + elements / 2.0) * act
     for count, wide in ((layers - experts, dense), (experts, shared_expert_width(model))):
         if count and wide:
             products.append(Product(count, 2 * wide // split, hidden, weights))
@@ -97,16 +101,23 @@ def layers_of(model: Model, split: int) -> Layers:
         cache_dim=elements // (2 * kv_heads),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
         sums=2 * layers + 1 if split > 1 else 0,
+        norm_sums=2 * layers if split > 1 and model.qk_norm == "layer" else 0,
         moved_bytes=moved,
     )
 
 
 def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
-    """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output."""
+    """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output.
+
+    A query that is compressed first is compressed on every GPU.
+    """
     heads = max(1, model.num_attention_heads // split)
     rank, rope, wide = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim
+    compressed = model.q_lora_rank
+    query = [(compressed, model.hidden_size)] if compressed else []
     return [
-        (heads * (wide + rope), model.hidden_size),
+        *query,
+        (heads * (wide + rope), compressed or model.hidden_size),
         (rank + rope, model.hidden_size),
         (heads * wide, rank),
         (heads * wide, rank),

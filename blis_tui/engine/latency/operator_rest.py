@@ -26,6 +26,7 @@ class Rest:
     """The coefficients of an engine."""
 
     products: float = 1.0
+    products_fp8: float = 1.0
     layer_tp_us: float = 8.0
     moved: float = 1.8
     experts_fp8_channel: float = 0.95
@@ -33,7 +34,10 @@ class Rest:
     experts_layer_us: float = 0.0
     experts_mxfp4: float = 1.0
     experts_token_us: float = 0.1
-    queue_us: float = 8200.0
+    queue_us: float = 0.0
+    request_us: float = 7500.0
+    prompt_token_us: float = 0.5
+    stream_us: float = 20.0
     attention_16_bit: bool = False
 
 
@@ -47,20 +51,40 @@ class Settings:
     )
     tables_sha256: str | None = setting("SHA-256 of their file; filled in.", default=None)
     engine: str = setting("Whose coefficients count where they are not given.", default=ENGINES[0], enum=list(ENGINES))
+    peer_to_peer: bool = setting(
+        "Whether GPUs without NVLink read each other's memory over PCIe, which many machines, above all virtual ones,"
+        " do not allow: sums then go through the host's memory, where that was measured (two RTX PRO 6000).",
+        default=False,
+    )
+    expert_parallel: int = setting(
+        "Over how many of an instance's GPUs experts are spread, each whole (vLLM's `--enable-expert-parallel`: all of"
+        " them; TensorRT-LLM's `--ep_size`); 1 = each expert is split over all. The busiest GPU counts.",
+        default=1,
+        minimum=1,
+        maximum=1024,
+    )
     sampling: str | None = setting(
         "How tokens are chosen: `plain` (greedy, or from all logits), `top-p` (or top-k: logits sorted), `penalties`"
-        " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says.",
+        " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says, or, where its"
+        " document has none, that of its family. For loads with temperature 0, such as those of `vllm bench serve`:"
+        " `plain`.",
         default=None,
         enum=list(SAMPLING),
     )
     products: float | None = setting(
-        "Dense products relative to their tables. Default: 1 for vLLM, 0.85 for TensorRT-LLM.",
+        "Dense products of 16 bits relative to their tables. Default: 1, as TensorRT-LLM's own tables are, within 5 %.",
+        default=None,
+        exclusiveMinimum=0,
+    )
+    products_fp8: float | None = setting(
+        "The same of FP8 products. Default: 1 for vLLM; 0.85 for TensorRT-LLM, whose kernels reach the share of the"
+        " memory's bandwidth that 16-bit products do.",
         default=None,
         exclusiveMinimum=0,
     )
     layer_tp_us: float | None = setting(
         "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
-        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 4"
+        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 6"
         " for vLLM where a model has experts, whose sums are none.",
         default=None,
         minimum=0,
@@ -101,7 +125,7 @@ class Settings:
         minimum=0,
     )
     queue_us: float | None = setting(
-        "From a request's arrival until it waits: HTTP, tokenizing (us). Default: 8200 for vLLM, 18000 for"
+        "From a request's arrival until it waits, whatever else goes on (us). Default: 0 for vLLM, 9000 for"
         " TensorRT-LLM.",
         default=None,
         minimum=0,
@@ -110,6 +134,21 @@ class Settings:
         "Whether decodes attend to an 8-bit KV cache no faster than to one of 16 bits. Default: true for vLLM on"
         " Hopper, whose kernel (FlashAttention 3) gained nothing by it.",
         default=None,
+    )
+    request_us: float | None = setting(
+        "The process in front of the engine: a request (us). It takes requests in one after the other; half of the time"
+        " varies from request to request. Default: 7500 for vLLM, 9000 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+    )
+    prompt_token_us: float | None = setting(
+        "The same: tokenizing, per token of a prompt (us). Default: 0.5.", default=None, minimum=0
+    )
+    stream_us: float | None = setting(
+        "The same: a token for a client (us). While it streams, requests take longer, up to five times. Default: 20 for"
+        " vLLM, 15 for TensorRT-LLM, which sends ten tokens at a time.",
+        default=None,
+        minimum=0,
     )
     queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0)
     output_token_us: float = setting("More until a client sees a token (us).", default=0.0, minimum=0)
@@ -128,14 +167,21 @@ class Settings:
 _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
     {
         "vllm": Rest(),
-        "tensorrt-llm": Rest(products=0.85, layer_tp_us=0.0, experts_token_us=0.05, queue_us=18000.0),
+        "tensorrt-llm": Rest(
+            products_fp8=0.85,
+            layer_tp_us=0.0,
+            experts_token_us=0.05,
+            queue_us=9000.0,
+            request_us=9000.0,
+            stream_us=15.0,
+        ),
     }
 )
 
 
 _ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0, "experts_layer_us": 6.0})
 """There all-reduces include the norms beside them."""
-_SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 4.0})
+_SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.0})
 """The sum of the experts is one of a layer's two all-reduces, and is no part of such a kernel."""
 _ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0})
 _VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"attention_16_bit": True})

@@ -11,10 +11,21 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from blis_tui.engine.latency.operator_document import (
+    Part,
+    decodes_of,
+    grid_of,
+    latent_decodes_of,
+    mixture_of,
+    prompts_of,
+    row_of,
+)
 from blis_tui.engine.portable_math import ln, power
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.engine.latency.operator_document import Decodes, LatentDecodes, Mixture, Prompts
 
 Known: TypeAlias = Literal["measured", "interpolated", "extrapolated"]
 """How well a time is known."""
@@ -61,54 +72,7 @@ class Curve:
         return self.known if size in self.sizes else worst(self.known, "interpolated")
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Dense products of one type."""
-
-    m: tuple[int, ...]
-    n: tuple[int, ...]
-    k: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Decodes:
-    """Attention of one query per sequence, for one number of KV heads."""
-
-    kv_cache: str
-    head_dim: int
-    kv_heads: int
-    batches: tuple[int, ...]
-    contexts: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompts:
-    """Causal attention of whole prompts."""
-
-    kv_cache: str
-    head_dim: int
-    heads: tuple[int, ...]
-    lengths: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-    saturated: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixture:
-    """Expert layers of one shape."""
-
-    kind: str
-    hidden: int
-    intermediate: int
-    experts: int
-    top_k: int
-    split: int
-    row: tuple[float | None, ...]
-
-
-def touched_experts(experts: int, top_k: int, tokens: float) -> float:
+def touched_experts(experts: int, top_k: float, tokens: float) -> float:
     """Experts that so many tokens use when each picks its own: ``N (1 - (1 - k/N) ** tokens)``, by squaring."""
     idle, factor, exponent = 1.0, 1.0 - top_k / experts, int(tokens)
     while exponent:
@@ -119,7 +83,7 @@ def touched_experts(experts: int, top_k: int, tokens: float) -> float:
     return experts * (1.0 - idle)
 
 
-def chosen_experts(experts: int, top_k: int, tokens: float, spread: float) -> float:
+def chosen_experts(experts: int, top_k: float, tokens: float, spread: float) -> float:
     """Experts that so many tokens use when some are chosen more often than others.
 
     Their popularity is taken as gamma-distributed with a squared coefficient of variation ``spread``, which leaves
@@ -139,22 +103,26 @@ class OperatorTables:
     """
 
     def __init__(self, document: Mapping[str, object]) -> None:
-        part = _Part(document)
+        part = Part(document)
         self.name = part.text("name")
         self.capability = part.number("compute_capability")
         peaks = part.part("peak_tflops")
         self._peak_per_us = {kind: peaks.number(kind) * 1e6 for kind in peaks.data}
         self.bytes_per_us = part.number("memory_bandwidth_tb_per_s") * 1e6
         products = part.part("gemm")
-        self._grids = {kind: _grid(products.part(kind)) for kind in products.data}
-        self._decodes = tuple(_decodes(one) for one in part.parts("decode_attention"))
-        self._prompts = tuple(_prompts(one) for one in part.parts("prefill_attention"))
+        self._grids = {kind: grid_of(products.part(kind)) for kind in products.data}
+        self._decodes = tuple(decodes_of(one) for one in part.parts("decode_attention"))
+        self._prompts = tuple(prompts_of(one) for one in part.parts("prefill_attention"))
+        latent = part.part("latent_attention")
+        self._latent_decodes = tuple(latent_decodes_of(one) for one in latent.parts("decode"))
+        self._latent_prompts = tuple(prompts_of(one) for one in latent.parts("prefill"))
         mixtures = part.part("experts")
         self._tokens = mixtures.numbers("tokens")
-        self._mixtures = tuple(_mixture(line) for line in mixtures.lines("us"))
+        self._mixtures = tuple(mixture_of(line) for line in mixtures.lines("us"))
         sums = part.part("all_reduce")
         self._messages = sums.numbers("bytes")
-        self._all_reduce = dict(zip(sums.numbers("gpus"), sums.rows("us"), strict=True))
+        times = sums.part("us")
+        self._all_reduce = {kind: {int(gpus): row_of(text) for gpus, text in times.texts(kind)} for kind in times.data}
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -216,8 +184,8 @@ class OperatorTables:
             known=known,
         )
 
-    def _nearest_decodes(self, kv_cache: str, head_dim: int, kv_heads: int) -> tuple[_Decodes, Known]:
-        def distance(table: _Decodes) -> tuple[bool, float, float]:
+    def _nearest_decodes(self, kv_cache: str, head_dim: int, kv_heads: int) -> tuple[Decodes, Known]:
+        def distance(table: Decodes) -> tuple[bool, float, float]:
             heads = abs(ln(table.kv_heads / kv_heads))
             return table.kv_cache != kv_cache, abs(ln(table.head_dim / head_dim)), heads
 
@@ -230,7 +198,37 @@ class OperatorTables:
 
     def prefill_attention(self, kv_cache: str, head_dim: int, heads: int) -> PrefillAttention:
         """Attention of prompts in one layer."""
-        table = min(self._prompts, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
+        return self._prompts_attention(self._prompts, kv_cache, head_dim, heads)
+
+    def latent_decodes(self, kv_cache: str, heads: int, cached: int) -> DecodeAttention | None:
+        """Latent attention of decodes in one layer, ``cached`` elements a token; None = there are no tables of it."""
+        if not self._latent_decodes:
+            return None
+
+        def distance(table: LatentDecodes) -> tuple[bool, float]:
+            return table.kv_cache != kv_cache, abs(ln(table.heads / heads))
+
+        table = min(self._latent_decodes, key=distance)
+        exact = distance(table) == (False, 0.0) and cached == LATENT_ELEMENTS
+        element = {"fp8": 1.0}.get(kv_cache, 2.0) / {"fp8": 1.0}.get(table.kv_cache, 2.0)
+        return DecodeAttention(
+            batches=table.batches,
+            curves=_growing([_filled(table.contexts, row) for row in table.rows]),
+            batch_scale=max(1.0, heads / table.heads),
+            context_scale=cached / LATENT_ELEMENTS * element,
+            known="measured" if exact else "extrapolated",
+        )
+
+    def latent_prefill(self, kv_cache: str, head_dim: int, heads: int) -> PrefillAttention | None:
+        """Latent attention of prompts in one layer; None = there are no tables of it."""
+        if not self._latent_prompts:
+            return None
+        return self._prompts_attention(self._latent_prompts, kv_cache, head_dim, heads)
+
+    def _prompts_attention(
+        self, tables: Sequence[Prompts], kv_cache: str, head_dim: int, heads: int
+    ) -> PrefillAttention:
+        table = min(tables, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
         measured = [at for at, row in enumerate(table.rows) if row[0] is not None]
         first, after, weight, inside = _between([table.heads[at] for at in measured], heads)
         low_row, high_row = table.rows[measured[first]], table.rows[measured[after]]
@@ -254,14 +252,15 @@ class OperatorTables:
         return PrefillAttention(_over_area(alone, known), _over_area(shared, known))
 
     def experts(
-        self, kind: str, hidden: int, intermediate: int, experts: int, top_k: int, split: int, spread: float = 0.0
+        self, kind: str, hidden: int, intermediate: int, experts: int, top_k: float, split: int, spread: float = 0.0
     ) -> Curve | None:
         """The expert part of a layer over tokens; None = the tables have no experts at all.
 
-        Tables are of tokens that choose each expert as often. With a ``spread`` they choose fewer.
+        Tables are of tokens that choose each expert as often. With a ``spread`` they choose fewer. Of some of the
+        experts, tokens choose a part of one in the mean.
         """
 
-        def distance(one: _Mixture) -> tuple[bool, float]:
+        def distance(one: Mixture) -> tuple[bool, float]:
             sizes = (
                 (one.hidden, hidden),
                 (one.intermediate / one.split, intermediate / split),
@@ -278,7 +277,7 @@ class OperatorTables:
         nearest = min(self._mixtures, key=distance)
         row = _filled(self._tokens, nearest.row)
         ours = (hidden, intermediate / split, top_k)
-        theirs = (nearest.hidden, nearest.intermediate / nearest.split, nearest.top_k)
+        theirs = (nearest.hidden, nearest.intermediate / nearest.split, float(nearest.top_k))
         exact = nearest.kind == kind and ours == theirs and nearest.experts == experts
         times = []
         for tokens, time in zip(row.sizes, row.times_us, strict=True):
@@ -288,23 +287,34 @@ class OperatorTables:
             times.append(time * scale)
         return Curve(row.sizes, _rising(times), "measured" if exact else "extrapolated", row.measured_up_to)
 
-    def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: int) -> float:
+    def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: float) -> float:
         """Roofline of a layer's experts, of which so many are used."""
         peak = self._peak_per_us.get(kind if kind in self._peak_per_us else "bfloat16", 0.0)
         compute = 6.0 * tokens * top_k * hidden * width / peak
         traffic = 3.0 * used * hidden * width * WEIGHT_BYTES[kind] / self.bytes_per_us
         return max(compute, traffic) + _EXPERTS_LAUNCH_US
 
-    def all_reduce(self, gpus: int) -> Curve:
-        """Sum over GPUs, over the message's bytes."""
-        if gpus in self._all_reduce:
-            return _filled(self._messages, self._all_reduce[gpus])
-        nearest = min(self._all_reduce, key=lambda count: abs(ln(count / gpus)))
-        curve = _filled(self._messages, self._all_reduce[nearest])
+    def all_reduce(self, gpus: int, engine: str = "vllm", *, peer_to_peer: bool = False) -> Curve:
+        """Sum over GPUs, over the message's bytes.
+
+        Args:
+            gpus: how many.
+            engine: whose kernels.
+            peer_to_peer: whether GPUs without NVLink read each other's memory; else, as far as that was measured, sums
+                go through the host's memory.
+        """
+        measured = self._all_reduce[engine] | ({} if peer_to_peer else self._all_reduce.get("through_host", {}))
+        if gpus in measured:
+            return _filled(self._messages, measured[gpus])
+        nearest = min(measured, key=lambda count: abs(ln(count / gpus)))
+        curve = _filled(self._messages, measured[nearest])
         # A ring moves each byte 2 (g - 1) / g times.
         scale = max(1.0, (gpus - 1) / gpus / ((nearest - 1) / nearest))
         return Curve(curve.sizes, tuple(time * scale for time in curve.times_us), "extrapolated")
 
+
+LATENT_ELEMENTS: Final = 512 + 64
+"""What a token has in the compressed KV cache of the measured latent attention."""
 
 WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
 """Bytes of a weight; MXFP4 has a scale of a byte for every 32."""
@@ -402,79 +412,3 @@ def _between_linear(sizes: Sequence[int], size: float) -> tuple[int, int, float,
     """The same with a linear weight."""
     at, after, _, inside = _between(sizes, size)
     return at, after, 0.0 if at == after else (size - sizes[at]) / (sizes[after] - sizes[at]), inside
-
-
-class _Part:
-    """Typed access to a document that is known to be well-formed."""
-
-    def __init__(self, data: object) -> None:
-        if not isinstance(data, dict):
-            raise TypeError("not a map")
-        self.data: dict[str, object] = data
-
-    def part(self, key: str) -> _Part:
-        return _Part(self.data[key])
-
-    def parts(self, key: str) -> Iterator[_Part]:
-        return map(_Part, self._list(key))
-
-    def text(self, key: str) -> str:
-        return str(self.data[key])
-
-    def number(self, key: str) -> float:
-        return float(str(self.data[key]))
-
-    def integer(self, key: str) -> int:
-        return int(str(self.data[key]))
-
-    def numbers(self, key: str) -> tuple[int, ...]:
-        return tuple(int(str(one)) for one in self._list(key))
-
-    def lines(self, key: str) -> tuple[str, ...]:
-        return tuple(map(str, self._list(key)))
-
-    def rows(self, key: str) -> tuple[tuple[float | None, ...], ...]:
-        return tuple(map(_row, self.lines(key)))
-
-    def _list(self, key: str) -> list[object]:
-        found = self.data[key]
-        if not isinstance(found, list):
-            raise TypeError(f"{key} is no list")
-        return found
-
-
-def _row(text: str) -> tuple[float | None, ...]:
-    return tuple(None if one == "-" else float(one) for one in text.split())
-
-
-def _grid(part: _Part) -> _Grid:
-    return _Grid(part.numbers("m"), part.numbers("n"), part.numbers("k"), part.rows("us"))
-
-
-def _decodes(part: _Part) -> _Decodes:
-    return _Decodes(
-        part.text("kv_cache"),
-        part.integer("head_dim"),
-        part.integer("kv_heads"),
-        part.numbers("batch"),
-        part.numbers("context"),
-        part.rows("us"),
-    )
-
-
-def _prompts(part: _Part) -> _Prompts:
-    return _Prompts(
-        part.text("kv_cache"),
-        part.integer("head_dim"),
-        part.numbers("heads"),
-        part.numbers("length"),
-        part.rows("us"),
-        _row(part.text("saturated_us")),
-    )
-
-
-def _mixture(line: str) -> _Mixture:
-    shape, _, times = line.partition(":")
-    kind, *sizes = shape.split()
-    hidden, intermediate, experts, top_k, split = map(int, sizes)
-    return _Mixture(kind, hidden, intermediate, experts, top_k, split, _row(times))

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.front_end import FrontEndTimes
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings
@@ -59,6 +60,7 @@ class OperatorModel(Overheads):
         "_tokens_us",
         "_width",
         "costs",
+        "front_end",
     )
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
@@ -72,6 +74,8 @@ class OperatorModel(Overheads):
             output_token_us=settings.output_token_us,
             post_decode_us=0.0,
         )
+        work = FrontEndTimes(rest.request_us, rest.prompt_token_us, rest.stream_us)
+        self.front_end = work if max(work.request_us, work.prompt_token_us) > 0.0 else None
         doublings = (pool.tensor_parallel - 1).bit_length()
         self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings
         self._request_us = costs.logits_us

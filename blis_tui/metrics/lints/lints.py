@@ -87,6 +87,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),
     Lint("decode-tail", "prefill of other requests does not slow decodes", limits.decode_tail),
     Lint("extrapolated", "step times come from measured operators, or from no tables at all", step_times.extrapolated),
+    Lint("users-in-step", "users of a closed loop do not stay in step", load.users_in_step),
     Lint("imbalance", "no instance has twice the mean load", load.imbalance),
     Lint("unused-capacity", "fewer instances would not be enough", load.unused_capacity),
     Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),

@@ -10,10 +10,14 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import MANY, Finding, worst
 from blis_tui.units import percent_text, plural, span_text
+from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from blis_tui.metrics.lints.finding import Group, Seen
+    from blis_tui.spec.model import Client
 
+_IN_STEP_USERS: Final = 4
+"""Users from which on waiting for each other is worth a warning."""
 _P99: Final = 100
 """Completed requests below which the 99th percentile is all but the maximum."""
 _GROWN: Final = 8
@@ -113,6 +117,51 @@ def edges(seen: Seen) -> Finding | str:
         ),
         keys=("workload.requests",),
     )
+
+
+def users_in_step(seen: Seen) -> Finding | str:
+    """Users of a closed loop ask for answers of one length, and most answers end at the same moment as others.
+
+    Then their next prompts come together, too, and wait for each other, for ever.
+    """
+    clients = [one for one in seen.experiment.workload.clients if _stays_in_step(one)]
+    users = max((int(str(one.arrivals.settings["users"])) for one in clients), default=0)
+    if users < _IN_STEP_USERS:
+        return ""
+    ends: dict[tuple[int, int], int] = {}
+    for row in seen.table.plain():
+        if row.completed_us >= 0:
+            ends[row.instance, row.completed_us] = ends.get((row.instance, row.completed_us), 0) + 1
+    completed, together = 0, 0
+    for count in ends.values():
+        completed += count
+        together += count if count > 1 else 0
+    if completed < 2 * users:
+        return "too few requests completed"
+    if 2 * together <= completed:
+        return ""
+    return Finding(
+        id="users-in-step",
+        message=(
+            f"{together:,} of {completed:,} answers ended at the same moment as others: all answers that the users of"
+            f" {clients[0].id} ask for are equally long, so that users stay in step and their prompts wait for each"
+            " other."
+        ),
+        figures={"ended_together": together, "completed": completed, "users": users},
+        advice=(
+            "Answers of measured servers differ in length, and a per cent is enough to end this: give output_tokens as"
+            " they were, as `{kind: uniform, min, max}`."
+        ),
+        keys=("workload.clients",),
+    )
+
+
+def _stays_in_step(client: Client) -> bool:
+    length = client.output_tokens
+    fixed = length.kind == "constant" or (
+        length.kind == "uniform" and length.settings.get("min") == length.settings.get("max")
+    )
+    return client.arrivals.kind == CLOSED_LOOP and client.session is None and fixed
 
 
 def imbalance(seen: Seen) -> Finding | str:

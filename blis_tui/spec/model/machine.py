@@ -43,6 +43,10 @@ class Model:
     kv_lora_rank: int = 0
     """Rank of the compressed KV cache (multi-head latent attention); 0 = ordinary KV heads."""
     qk_rope_head_dim: int = 0
+    q_lora_rank: int = 0
+    """Rank to which queries are compressed before they are expanded; 0 = they are not."""
+    qk_norm: str = ""
+    """How queries and keys are normalised: each of the ``heads``, or all of a ``layer``; empty = not at all."""
     fp8_scales: str = ""
     """Of FP8 weights: one scale per ``block`` or per ``channel``; empty = weights of another type."""
     expert_weight_bytes: float = 0.0

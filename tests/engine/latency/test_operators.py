@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
+from math import fsum, log, sqrt
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import blis_tui
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.engine.latency.operator_tables import OperatorTables, chosen_experts, touched_experts
+from blis_tui.engine.latency.operator_tables import WEIGHT_BYTES, OperatorTables, chosen_experts, touched_experts
 from blis_tui.engine.latency.operators import OperatorModel
+from blis_tui.engine.streams import Streams
+from blis_tui.errors import PolicyError
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
+from blis_tui.spec.places import shipped_specs
 from tests.builders import request
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 SMALL = {"workload.requests": 5, "expect": []}
 
 
-def loaded(model: str, hardware: str, split: int = 1, **more: object) -> Experiment:
+def loaded(model: object, hardware: str, split: int = 1, **more: object) -> Experiment:
     settings = {
         "model": model,
         "hardware": hardware,
@@ -33,7 +38,7 @@ def loaded(model: str, hardware: str, split: int = 1, **more: object) -> Experim
     return blis_tui.load("steady-chat", set=settings | {key.replace("__", "."): value for key, value in more.items()})
 
 
-def steps(model: str, hardware: str, split: int = 1, **more: object) -> OperatorModel:
+def steps(model: object, hardware: str, split: int = 1, **more: object) -> OperatorModel:
     made = loaded(model, hardware, split, **more)
     found = create_latency(made.plugins, made.pools[0])
     assert isinstance(found, OperatorModel)
@@ -268,6 +273,75 @@ def test_experts_of_llama_4_are_in_every_layer_of_scout() -> None:
     assert (layers.products[2].n, layers.products[3].k) == (8192, 4096)
 
 
+@pytest.mark.parametrize("gpu", ["h200", "b200"])
+def test_latent_attention_is_as_measured(gpu: str) -> None:
+    """A row of the tables; with 128 heads it is limited by multiplying where 16 heads are by reading, on Hopper."""
+    document = read_tables(gpu)
+    tables = OperatorTables(document)
+    shown = next(
+        one
+        for one in document["latent_attention"]["decode"]  # type: ignore[index]
+        if (one["kv_cache"], one["heads"]) == ("bfloat16", 16)
+    )
+    row = shown["us"][shown["batch"].index(64)].split()
+    few, many = (tables.latent_decodes("bfloat16", heads, 576) for heads in (16, 128))
+    assert few is not None
+    assert many is not None
+    assert few.known == many.known == "measured"
+    assert few.over_context(64).at(8192) == float(row[shown["context"].index(8192)])
+    read_us = 64 * 8192 * 576 * 2 / tables.bytes_per_us
+    assert 1.0 < few.over_context(64).at(8192) / read_us < 1.7
+    assert (many.over_context(64).at(8192) > 1.5 * few.over_context(64).at(8192)) == (gpu == "h200")
+    eight = tables.latent_decodes("fp8", 16, 576)
+    assert eight is not None
+    assert eight.over_context(64).at(8192) < few.over_context(64).at(8192)
+
+
+def test_queries_that_are_compressed_have_two_smaller_products() -> None:
+    inline = yaml.safe_load((shipped_specs() / "models" / "deepseek-v2-lite.yaml").read_text(encoding="utf-8"))
+    small = {**inline, "config": {**inline["config"], "q_lora_rank": 256}}
+    whole, compressed = (steps(one, "h100", 2).costs.layers for one in (inline, small))
+    assert [(one.n, one.k) for one in whole.products[:1]] == [(8 * (128 + 64), 2048)]
+    assert [(one.n, one.k) for one in compressed.products[:2]] == [(256, 2048), (8 * (128 + 64), 256)]
+    assert compressed.products[2:] == whole.products[1:]
+
+
+def test_norms_over_the_heads_of_all_gpus_are_two_more_sums_a_layer() -> None:
+    """As in MiniMax M2; over each head, as in Qwen3, they only move what they normalise."""
+    inline = yaml.safe_load((shipped_specs() / "models" / "qwen3-30b-a3b.yaml").read_text(encoding="utf-8"))
+    made = []
+    for kind in ("mixtral", "qwen3_moe", "minimax_m2"):
+        model = {**inline, "config": {**inline["config"], "model_type": kind}, "generation_config": {}}
+        made.append(steps(model, "h200", 4))
+    plain, heads, layer = made
+    sum_us = OperatorTables(read_tables("h200")).all_reduce(4).at(4.0)
+    assert decoding(layer, 1, 1000) - decoding(heads, 1, 1000) == pytest.approx(48 * 2 * sum_us, abs=2)
+    moved = 48 * 2 * (32 + 4) * 128 / 4 * 2 / 4.8e6 * 1.8
+    assert prefilling(heads, 8000) - prefilling(plain, 8000) == pytest.approx(8000 * moved, rel=0.01)
+
+
+def test_the_busiest_of_the_gpus_that_share_experts_counts() -> None:
+    """Gamma-distributed popularity: the mean largest share of four GPUs, drawn, against what the law says."""
+    even, uneven = (
+        steps("gpt-oss-120b", "h200", 4, latency__expert_parallel=4, latency__experts_spread=one) for one in (0, 1)
+    )
+    experts, stream = 128, Streams(3).stream("popularity")
+    largest = []
+    for _ in range(300):
+        popularity = [stream.exponential() for _ in range(experts)]
+        shares = [fsum(popularity[at : at + 32]) / fsum(popularity) for at in range(0, experts, 32)]
+        largest.append(4 * max(shares))
+    more = fsum(largest) / len(largest)
+    assert more == pytest.approx(1.0 + sqrt(4 / 128) * sqrt(2 * log(4)), abs=0.12)
+    computed = [one.costs.parts_us(8192, 0)["experts"][0] for one in (even, uneven)]
+    assert computed[1] / computed[0] == pytest.approx(more, rel=0.12)
+
+
+def test_experts_are_spread_over_as_many_gpus_as_divide_them() -> None:
+    with pytest.raises(PolicyError, match="expert_parallel 3 does not divide 4 GPUs and 128 experts"):
+        steps("gpt-oss-120b", "h200", 4, latency__expert_parallel=3)
+
+
 def test_engines_and_sampling_differ_by_their_coefficients() -> None:
     name = "llama-3.1-70b-instruct"
     vllm, other = steps(name, "h200", 4), steps(name, "h200", 4, latency__engine="tensorrt-llm")
@@ -275,6 +349,54 @@ def test_engines_and_sampling_differ_by_their_coefficients() -> None:
     plain = steps(name, "h200", 4, latency__sampling="plain")
     # 128,256 logits of 16 requests are sorted, in 22 us each, and 130 us a step.
     assert decoding(vllm, 16, 1000) - decoding(plain, 16, 1000) == pytest.approx(130 + 16 * 0.17 * 128.256, abs=2)
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_no_weights_are_read_faster_than_memory_is(name: str) -> None:
+    """Tables of GPUs with a large L2 had products and single experts that came from there."""
+    tables = OperatorTables(read_tables(name))
+    for kind in tables.types:
+        for n, k in product((1024, 2048, 4096, 8192), repeat=2):
+            read_us = n * k * WEIGHT_BYTES[kind] / tables.bytes_per_us
+            assert tables.gemm(kind, n, k).at(1) > read_us
+    for kind, split in product(tables.types, (1, 2, 4, 8)):
+        experts = tables.experts(kind, 4096, 14336, 8, 2, split)
+        assert experts is not None
+        assert experts.at(1) > 2 * 3 * 4096 * 14336 / split * WEIGHT_BYTES[kind] / tables.bytes_per_us
+
+
+def test_engines_sum_over_gpus_with_kernels_of_their_own() -> None:
+    """On Blackwell vLLM borrows TensorRT-LLM's for short messages: up to 1 MiB over eight B200, where its own stall."""
+    b200, h200 = (OperatorTables(read_tables(name)) for name in ("b200", "h200"))
+    vllm, other = (b200.all_reduce(8, engine) for engine in ("vllm", "tensorrt-llm"))
+    kib = 1024.0
+    assert [vllm.at(size * kib) for size in (64, 256, 512)] == [other.at(size * kib) for size in (64, 256, 512)]
+    assert vllm.at(4096 * kib) < 0.8 * other.at(4096 * kib)
+    assert vllm.at(256 * kib) < 10.0 < vllm.at(1024 * kib) < 18.0
+    on_hopper = [h200.all_reduce(4, engine).at(16 * kib) for engine in ("vllm", "tensorrt-llm")]
+    assert on_hopper[1] < 0.75 * on_hopper[0]
+
+
+def test_without_peer_to_peer_sums_go_through_the_host() -> None:
+    """Messages of 16 MiB over two RTX PRO 6000 go at 15 GB/s a way through the host, and at 36 GB/s over PCIe."""
+    name = "llama-3.1-8b-instruct"
+    direct, host = (steps(name, "rtx-pro-6000", 2, latency__peer_to_peer=one) for one in (True, False))
+    assert decoding(direct, 1, 1000) + 64 * 10 < decoding(host, 1, 1000)
+    assert prefilling(direct, 4096) < 0.8 * prefilling(host, 4096)
+    tables = OperatorTables(read_tables("rtx-pro-6000"))
+    gb_per_s = [2**24 / 1e3 / tables.all_reduce(2, peer_to_peer=one).at(2**24) for one in (False, True)]
+    assert gb_per_s == pytest.approx([15.0, 35.3], rel=0.02)
+    nvlink = [steps(name, "h100", 2, latency__peer_to_peer=one) for one in (True, False)]
+    assert prefilling(nvlink[0], 4096) == prefilling(nvlink[1], 4096)
+
+
+def test_tensorrt_llm_is_faster_in_fp8_only() -> None:
+    """Its 16-bit products take what vLLM's do."""
+    sums = {"latency__layer_tp_us": 0, "latency__engine": "tensorrt-llm"}
+    sixteen = [steps("llama-3.1-70b-instruct", "h200", 1, **one) for one in ({}, sums)]
+    assert prefilling(sixteen[1], 4096) == prefilling(sixteen[0], 4096)
+    eight = [steps("llama-4-scout-17b-16e-instruct-fp8-dynamic", "h200", 1, **one) for one in ({}, sums)]
+    assert prefilling(eight[1], 4096) < 0.95 * prefilling(eight[0], 4096)
 
 
 def test_where_engines_fuse_all_reduce_and_norm_nothing_is_added_for_it() -> None:

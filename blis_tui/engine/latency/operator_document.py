@@ -1,0 +1,174 @@
+"""A document of measured operator times, as ``docs/make_operators.py`` writes it, as records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LATENT_HEAD_DIM: Final = 128
+"""Width of the heads of latent attention in prompts, beside what is rotated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Dense products of one type."""
+
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decodes:
+    """Attention of one query per sequence, for one number of KV heads."""
+
+    kv_cache: str
+    head_dim: int
+    kv_heads: int
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Causal attention of whole prompts."""
+
+    kv_cache: str
+    head_dim: int
+    heads: tuple[int, ...]
+    lengths: tuple[int, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+    saturated: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LatentDecodes:
+    """Latent attention of one query per sequence, for one number of heads."""
+
+    kv_cache: str
+    heads: int
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Expert layers of one shape."""
+
+    kind: str
+    hidden: int
+    intermediate: int
+    experts: int
+    top_k: int
+    split: int
+    row: tuple[float | None, ...]
+
+
+class Part:
+    """Typed access to a document that is known to be well-formed."""
+
+    def __init__(self, data: object) -> None:
+        if not isinstance(data, dict):
+            raise TypeError("not a map")
+        self.data: dict[str, object] = data
+
+    def part(self, key: str) -> Part:
+        """The map under a key."""
+        return Part(self.data[key])
+
+    def parts(self, key: str) -> Iterator[Part]:
+        """The maps listed under it."""
+        return map(Part, self._list(key))
+
+    def text(self, key: str) -> str:
+        """The text under it."""
+        return str(self.data[key])
+
+    def number(self, key: str) -> float:
+        """The number under it."""
+        return float(str(self.data[key]))
+
+    def integer(self, key: str) -> int:
+        """The whole number under it."""
+        return int(str(self.data[key]))
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """The whole numbers listed under it."""
+        return tuple(int(str(one)) for one in self._list(key))
+
+    def lines(self, key: str) -> tuple[str, ...]:
+        """The texts listed under it."""
+        return tuple(map(str, self._list(key)))
+
+    def texts(self, key: str) -> list[tuple[str, str]]:
+        """Names and texts of the map under it."""
+        return [(name, str(value)) for name, value in self.part(key).data.items()]
+
+    def rows(self, key: str) -> tuple[tuple[float | None, ...], ...]:
+        """The rows listed under it."""
+        return tuple(map(row_of, self.lines(key)))
+
+    def _list(self, key: str) -> list[object]:
+        found = self.data[key]
+        if not isinstance(found, list):
+            raise TypeError(f"{key} is no list")
+        return found
+
+
+def row_of(text: str) -> tuple[float | None, ...]:
+    """A row of times; ``-`` = not measured."""
+    return tuple(None if one == "-" else float(one) for one in text.split())
+
+
+def grid_of(part: Part) -> Grid:
+    """The tables of one type."""
+    return Grid(part.numbers("m"), part.numbers("n"), part.numbers("k"), part.rows("us"))
+
+
+def decodes_of(part: Part) -> Decodes:
+    """Tables for one number of KV heads."""
+    return Decodes(
+        part.text("kv_cache"),
+        part.integer("head_dim"),
+        part.integer("kv_heads"),
+        part.numbers("batch"),
+        part.numbers("context"),
+        part.rows("us"),
+    )
+
+
+def latent_decodes_of(part: Part) -> LatentDecodes:
+    """Tables for one number of heads."""
+    return LatentDecodes(
+        part.text("kv_cache"),
+        part.integer("heads"),
+        part.numbers("batch"),
+        part.numbers("context"),
+        part.rows("us"),
+    )
+
+
+def prompts_of(part: Part) -> Prompts:
+    """Tables for one width of heads."""
+    return Prompts(
+        part.text("kv_cache"),
+        part.integer("head_dim") if "head_dim" in part.data else LATENT_HEAD_DIM,
+        part.numbers("heads"),
+        part.numbers("length"),
+        part.rows("us"),
+        row_of(part.text("saturated_us")),
+    )
+
+
+def mixture_of(line: str) -> Mixture:
+    """A line: type, shape, times."""
+    shape, _, times = line.partition(":")
+    kind, *sizes = shape.split()
+    hidden, intermediate, experts, top_k, split = map(int, sizes)
+    return Mixture(kind, hidden, intermediate, experts, top_k, split, row_of(times))
