@@ -32,7 +32,11 @@ def mixed(recording: Recording) -> str | None:
     steps take. Where they fall into two groups, each alike in itself, there were two servers.
     """
     answers = [
-        (one.arrival_us + one.ttft_us, one.arrival_us + one.e2e_us, (one.e2e_us - one.ttft_us) / (one.output_tokens - 1))
+        (
+            one.arrival_us + one.ttft_us,
+            one.arrival_us + one.e2e_us,
+            (one.e2e_us - one.ttft_us) / (one.output_tokens - 1),
+        )
         for one in recording.requests
         if one.output_tokens >= _FEWEST_TOKENS and one.e2e_us > one.ttft_us
     ]
@@ -45,7 +49,8 @@ def mixed(recording: Recording) -> str | None:
     more = (fsum(high) / len(high)) / (fsum(low) / len(low)) - 1.0
     return (
         f"{len(high):,} of {len(ratios):,} requests took {more:.0%} longer for a token than the others at the same"
-        " times: this seems to be a mixture of two servers, or of instances behind a router; give each a file of its own."
+        " times: this seems to be a mixture of two servers, or of instances behind a router; give each a file of its"
+        " own."
     )
 
 
@@ -71,8 +76,6 @@ def _two_groups(ratios: Sequence[float]) -> int | None:
     _, split = max(gaps[least - 1 : count - least])
     low, high = ratios[:split], ratios[split:]
     centre = [median(one) for one in (low, high)]
-    within = sqrt(
-        (fsum((one - centre[0]) ** 2 for one in low) + fsum((one - centre[1]) ** 2 for one in high)) / count
-    )
+    within = sqrt((fsum((one - centre[0]) ** 2 for one in low) + fsum((one - centre[1]) ** 2 for one in high)) / count)
     apart = centre[1] - centre[0]
     return split if apart > _APART * centre[0] and apart > _CLEAR * within else None

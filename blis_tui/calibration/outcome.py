@@ -26,17 +26,32 @@ class Coefficient:
     value: float
     base: float
     low: float
-    """Where its interval begins, whatever the other coefficients are."""
+    """Where its interval begins, whatever the other coefficients are; rounded down."""
     high: float
-    """Where it ends."""
+    """Where it ends; rounded up."""
     told: str
-    """``measured``; ``together``: only together with others; or ``hardly``."""
+    """``measured``; ``roughly``; ``together``: only together with others; or ``hardly``."""
     together_with: tuple[str, ...] = ()
     """Coefficients whose effect cannot be told from its own."""
     at_bound: bool = False
     """Whether it is as small as it can be."""
     pressed: bool = False
     """Whether it would be smaller if it could: by more than chance explains."""
+
+    @property
+    def words(self) -> str:
+        """How well it is told."""
+        return {
+            "measured": "measured",
+            "roughly": f"within {self.width:.0%}" if self.value else "at its bound",
+            "together": f"not told apart from {', '.join(self.together_with)}",
+            "hardly": "hardly told",
+        }[self.told]
+
+    @property
+    def interval(self) -> str:
+        """As it is printed."""
+        return f"{self.low:.4g} to {self.high:.4g}"
 
     @property
     def width(self) -> float:
@@ -63,6 +78,8 @@ class Fit:
     left_out: tuple[LeftOut, ...]
     statements: tuple[str, ...]
     """What is to be said: sentences."""
+    followed: float = 1.0
+    """Share of the first and last tokens that came in the steps in which they were expected."""
     kept: bool = False
     """Whether the experiment's own coefficients were kept, as nothing better was found."""
 

@@ -68,10 +68,7 @@ def batches(rows: Sequence[RequestRow]) -> list[float]:
     """Of each request, how many had their first token and not their last while it did, on average, itself included."""
     spans = [(row.first_token_us, row.completed_us) for row in rows]
     changes = sorted(
-        change
-        for begin, end in spans
-        if begin is not None and end is not None
-        for change in ((begin, 1), (end, -1))
+        change for begin, end in spans if begin is not None and end is not None for change in ((begin, 1), (end, -1))
     )
     times, area = [0], [0]
     count = 0

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Runs = dict[str, Pairs]
 
 BASES: Final = ("fitted", "blackbox")
-_USEFUL: Final = 0.2
-"""Where no coefficient is known this well, there is nothing to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     kind = kind or (own if own in BASES else BASES[0])
     before = compared(data)
     found = fit(data, kind)
-    if not any(one.width <= _USEFUL for one in found.found):
+    if not any(one.told in ("measured", "roughly") for one in found.found):
         raise InputError("these measurements tell no coefficient", help="record more requests, under several loads")
     runs = compared(data, found.latency)
     if disagreement(runs) > disagreement(before):

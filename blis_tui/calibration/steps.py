@@ -21,8 +21,8 @@ _ITERATION: Final = re.compile(
     r"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, \d+ generation "
     r"tokens, iteration elapsed time: ([0-9.]+) ms(?: \(dummy\))?(?:, [A-Z]+ KV cache usage: ([0-9.]+)%)?"
 )
-"""vLLM 0.27, ``v1/metrics/loggers.py``; older ones, ``v1/engine/core.py``, end with the time. The KV cache is named by the
-device: GPU, CPU."""
+"""vLLM 0.27, ``v1/metrics/loggers.py``; older ones, ``v1/engine/core.py``, end with the time. The KV cache is named by
+the device: GPU, CPU."""
 _PROCESS: Final = re.compile(r"^\((\S+ pid=\d+)\)")
 _SPLIT: Final = "a log of another server, or of a second start; give each a file of its own"
 _DURATIONS: Final = ("duration_us", "period_us")

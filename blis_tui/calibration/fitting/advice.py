@@ -1,4 +1,4 @@
-"""Which load would tell what the measured ones do not: some are simulated, and it is worked out what they would tell."""
+"""Which load would tell what the measured ones do not: some are simulated, to work out what they would tell."""
 
 from __future__ import annotations
 
@@ -143,4 +143,3 @@ class Adviser:
         rows = whitened(chain.times, gains, slopes) * self._posterior.spread
         found: Array = rows.T @ rows
         return found
-

@@ -20,30 +20,37 @@ if TYPE_CHECKING:
 
 _LOW: Final = 0.1
 """Quantile of what was measured where little else went on."""
-TERMS: Final = ("beta0", "beta1", "beta2", "alpha0", "alpha1", "alpha2")
-"""Us per step, prompt token and decode; per request and prompt token before the queue; per output token behind it."""
+_QUEUE: Final = (5000.0, 1.5)
+"""Expected us per request and prompt token before the queue, and how far off: a front end runs on a CPU everywhere."""
+TERMS: Final = ("beta0", "beta1", "beta2", "alpha0", "alpha1")
+"""Us per step, prompt token and decode; per request and prompt token before the queue."""
 
 
 class BlackboxLaw:
-    """``blackbox``; nothing is known about the model, so what is expected of coefficients comes with them."""
+    """``blackbox``; nothing is known about the model, so what is expected of coefficients comes with them.
+
+    What each output token takes behind its step, ``behind_us`` (``alpha2``), stays as it is: whole answers do not tell
+    it from the time of steps.
+    """
 
     kind: Final = "blackbox"
     constant: Final = "beta0"
 
-    def __init__(self, base: Sequence[float], spread: Sequence[float]) -> None:
+    def __init__(self, base: Sequence[float], spread: Sequence[float], behind_us: float = 0.0) -> None:
+        self._behind_us = behind_us
         both = zip(TERMS, base, spread, strict=True)
         self.terms = tuple(Term(name, value, wide, 0.0) for name, value, wide in both)
 
     def config(self, values: Array) -> PluginConfig:
         """The step-time model with these coefficients."""
         beta, alpha = values[:3].tolist(), values[3:].tolist()
-        return PluginConfig(kind="blackbox", settings={"alpha": tuple(alpha), "beta": tuple(beta)})
+        return PluginConfig(kind="blackbox", settings={"alpha": (*alpha, self._behind_us), "beta": tuple(beta)})
 
     def steps(self, values: Array, pool: Pool, loads: Loads) -> Array:  # noqa: ARG002  (it is linear)
         """One, prompt tokens, decodes."""
         decodes = loads.decodes * pool.engine.verify_width
         nothing = np.zeros_like(decodes)
-        return np.stack([np.ones_like(decodes), loads.new, decodes, nothing, nothing, nothing], axis=1)
+        return np.stack([np.ones_like(decodes), loads.new, decodes, nothing, nothing], axis=1)
 
     def logged(self, slopes: Array) -> Array:
         """All of it."""
@@ -52,13 +59,11 @@ class BlackboxLaw:
     def queue(self, tokens: Array) -> Array:
         """One, and prompt tokens."""
         nothing = np.zeros_like(tokens)
-        return np.stack([nothing, nothing, nothing, np.ones_like(tokens), tokens, nothing], axis=1)
+        return np.stack([nothing, nothing, nothing, np.ones_like(tokens), tokens], axis=1)
 
-    def client(self, tokens: Array) -> Array:
+    def client_us(self, tokens: Array) -> Array:
         """Detokenization and streaming of each token so far."""
-        found = np.zeros((len(tokens), len(TERMS)))
-        found[:, TERMS.index("alpha2")] = tokens
-        return found
+        return self._behind_us * tokens
 
     def others(self, values: Array, pool: Pool) -> list[Array]:  # noqa: ARG002  (it has no maximum)
         """None."""
@@ -92,5 +97,5 @@ def expected_of(data: Sequence[Data]) -> tuple[list[float], list[float]]:
     first = float(np.quantile(firsts or answers, _LOW))
     prompt = float(np.mean(prompts)) if prompts else 1.0
     decodes = max(1.0, busy / lasted)
-    base = [step, 0.5 * first / prompt, 0.2 * step / decodes, 0.2 * first, 0.0, 0.0]
-    return base, [step, first / prompt, step / decodes, first, 0.2 * first / prompt, 0.1 * step]
+    base = [step, 0.5 * first / prompt, 0.2 * step / decodes, *_QUEUE]
+    return base, [step, first / prompt, step / decodes, *_QUEUE]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.fitting.advice import Adviser, loads_beside
+from blis_tui.calibration.fitting.advice import Adviser, Load, loads_beside
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
 from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
@@ -43,13 +43,13 @@ def law_of(data: Sequence[Data], kind: str) -> Law:
         settings = latency.settings if latency.kind == "fitted" else {}
         law = FittedLaw(Settings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
     else:
-        base, spread = expected_of(data)
+        (base, spread), behind_us = expected_of(data), 0.0
         if latency.kind == "blackbox":
             beta, alpha = latency.settings["beta"], latency.settings["alpha"]
             assert isinstance(beta, tuple)  # noqa: S101  (the schema has seen to that)
             assert isinstance(alpha, tuple)  # noqa: S101  (likewise)
-            base = [float(one) for one in (*beta, *alpha)]
-        law = BlackboxLaw(base, spread)
+            *base, behind_us = (float(one) for one in (*beta, *alpha))
+        law = BlackboxLaw(base, spread, behind_us)
     both = len({isinstance(one.recording, Recording) for one in data}) > 1
     return Gapped(law) if both else law
 
@@ -64,42 +64,45 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     """
     law = law_of(data, kind)
     problem = Problem(data, law)
-    found = _search(problem)
-    sides = _sides(problem, found)
+    found, *others = _search(problem)
+    # Without the server's steps, nothing says which start ended nearest to the truth: intervals reach over all of them.
+    sides = [*_sides(problem, found), *(Side(one.values, one.posterior, found.cost) for one in others)]
     best = sides[0]
     told = coefficients(law, sides)
     names = {one.name for one in told}
     left_out = tuple(LeftOut(one.name, absent(one.name, problem)) for one in law.terms if one.name not in names)
-    adviser = None
+    adviser, loads = None, list[Load]()
     if advise and problem.requests:
         first = problem.requests[0]
         prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
         loads = loads_beside(first.data.experiment, prompts)
-    said = statements(told, found.followed, problem, (lambda them: adviser.best(them, loads)) if adviser else None)
-    return Fit(law.config(_rounded(best.values)), told, left_out, said)
+    said = statements(
+        told, found.followed, problem, (lambda them: adviser.best(them, loads)) if adviser else None, loads
+    )
+    return Fit(law.config(_rounded(best.values)), told, left_out, said, found.followed)
 
 
 def _rounded(values: Array) -> Array:
     return np.array([float(f"{one:.{_DIGITS}g}") for one in values])
 
 
-def _search(problem: Problem) -> Found:
-    """The best of what is found from several starts, until one is found with which the server is followed."""
+def _search(problem: Problem) -> list[Found]:
+    """What is found from several starts, until the server is followed with the best of them, which comes first."""
     base = np.array([one.base for one in problem.law.terms])
     near = problem.rough(base, flat=True)
     found: list[Found] = []
     for start in (near, problem.rough(near, flat=False), base):
         for noise in ASSUMED if problem.requests else ASSUMED[:1]:
             found.append(problem.exact(start, noise))
-            best = min(found, key=lambda one: one.cost)
-            if best.followed >= FOLLOWED:
-                return best
-    return best
+            found.sort(key=lambda one: one.cost)
+            if found[0].followed >= FOLLOWED:
+                return found[:1]
+    return found
 
 
 def _sides(problem: Problem, found: Found) -> list[Side]:
-    """The best coefficients, and others with which another side of a maximum counts, if they may be right: best first."""
+    """The best coefficients, and others that may be right with which another side of a maximum counts: best first."""
     sides = [Side(found.values, found.posterior, found.cost)]
     pool = problem.pools[0]
     for start in problem.law.others(found.values, pool):

@@ -142,5 +142,7 @@ def estimated(start: Noise, times: Times, late_us: list[float]) -> Noise:
 
     at = np.log([getattr(start, one.name) for one in fields(Noise)])
     simplex = np.vstack([at, at - 1.5 * np.eye(len(at))])
-    found = minimize(cost, at, method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 0.1, "fatol": 0.2, "maxfev": 120})
+    found = minimize(
+        cost, at, method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 0.1, "fatol": 0.2, "maxfev": 120}
+    )
     return noise(found.x)

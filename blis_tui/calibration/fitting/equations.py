@@ -121,13 +121,13 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
         heads.append(head if pause else heads[-1])
     squares = np.cumsum([0.0, *(float(one.duration_us) ** 2 for one in followed.steps)])
     tokens = sorted((one for one in followed.tokens if not one.elsewhere), key=lambda one: one.step)
-    at = np.array([one.step for one in tokens], dtype=int)
-    start = np.array([began[one.step] for one in tokens], dtype=int)
-    fresh = np.concatenate([[True], start[1:] != start[:-1]])
-    before = np.where(fresh, start, np.concatenate([[0], at[:-1] + 1]))
+    at: Places = np.array([one.step for one in tokens], dtype=np.int64)
+    start: Places = np.array([began[one.step] for one in tokens], dtype=np.int64)
+    fresh = np.append(True, start[1:] != start[:-1])[: len(tokens)]
+    before = np.where(fresh, start, np.append(0, at[:-1] + 1)[: len(tokens)])
     asked = [requests[one.request] for one in tokens]
     first = np.array([one.kind == FIRST for one in tokens], dtype=bool)
-    head = [requests[heads[one.step]] for one in tokens]
+    led = [requests[heads[one.step]] for one in tokens]
     answered = [1.0 if is_first else float(one.output_tokens) for one, is_first in zip(asked, first, strict=True)]
     times = Times(
         fresh.tolist(),
@@ -136,8 +136,9 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
         [one.ttft_us for one in asked],
         [0.0 if is_first else one.e2e_us - one.ttft_us for one, is_first in zip(asked, first, strict=True)],
     )
-    known = np.array([token.measured_us - one.arrival_us for token, one in zip(tokens, head, strict=True)])
-    fixed = law.queue(np.array([float(one.input_tokens) for one in head])) + law.client(np.array(answered))
+    known = np.array([token.measured_us - one.arrival_us for token, one in zip(tokens, led, strict=True)])
+    fixed = law.queue(np.array([float(one.input_tokens) for one in led]))
+    known -= law.client_us(np.array(answered, dtype=float))
     return Chain(law, pool, _loads(pool, followed), start, at, known + _TRUNCATED_US * (at + 2 - start), fixed, times)
 
 
@@ -175,6 +176,16 @@ def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follow
             lasted = request.e2e_us - request.ttft_us
             rows.append((first[token.request], 0.0, token.step, lasted, 0.0, request.output_tokens - 1.0, 0.0))
     began_, shares, ended, measured, firsts, tokens, prompts = np.array(rows).reshape(-1, 7).T
-    fixed = law.client(tokens) + firsts[:, None] * law.queue(prompts)
+    fixed = firsts[:, None] * law.queue(prompts)
     loads = _loads(pool, followed)
-    return Sums(law, pool, loads, began_.astype(int), shares, ended.astype(int), measured, fixed, firsts > 0.0)
+    return Sums(
+        law,
+        pool,
+        loads,
+        began_.astype(int),
+        shares,
+        ended.astype(int),
+        measured - law.client_us(tokens),
+        fixed,
+        firsts > 0.0,
+    )

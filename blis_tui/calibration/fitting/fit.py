@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
-    from blis_tui.calibration.fitting.equations import Chain, Windows
+    from blis_tui.calibration.fitting.equations import Chain, Sums, Windows
     from blis_tui.calibration.fitting.follow import Followed
     from blis_tui.calibration.fitting.laws import Array, Law, Loads
     from blis_tui.calibration.steps import StepLog
@@ -51,7 +51,7 @@ ASSUMED: Final = (
     Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.02),
     Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3),
 )
-"""How exact measurements may be: exact, not, or of steps that vary. With which of them a server can be followed is tried."""
+"""How exact measurements may be: exact, not, or of steps that vary. With which a server can be followed is tried."""
 
 
 class Requests:
@@ -194,7 +194,7 @@ class Problem:
             flat: whether all steps are taken to last as long as each other.
         """
         runs = [one.follow(start, None, flat=flat) for one in self.requests]
-        sums = [
+        sums: list[Sums] = [
             sums_of(self.law, one.pool, one.recording.requests, run)
             for one, run in zip(self.requests, runs, strict=True)
         ]
@@ -203,7 +203,8 @@ class Problem:
         measured = np.concatenate([one.measured_us for one in sums] + [one.durations_us for one in self.steps])
         deviation, weight, values = np.full(len(kind), 0.1), np.ones(len(kind)), start
         for _ in range(_ROBUST_ROUNDS):
-            slopes = np.vstack([one.slopes(values) for one in (*sums, *self.steps)]) / measured[:, None]
+            both = [one.slopes(values) for one in sums] + [one.slopes(values) for one in self.steps]
+            slopes = np.vstack(both) / measured[:, None]
             scale = weight / deviation
             none = np.zeros((len(scale), 0))
             posterior = Posterior(self.law.terms, slopes * scale[:, None], scale, none, [])
@@ -335,4 +336,3 @@ class Problem:
             far = 0.5 * limit + 0.5 * (1.0 + limit) * np.log((1.0 + np.maximum(size, limit)) / (1.0 + limit))
             total += float(np.sum(np.where(size > limit, far, 0.5 * size)) + len(size) * log(log_.deviation))
         return total
-

@@ -16,11 +16,14 @@ from blis_tui.spec.model import PluginConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from blis_tui.calibration.fitting.laws import Array, Loads
     from blis_tui.engine.latency.fitted_shape import Work
     from blis_tui.spec.model import Pool
 
-    Put = Callable[[str, Array | float], None]
+    Slopes = NDArray[np.floating] | NDArray[np.bool_] | float
+    Put = Callable[[str, Slopes], None]
 
 STEP_TERMS: Final = (
     *("weights", "flops", "fp8_flops", "fp8_uneven", "expert_weights", "expert_flops"),
@@ -46,6 +49,8 @@ class FittedLaw:
 
     def __init__(self, base: Settings) -> None:
         self._base = base
+        self._works: dict[int, tuple[Pool, Work]] = {}
+        """Of each pool, by its identity: working it out takes as long as many steps."""
         limits = {one.name: float(one.metadata["limits"].get("minimum", 0.0)) for one in fields(Settings)}
         self.terms = tuple(
             Term(
@@ -68,7 +73,7 @@ class FittedLaw:
 
     def steps(self, values: Array, pool: Pool, loads: Loads) -> Array:
         """Slopes of steps; the sum of slope x coefficient is ``FittedModel.step_time_us`` before rounding."""
-        base, work = self._base, work_of(pool, self._base.expert_spread)
+        base, work = self._base, self._work(pool)
         at = dict(zip(TERMS, values, strict=True))
         growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / REFERENCE_TFLOPS), base.flops_growth)
         splits = ln(pool.tensor_parallel) / ln(2.0)
@@ -77,7 +82,7 @@ class FittedLaw:
         drafts = loads.decodes * (width - 1)
         found = np.zeros((len(rows), len(TERMS)))
 
-        def put(name: str, slopes: Array | float) -> None:
+        def put(name: str, slopes: Slopes) -> None:
             found[:, TERMS.index(name)] = slopes
 
         products = growth * (tokens + drafts) * work.token_us
@@ -108,6 +113,11 @@ class FittedLaw:
         put("prefill_step_us", loads.chunks > 0)
         return found
 
+    def _work(self, pool: Pool) -> Work:
+        if id(pool) not in self._works:
+            self._works[id(pool)] = pool, work_of(pool, self._base.expert_spread)
+        return self._works[id(pool)][1]
+
     @staticmethod
     def _put_experts(put: Put, at: dict[str, float], work: Work, tokens: Array, multiplied: Array) -> None:
         if not work.expert_token_us:
@@ -130,13 +140,13 @@ class FittedLaw:
         found[:, TERMS.index("prompt_token_us")] = tokens
         return found
 
-    def client(self, tokens: Array) -> Array:
+    def client_us(self, tokens: Array) -> Array:
         """Nothing comes behind steps."""
-        return np.zeros((len(tokens), len(TERMS)))
+        return np.zeros_like(tokens)
 
     def others(self, values: Array, pool: Pool) -> list[Array]:
         """Decodes whose attention multiplies longer than it reads, or the reverse: both grow with the context alone."""
-        work = work_of(pool, self._base.expert_spread)
+        work = self._work(pool)
         reads, multiplies = work.kv_us + work.kv_window_us, work.decode_us + work.decode_window_us
         if not reads or not multiplies:
             return []

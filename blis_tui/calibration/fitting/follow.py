@@ -349,9 +349,7 @@ class _Follower:
     def _note(self, kind: int, number: int, off: float, *, elsewhere: bool, shorter: int) -> None:
         request = self._requests[number]
         measured = request.arrival_us + (request.ttft_us if kind == FIRST else request.e2e_us)
-        self.found.tokens.append(
-            Token(kind, number, len(self.found.steps) - 1, measured, off, elsewhere, shorter)
-        )
+        self.found.tokens.append(Token(kind, number, len(self.found.steps) - 1, measured, off, elsewhere, shorter))
         if kind == FIRST and number in self._entries:
             until = self._entries.pop(number)
             if abs(off) < _NEXT * max(self.found.steps[-1].duration_us, shorter):

@@ -46,9 +46,9 @@ class Gapped:
         """Those of the law."""
         return np.column_stack([self._law.queue(tokens), np.zeros(len(tokens))])
 
-    def client(self, tokens: Array) -> Array:
-        """Those of the law."""
-        return np.column_stack([self._law.client(tokens), np.zeros(len(tokens))])
+    def client_us(self, tokens: Array) -> Array:
+        """That of the law."""
+        return self._law.client_us(tokens)
 
     def others(self, values: Array, pool: Pool) -> list[Array]:
         """Those of the law."""

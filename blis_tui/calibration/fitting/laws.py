@@ -99,8 +99,8 @@ class Law(Protocol):
         """Slopes of what requests with prompts of so many tokens wait before they stand in the queue."""
         ...
 
-    def client(self, tokens: Array) -> Array:
-        """Slopes of what clients wait beyond the step that makes their last token, of so many tokens."""
+    def client_us(self, tokens: Array) -> Array:
+        """What clients wait beyond the step that makes their last token, of so many tokens; no coefficient."""
         ...
 
     def others(self, values: Array, pool: Pool) -> list[Array]:

@@ -24,6 +24,8 @@ RISE: Final = 2.7055 / 2.0
 _NEWTON: Final = 8
 _ANYWHERE: Final = 1e-3
 """Probability that a request came at any time: what cannot be, is not impossible."""
+_ALIKE: Final = 0.25
+"""Requests that come close to each other are taken by the same look, so that four of them say about as much as one."""
 _PRESSED: Final = 3.0
 """By as many standard deviations, if all others are what they are."""
 _ROUNDING_US: Final = 0.3
@@ -58,7 +60,7 @@ class Entrances:
         likely = np.sum(weights * np.diff(ndtr(edges), axis=1), axis=1) + _ANYWHERE
         slope = -np.sum(weights * np.diff(density, axis=1), axis=1) / self.jitter_us
         bend = -np.sum(weights * np.diff(edges * density, axis=1), axis=1) / self.jitter_us**2
-        return -np.log(likely), -slope / likely, (slope / likely) ** 2 - bend / likely
+        return -_ALIKE * np.log(likely), -_ALIKE * slope / likely, _ALIKE * ((slope / likely) ** 2 - bend / likely)
 
     def newton(self, values: Array) -> tuple[Array, Array]:
         """Rows that have the same slope and curvature: slopes, and what is missing to their aims."""
@@ -74,6 +76,11 @@ class Entrances:
         best = np.argmax(likely, axis=1)
         rows = np.arange(len(best))
         return np.stack([self.windows.edges_us[rows, best], self.windows.edges_us[rows, best + 1]], axis=1)
+
+
+def _triangle(rows: Array) -> Array:
+    """As many rows as columns, with the same squares and products."""
+    return np.atleast_2d(np.linalg.qr(rows)[1])
 
 
 def _softmax(logs: Array) -> Array:
@@ -113,22 +120,23 @@ class Posterior:
         left = np.column_stack([_ROUNDING_US * roundings, rows * self.spread, aims - rows @ self.base])
         expected = np.zeros((shared, left.shape[1]))
         expected[:, :shared] = np.eye(shared)
-        full = np.linalg.qr(np.vstack([left, expected]), mode="r")[shared:, shared:]
+        full = _triangle(np.vstack([left, expected]))[shared:, shared:]
         self._rows, self._aims = full[:, :-1], full[:, -1]
         self._entrances = [one for one in entrances if len(one.windows.requests)]
 
     @property
-    def told(self) -> Array:
+    def told(self) -> NDArray[np.bool_]:
         """Of each coefficient, whether anything was measured that it has a part in."""
         size = np.abs(self._rows).max(axis=0, initial=0.0)
         for one in self._entrances:
             size = np.maximum(size, np.abs(one.windows.slopes).max(axis=0, initial=0.0))
-        found: Array = size > 0.0
+        found: NDArray[np.bool_] = size > 0.0
         return found
 
     def values(self, at: Array) -> Array:
         """Coefficients, from how many spreads they are from their base."""
-        return np.maximum(self.base + self.spread * at, self._lowest)
+        found: Array = np.maximum(self.base + self.spread * at, self._lowest)
+        return found
 
     def place(self, values: Array) -> Array:
         """The reverse."""
@@ -162,12 +170,12 @@ class Posterior:
                 break
         return at, cost
 
-    def _newton(self, at: Array, free: Array) -> Array:
+    def _newton(self, at: Array, free: NDArray[np.bool_]) -> Array:
         rows, aims = [self._rows, np.eye(len(at))], [self._aims, np.zeros(len(at))]
         for one in self._entrances:
             slopes, missing = one.newton(self.base + self.spread * at)
             slopes = slopes * self.spread
-            full = np.linalg.qr(np.column_stack([slopes, slopes @ at + missing]), mode="r")
+            full = _triangle(np.column_stack([slopes, slopes @ at + missing]))
             rows.append(full[:, :-1])
             aims.append(full[:, -1])
         left, right = np.vstack(rows), np.concatenate(aims)
@@ -179,8 +187,7 @@ class Posterior:
     def curvature(self, at: Array) -> Array:
         """Second derivatives of the cost, in spreads."""
         rows = [self._rows, np.eye(len(at))]
-        for one in self._entrances:
-            rows.append(one.newton(self.base + self.spread * at)[0] * self.spread)
+        rows += [one.newton(self.base + self.spread * at)[0] * self.spread for one in self._entrances]
         left = np.vstack(rows)
         found: Array = left.T @ left
         return found

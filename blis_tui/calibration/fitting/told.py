@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from blis_tui.calibration.fitting.posterior import RISE
 from blis_tui.calibration.outcome import MEASURED_WITHIN, UNTOLD, Coefficient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.calibration.fitting.laws import Array, Law, Term
     from blis_tui.calibration.fitting.posterior import Posterior
@@ -20,6 +21,8 @@ _ALIKE: Final = 0.7
 """Correlation beyond which the effects of two coefficients cannot be told apart."""
 _EXPECTED: Final = 1.645
 """How many spreads from its base a coefficient is expected to be at most, at the level of the intervals."""
+_DIGITS: Final = 4
+"""Of the ends of intervals: what is printed is never shorter than what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: boo
     elif others:
         told = "together"
     else:
-        told = "hardly" if one.high - one.low > UNTOLD * expected else "within"
+        told = "hardly" if one.high - one.low > UNTOLD * expected else "roughly"
     return replace(one, told=told, together_with=tuple(others), pressed=pressed)
 
 
@@ -94,4 +97,13 @@ def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, flo
             low, high = one.posterior.interval(one.posterior.place(one.values), place, rise)
             lows.append(low)
             highs.append(high)
-    return max(term.base + term.spread * min(lows), term.lowest), term.base + term.spread * max(highs)
+    low, high = max(term.base + term.spread * min(lows), term.lowest), term.base + term.spread * max(highs)
+    return _rounded(low, floor), _rounded(high, ceil)
+
+
+def _rounded(value: float, way: Callable[[float], int]) -> float:
+    """Up or down, to a few digits."""
+    if not value:
+        return value
+    digits = _DIGITS - 1 - floor(log10(abs(value)))
+    return round(way(value * 10.0**digits) / 10.0**digits, max(digits, 0))

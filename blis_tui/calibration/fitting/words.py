@@ -19,6 +19,7 @@ def statements(
     followed: float,
     problem: Problem,
     advice: Callable[[Sequence[str]], Load | None] | None,
+    tried: Sequence[Load],
 ) -> tuple[str, ...]:
     """What the measurements do not tell and what would, bounds, and how well the server was followed."""
     said: list[str] = []
@@ -27,10 +28,14 @@ def statements(
         what = f"{_listed(names)} cannot be told apart by these loads"
         if load is not None:
             what += f"; {load.words} would tell them"
+        elif tried:
+            what += f", nor by others of this server: {len(tried)} were tried, of up to {_most(tried)}"
         said.append(f"{what}.")
-    for one in found:
-        if one.pressed:
-            said.append(f"{one.name} is at its bound, {one.value:g}: less would agree better. Look at the experiment.")
+    said += [
+        f"{one.name} is at its bound, {one.value:g}: less would agree better. Look at the experiment."
+        for one in found
+        if one.pressed
+    ]
     if followed < FOLLOWED:
         said.append(
             f"{1.0 - followed:.0%} of the first and last tokens came at other times than any such server could have"
@@ -42,6 +47,11 @@ def statements(
             " measured on CPUs, 2.4 to 2.9 ms a step lay outside of what it logged."
         )
     return tuple(said)
+
+
+def _most(loads: Sequence[Load]) -> str:
+    users, tokens = max(one.users for one in loads), max(one.prompt_tokens for one in loads)
+    return f"{users} users and prompts of {tokens:,} tokens"
 
 
 def _groups(found: Sequence[Coefficient]) -> list[list[str]]:
@@ -65,7 +75,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def absent(name: str, problem: Problem) -> str:
     """Why a coefficient has no part in what was measured."""
-    if name in ("first_token_us", "prompt_token_us", "alpha0", "alpha1", "alpha2") and not problem.requests:
+    if name in ("first_token_us", "prompt_token_us", "alpha0", "alpha1") and not problem.requests:
         return "steps say nothing of what requests wait for outside of them"
     if name.startswith("fp8"):
         return "the model has no weights of 8 bits, or hardly any prompt tokens are computed"
