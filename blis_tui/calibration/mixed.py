@@ -19,7 +19,7 @@ _BESIDE: Final = 0.5
 """A request ran beside another when it did for this share of the other's answer."""
 _MOST_BESIDE: Final = 32
 _SMALLEST_GROUP: Final = 0.15
-_APART: Final = 0.1
+_APART: Final = 0.2
 """Groups differ by so much at least, as a share."""
 _CLEAR: Final = 5.0
 """And by so many standard deviations."""
@@ -55,14 +55,14 @@ def mixed(recording: Recording) -> str | None:
 
 
 def _beside(answers: Sequence[tuple[float, float, float]], at: int) -> float | None:
-    """What a token of an answer took, as a multiple of what it took for those beside it on average."""
+    """What a token of an answer took, as a multiple of what it took for the fastest beside it."""
     begin, end, each = answers[at]
     others: list[float] = []
     for number in range(max(0, at - _MOST_BESIDE), min(len(answers), at + _MOST_BESIDE + 1)):
         start, stop, other = answers[number]
         if number != at and min(stop, end) - max(start, begin) >= _BESIDE * max(end - begin, stop - start):
             others.append(other)
-    return each / (fsum(others) / len(others)) if len(others) > 1 else None
+    return each / min(others) if len(others) > 1 else None
 
 
 def _two_groups(ratios: Sequence[float]) -> int | None:
