@@ -66,13 +66,13 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     problem = Problem(data, law)
     found, *others = _search(problem)
     # Without the server's steps, nothing says which start ended nearest to the truth: intervals reach over all of them.
-    sides = [*_sides(problem, found), *(Side(one.values, one.posterior, found.cost) for one in others)]
+    sides = _sides(problem, found)
     best = sides[0]
-    told = coefficients(law, sides)
+    told = coefficients(law, sides, [one.values for one in others])
     names = {one.name for one in told}
     left_out = tuple(LeftOut(one.name, absent(one.name, problem)) for one in law.terms if one.name not in names)
     adviser, loads = None, list[Load]()
-    if advise and problem.requests:
+    if advise and problem.requests and found.followed >= FOLLOWED:
         first = problem.requests[0]
         prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)

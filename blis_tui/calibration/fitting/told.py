@@ -34,8 +34,14 @@ class Side:
     cost: float
 
 
-def coefficients(law: Law, sides: Sequence[Side]) -> tuple[Coefficient, ...]:
-    """All that have a part in what was measured; ``sides``: the best one first, then others that may be right, too."""
+def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) -> tuple[Coefficient, ...]:
+    """All that have a part in what was measured.
+
+    Args:
+        law: whose coefficients.
+        sides: the best one first, then others that may be right, too.
+        ends: what other starts ended in, if any of them may be nearer to the truth: intervals reach over them.
+    """
     best = sides[0]
     at = best.posterior.place(best.values)
     covariance = np.linalg.inv(best.posterior.curvature(at))
@@ -46,6 +52,8 @@ def coefficients(law: Law, sides: Sequence[Side]) -> tuple[Coefficient, ...]:
     for place, term in enumerate(law.terms):
         if told[place]:
             low, high = _interval(sides, place, term)
+            low = min(low, *(_rounded(float(one[place]), floor) for one in ends)) if ends else low
+            high = max(high, *(_rounded(float(one[place]), ceil) for one in ends)) if ends else high
             value = float(best.values[place])
             found[place] = Coefficient(
                 term.name, value, term.base, min(low, value), max(high, value), "", (), value <= term.lowest
