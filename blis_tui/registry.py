@@ -50,16 +50,24 @@ class NoSettings:
     """For plug-ins that have none."""
 
 
-def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
+def setting(
+    doc: str,
+    *,
+    default: F | None = cast("None", MISSING),  # noqa: B008  (a constant)
+    words: Sequence[str] = (),
+    **limits: object,
+) -> F:
     """A field of a settings class: a sentence about it, what it is by default, and limits.
 
     Args:
         doc: what it means, with its unit; it becomes the schema's description.
         default: its value where a spec says nothing, None meaning that specs may leave it out; without a default they
             must say it.
+        words: what may stand there instead, such as ``none``; the class gets None.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
-    about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)
+    shown = MISSING if default is None else default
+    about = Key(doc=doc, limits=limits, default=shown, optional=default is None, words=words)
     return field(default=cast("F", default), metadata={"key": about})
 
 
@@ -250,6 +258,8 @@ class Registry:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         given = dict(settings)
         for one in fields(plugin.settings):
+            if given.get(one.name) in one.metadata["key"].words:
+                given[one.name] = None
             if "point" in one.metadata and one.name in given:
                 within = one.metadata["point"]
                 parts = cast("tuple[Named, ...]", given[one.name])

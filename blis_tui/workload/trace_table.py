@@ -32,6 +32,10 @@ class TraceColumns:
     input_tokens: Sequence[int]
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
+    max_output_tokens: Sequence[int] | None = None
+    """What requests declare; 0 = as many as they generate."""
+    ignore_eos: Sequence[int] | None = None
+    """1 = the request generates all that it declares."""
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
     slo_class: Sequence[str] | None = None
@@ -134,6 +138,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "arrival_us": (_integers, 0),
         "input_tokens": (_integers, 0),
         "output_tokens": (_integers, 0),
+        "max_output_tokens": (_integers, 0),
+        "ignore_eos": (_integers, 0),
         "request_id": (Texts, ""),
         "segments": (Interned, ()),
         "slo_class": (Interned, "standard"),
@@ -233,6 +239,8 @@ class TraceTable:
     _arrival_us: array[int]
     _input_tokens: Sequence[int]
     _output_tokens: Sequence[int]
+    _max_output_tokens: Sequence[int]
+    _ignore_eos: Sequence[int]
     _request_id: Sequence[str]
     _segments: Sequence[Segments]
     _slo_class: Sequence[str]
@@ -294,7 +302,13 @@ class TraceTable:
         said = {name: column[row] for name, column in self._asked.items()}
         name = said.pop("request_id", "") or f"request_{index}"
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
+        declared, ignores = said.pop("max_output_tokens", 0), said.pop("ignore_eos", 0)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
+        if ignores:
+            request.ignore_eos = True
+            request.output_tokens = declared or output_tokens
+        if declared:
+            request.max_output_tokens = declared
         if tokens is not None:
             request.reasoning = Reasoning(tokens)
         if any(media):

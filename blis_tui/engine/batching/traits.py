@@ -62,6 +62,8 @@ class Traits:
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
     asks_for_more: str = ""
     """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
+    radix_tree: bool = False
+    """Prompts are shared by a radix tree (``kv.radix_pool``), and steps follow one another as SGLang's event loops do."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 
