@@ -50,25 +50,23 @@ class NoSettings:
     """For plug-ins that have none."""
 
 
-def setting(
-    doc: str,
-    *,
-    default: F | None = cast("None", MISSING),  # noqa: B008  (a constant)
-    words: Sequence[str] = (),
-    **limits: object,
-) -> F:
+def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
     """A field of a settings class: a sentence about it, what it is by default, and limits.
 
     Args:
         doc: what it means, with its unit; it becomes the schema's description.
         default: its value where a spec says nothing, None meaning that specs may leave it out; without a default they
             must say it.
-        words: what may stand there instead, such as ``none``; the class gets None.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
-    shown = MISSING if default is None else default
-    about = Key(doc=doc, limits=limits, default=shown, optional=default is None, words=words)
+    about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)
     return field(default=cast("F", default), metadata={"key": about})
+
+
+def setting_or(doc: str, words: Sequence[str], *, default: F, **limits: object) -> F:
+    """The same for a number, or one of some words such as ``none``, for which the class gets None."""
+    about = Key(doc=doc, limits=limits, default=default, words=words)
+    return field(default=default, metadata={"key": about})
 
 
 def nested(

@@ -204,7 +204,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
     return Limits(
         model=pool.model.name,
         max_num_seqs=rule.max_running(engine),
-        max_num_batched_tokens=rule.token_budget(engine),
+        max_num_batched_tokens=rule.traits.step_tokens or engine.max_num_batched_tokens,
         long_prefill_token_threshold=rule.prefill_threshold(engine),
         max_model_len=engine.max_model_len,
         block_size_tokens=engine.block_size_tokens,

@@ -102,9 +102,7 @@ class EventLoop(Flow):
         batch = self.batch
         batch.planned = following
         self.computed = [
-            one.request
-            for one in plan.chunks
-            if one.computed + one.new == one.prompt and one.request.batch_slot >= 0
+            one.request for one in plan.chunks if one.computed + one.new == one.prompt and one.request.batch_slot >= 0
         ]
         if following is None or following.plan is None or not following.plan.decodes:
             return
@@ -134,9 +132,7 @@ class EventLoop(Flow):
         for chunk in plan.chunks:
             tokens += chunk.new
         full = tokens >= batch.limits.max_num_batched_tokens
-        tally_wait(
-            self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full
-        )
+        tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full)
 
     # ---- who leaves with nothing ----
 

@@ -35,9 +35,6 @@ class BatchRule(Protocol):
     def prefill_threshold(self, engine: Engine) -> int:
         """The ``long_prefill_token_threshold`` in force; 0 = off."""
 
-    def token_budget(self, engine: Engine) -> int:
-        """How many tokens a step may compute."""
-
     def state(self) -> tuple[object, ...]:
         """All it remembers from step to step, as plain values (for digests)."""
 
@@ -83,10 +80,6 @@ class Plain:
     def prefill_threshold(self, engine: Engine) -> int:
         """As configured."""
         return engine.long_prefill_token_threshold
-
-    def token_budget(self, engine: Engine) -> int:
-        """As configured."""
-        return engine.max_num_batched_tokens
 
     def state(self) -> tuple[object, ...]:
         """Nothing."""

@@ -17,7 +17,7 @@ from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
 from blis_tui.engine.plan import Ghost, Plan
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.radix_order import LongestPrefix
-from blis_tui.registry import setting
+from blis_tui.registry import setting, setting_or
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -46,10 +46,10 @@ _PREFILL_WEIGHT: Final = 1000
 class Settings:
     """Under SGLang's names."""
 
-    chunked_prefill_size: int | None = setting(
+    chunked_prefill_size: int | None = setting_or(
         "Tokens that prompts may take of a step; one that exceeds it is split. none = prompts are never split.",
+        ["none"],
         default=8192,
-        words=("none",),
         minimum=1,
         maximum=10**15,
     )
@@ -124,6 +124,7 @@ class SglangBatching(Plain):
             ties_by_name=False,
             cuts_output=True,
             radix_tree=True,
+            step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,
         )
 
     # ---- what it says of itself ----
@@ -131,10 +132,6 @@ class SglangBatching(Plain):
     def prefill_threshold(self, engine: Engine) -> int:  # noqa: ARG002  (the protocol's signature)
         """Prompts are split by the budget alone."""
         return 0
-
-    def token_budget(self, engine: Engine) -> int:  # noqa: ARG002  (the protocol's signature)
-        """``chunked_prefill_size``, or where prompts are never split ``max_prefill_tokens``."""
-        return self._settings.chunked_prefill_size or self._settings.max_prefill_tokens
 
     def place_of(self, request: Request) -> int:
         """Its place among those of a batch."""

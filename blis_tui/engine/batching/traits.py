@@ -63,7 +63,9 @@ class Traits:
     asks_for_more: str = ""
     """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
     radix_tree: bool = False
-    """Prompts are shared by a radix tree (``kv.radix_pool``), and steps follow one another as SGLang's event loops do."""
+    """A radix tree shares prompts (``kv.radix_pool``), and steps follow one another as in SGLang's event loops."""
+    step_tokens: int = 0
+    """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

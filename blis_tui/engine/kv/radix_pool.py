@@ -106,7 +106,7 @@ class RadixPool(BlockPool):
         self.epoch += 1
 
     def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:  # noqa: ARG002  (for pools that hide content)
-        """Take back all blocks of ``request``; the first ``content_tokens`` of what it has computed stay in the tree."""
+        """Take back all blocks of ``request``; its first ``content_tokens`` stay in the tree."""
         self.checkpoint(request, content_tokens)
         self.free += request.held_blocks - request.shared_blocks
         self.unlock(request)

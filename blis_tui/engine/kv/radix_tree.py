@@ -218,7 +218,8 @@ class RadixTree:
     def audit(self) -> str:
         """What is wrong with the books; empty when nothing is."""
         references: dict[int, int] = {}
-        for node in self.holders.values():
+        for held in self.holders.values():
+            node = held
             while node.parent is not None:
                 references[node.number] = references.get(node.number, 0) + 1
                 node = node.parent
