@@ -42,7 +42,7 @@ F = TypeVar("F")
 _MARK: Final = "__blis_plugin__"
 _OWN: Final = __name__.partition(".")[0]
 
-_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object"}
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object", tuple: "array"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "crossmodel": "blis_tui.engine.latency.crossmodel",
         "fitted": "blis_tui.engine.latency.fitted",
         "operators": "blis_tui.engine.latency.operators",
+        "recorded": "blis_tui.engine.latency.recorded",
         "roofline": "blis_tui.engine.latency.roofline",
         "trained-physics": "blis_tui.engine.latency.trained_physics",
         "trained-roofline": "blis_tui.engine.latency.trained_roofline",

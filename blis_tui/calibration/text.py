@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
 from blis_tui.canonical import to_json
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None)
         lines += ["", "each run with coefficients fitted to the others"]
         for name, pairs in found.left_out_runs.items():
             lines += [name, *_lines("  all", pairs)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "\n".join(printable(line).rstrip() for line in lines) + "\n"
 
 
 def _coefficients(found: Calibrated) -> list[str]:

@@ -9,7 +9,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import require_different_files, require_spared
+from blis_tui.cli.files import print_text, require_different_files, require_spared
 from blis_tui.cli.options import format_option, set_option
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def calibrate(
     from blis_tui.calibration.fit import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
     from blis_tui.calibration.run import calibrated, compared  # noqa: PLC0415
-    from blis_tui.records.files import write_standard_output, write_text  # noqa: PLC0415
+    from blis_tui.records.files import write_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     if len(specs) not in (1, len(measured)):
@@ -90,7 +90,7 @@ def calibrate(
 
         write_text(html, page("Measured against predicted", runs))
     write = text.as_json if output_format == "json" else text.as_table
-    write_standard_output(write(runs, durations, found))
+    print_text(write(runs, durations, found), nl=False)
 
 
 def _durations(stages: str | None) -> list[float]:

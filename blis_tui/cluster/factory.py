@@ -22,6 +22,7 @@ from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.model import StepLoad, create_latency
+from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.tallies import Tallies
     from blis_tui.spec.model import Engine, Experiment, Lora, Pool
 
 
@@ -116,7 +118,9 @@ class InstanceFactory:
             tuple(beside),
             self._front_end(index, pool, latency),
         )
-        return Instance(_flow(Steps(index, batch, parts), engine.pipeline_parallel), parts)
+        steps = Steps(index, batch, parts)
+        _count_steps(self._latencies[pool.name], steps.tallies)
+        return Instance(_flow(steps, engine.pipeline_parallel), parts)
 
     def _rule(self, engine: Engine) -> BatchRule:
         """How batches are formed.
@@ -197,6 +201,17 @@ class InstanceFactory:
             self._front_ends[pool.name] = latency.front_end if isinstance(latency, HasFrontEnd) else None
             self._latencies[pool.name] = latency if encoder is None else Encoding(latency, encoder.token_us)
         return self._latencies[pool.name]
+
+
+def _count_steps(latency: StepTimeModel, tallies: Tallies) -> None:
+    """Measured step times go by the number of the step.
+
+    Raises:
+        PolicyError: the steps are another instance's already.
+    """
+    model = latency.model if isinstance(latency, Encoding) else latency
+    if isinstance(model, RecordedSteps):
+        model.follow(tallies)
 
 
 def _limits(rule: BatchRule, pool: Pool) -> Limits:

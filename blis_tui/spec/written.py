@@ -304,6 +304,11 @@ class TraceColumns:
         "A shared beginning in parts, as JSON: names and tokens, which are among `input_tokens`.",
         "prefix_segments",
     )
+    answer_segment = _column(
+        "answer_segment",
+        "What its answer is called in the `prefix_segments` of prompts that begin with it.",
+        "answer_segment",
+    )
     slo_class = _column(
         "slo_class", "Service class: critical, standard, sheddable, batch or background.", "priority_class"
     )
