@@ -63,6 +63,12 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
     return field(default=cast("F", default), metadata={"key": about})
 
 
+def setting_or(doc: str, words: Sequence[str], *, default: F, **limits: object) -> F:
+    """The same for a number, or one of some words such as ``none``, for which the class gets None."""
+    about = Key(doc=doc, limits=limits, default=default, words=words)
+    return field(default=default, metadata={"key": about})
+
+
 def nested(
     doc: str, point: PlugPoint[[], T], reference: str, default: Sequence[Mapping[str, object]]
 ) -> tuple[tuple[str, T], ...]:
@@ -250,6 +256,8 @@ class Registry:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         given = dict(settings)
         for one in fields(plugin.settings):
+            if given.get(one.name) in one.metadata["key"].words:
+                given[one.name] = None
             if "point" in one.metadata and one.name in given:
                 within = one.metadata["point"]
                 parts = cast("tuple[Named, ...]", given[one.name])

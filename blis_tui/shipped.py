@@ -60,6 +60,8 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "priority-fcfs": "blis_tui.engine.scheduling.orders",
         "sjf": "blis_tui.engine.scheduling.orders",
         "reverse-priority": "blis_tui.engine.scheduling.orders",
+        "lof": "blis_tui.engine.scheduling.radix_order",
+        "lpm": "blis_tui.engine.scheduling.radix_order",
     },
     "policy.priority": {
         "constant": "blis_tui.engine.scheduling.priority",
@@ -71,6 +73,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "blis": "blis_tui.engine.batching.blis",
         "llm-serving-sim": "blis_tui.engine.batching.llm_serving_sim",
         "nano": "blis_tui.engine.batching.nano",
+        "sglang": "blis_tui.engine.batching.sglang",
         "tensorrt-llm": "blis_tui.engine.batching.tensorrt_llm",
         "vllm-v1": "blis_tui.engine.batching.vllm_v1",
     },

@@ -138,6 +138,15 @@ class InstanceFactory:
 
     def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
         engine = pool.engine
+        if rule.traits.radix_tree:
+            from blis_tui.engine.kv.radix_pool import RadixPool  # noqa: PLC0415  (what a run does not need)
+
+            return RadixPool(
+                engine.kv_blocks,
+                engine.block_size_tokens,
+                self.prompts_of(pool),
+                caching=engine.enable_prefix_caching,
+            )
         blocks = BlockPool(
             engine.kv_blocks,
             engine.block_size_tokens,
@@ -210,7 +219,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
     return Limits(
         model=pool.model.name,
         max_num_seqs=rule.max_running(engine),
-        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_batched_tokens=rule.traits.step_tokens or engine.max_num_batched_tokens,
         long_prefill_token_threshold=rule.prefill_threshold(engine),
         max_model_len=engine.max_model_len,
         block_size_tokens=engine.block_size_tokens,
@@ -222,6 +231,10 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
 def _flow(steps: Steps, stages: int) -> Flow:
     """How its steps follow one another."""
     traits = steps.rule.traits
+    if traits.radix_tree:
+        from blis_tui.engine.event_loop import EventLoop  # noqa: PLC0415  (what a run does not need)
+
+        return EventLoop(steps)
     if stages == 1:
         return Ahead(steps) if traits.plans_ahead else OneAtATime(steps)
     return BatchQueue(steps, stages, ahead=traits.plans_ahead) if traits.pipelines == "queue" else Stages(steps, stages)

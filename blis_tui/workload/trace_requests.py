@@ -43,6 +43,7 @@ _SHARE: Final = re.compile(r"[0-9.]{1,40}(?:[eE][-+]?[0-9]{1,3})?")
 _MEDIA: Final = ("image_tokens", "audio_tokens", "video_tokens")
 _OPTIONAL_NUMBERS: Final = (
     *("prefix_length", "prefix_tokens", "deadline", "round_index", "reasoning_tokens"),
+    *("max_output_tokens", "ignore_eos"),
     *_MEDIA,
 )
 
@@ -253,6 +254,8 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         arrival_us=arrivals,
         input_tokens=prompts,
         output_tokens=answers,
+        max_output_tokens=_said(columns, "max_output_tokens"),
+        ignore_eos=_said(columns, "ignore_eos"),
         request_id=columns.get("request_id"),
         segments=segments,
         answer=columns.get("answer_segment"),
@@ -267,6 +270,12 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         media=_media(columns, prompts),
         e2e_us=_durations(columns.get("e2e")),
     )
+
+
+def _said(columns: Cells, name: str) -> Sequence[int] | None:
+    """Numbers of which 0 says nothing; None where none says anything."""
+    numbers = _optional_numbers(columns, name)
+    return numbers if numbers and any(numbers) else None
 
 
 def _durations(cells: Sequence[str] | None) -> Sequence[int] | None:

@@ -46,6 +46,10 @@ class TraceColumns:
     input_tokens: Sequence[int]
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
+    max_output_tokens: Sequence[int] | None = None
+    """What requests declare; 0 = as many as they generate."""
+    ignore_eos: Sequence[int] | None = None
+    """1 = the request generates all that it declares."""
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
     answer: Sequence[str] | None = None
@@ -152,6 +156,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "arrival_us": (_integers, 0),
         "input_tokens": (_integers, 0),
         "output_tokens": (_integers, 0),
+        "max_output_tokens": (_integers, 0),
+        "ignore_eos": (_integers, 0),
         "request_id": (Texts, ""),
         "segments": (Interned, ()),
         "answer": (Texts, ""),
@@ -256,6 +262,8 @@ class TraceTable:
     _arrival_us: array[int]
     _input_tokens: Sequence[int]
     _output_tokens: Sequence[int]
+    _max_output_tokens: Sequence[int]
+    _ignore_eos: Sequence[int]
     _request_id: Sequence[str]
     _segments: Sequence[Segments]
     _answer: Sequence[str]
@@ -318,7 +326,13 @@ class TraceTable:
         said = {name: column[row] for name, column in self._asked.items()}
         name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
+        declared, ignores = said.pop("max_output_tokens", 0), said.pop("ignore_eos", 0)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
+        if ignores:
+            request.ignore_eos = True
+            request.output_tokens = declared or output_tokens
+        if declared:
+            request.max_output_tokens = declared
         if answer:
             request.content = _with_answer(request, answer)
         if tokens is not None:
