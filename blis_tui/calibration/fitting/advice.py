@@ -30,7 +30,7 @@ _REQUESTS: Final = 120
 _ANSWER_TOKENS: Final = 48
 _LONG: Final = 8
 """Contexts of long prompts are so many times as long as those of short ones."""
-_TELLS: Final = 0.5
+TELLS: Final = 0.5
 """A load tells a coefficient if it makes its standard deviation this many times what it was, or less."""
 _LEAST: Final = Noise(step=0.005, stamp_us=100.0, first=1e-3, answer=1e-3)
 """No server is measured better than this."""
@@ -106,6 +106,7 @@ class Adviser:
         self._noise = noises[0] if noises else _LEAST
         self._known = posterior.curvature(posterior.place(values))
         self._tried: dict[Load, Array | None] = {}
+        self._recorded: dict[Load, Data] = {}
 
     def best(self, names: Sequence[str], loads: Sequence[Load]) -> Load | None:
         """The first load that would tell these coefficients apart; None = none of them would."""
@@ -116,9 +117,13 @@ class Adviser:
             if more is None:
                 continue
             after = np.sqrt(np.diag(np.linalg.inv(self._known + more)))[places]
-            if np.all(after <= _TELLS * before):
+            if np.all(after <= TELLS * before):
                 return load
         return None
+
+    def measured_under(self, load: Load) -> Data:
+        """What clients would measure under a load that was tried."""
+        return self._recorded[load]
 
     def _information(self, load: Load) -> Array | None:
         if load not in self._tried:
@@ -130,7 +135,8 @@ class Adviser:
         recording = measured(with_latency(experiment, self._law.config(self._values)))
         if recording is None:
             return None
-        run = Requests(Data(recording, experiment), recording, self._law)
+        self._recorded[load] = Data(recording, experiment)
+        run = Requests(self._recorded[load], recording, self._law)
         run.begin(self._values, ASSUMED[0])
         chain = chain_of(self._law, run.pool, recording.requests, run.follow(self._values, ASSUMED[0]))
         noise = Noise(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.fitting.advice import Adviser, Load, loads_beside
+from blis_tui.calibration.fitting.advice import TELLS, Adviser, Load, loads_beside
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
 from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.fit import Found
     from blis_tui.calibration.fitting.laws import Array, Law
+    from blis_tui.calibration.outcome import Coefficient
 
 _DIGITS: Final = 7
 """A simulated run drifts from the measured one by as little as this: steps are many."""
@@ -71,16 +73,35 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     told = coefficients(law, sides, [one.values for one in others])
     names = {one.name for one in told}
     left_out = tuple(LeftOut(one.name, absent(one.name, problem)) for one in law.terms if one.name not in names)
-    adviser, loads = None, list[Load]()
+    advice, loads = None, list[Load]()
     if advise and problem.requests and found.followed >= FOLLOWED:
         first = problem.requests[0]
         prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
         loads = loads_beside(first.data.experiment, prompts)
-    said = statements(
-        told, found.followed, problem, (lambda them: adviser.best(them, loads)) if adviser else None, loads
-    )
+        advice = partial(_advised, data, kind, told, adviser, loads)
+    said = statements(told, found.followed, problem, advice, loads)
     return Fit(law.config(_rounded(best.values)), told, left_out, said, found.followed)
+
+
+def _advised(
+    data: Sequence[Data],
+    kind: str,
+    told: Sequence[Coefficient],
+    adviser: Adviser,
+    loads: Sequence[Load],
+    names: Sequence[str],
+) -> Load | None:
+    """The load that would tell these coefficients apart; None = none of them would.
+
+    What slopes promise, another side of a maximum may not keep: the load is simulated, and fitted to as well.
+    """
+    load = adviser.best(names, loads)
+    if load is None:
+        return None
+    more = fit([*data, adviser.measured_under(load)], kind, advise=False).found
+    before, after = ({one.name: one.high - one.low for one in found} for found in (told, more))
+    return load if all(after.get(name, before[name]) <= TELLS * before[name] for name in names) else None
 
 
 def _rounded(values: Array) -> Array:

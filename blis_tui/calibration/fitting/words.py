@@ -27,7 +27,7 @@ def statements(
         load = None if advice is None else advice(names)
         what = f"{_listed(names)} cannot be told apart by these loads"
         if load is not None:
-            what += f"; {load.words} would tell them"
+            what += f"; {load.words} should tell them"
         elif tried:
             what += f", nor by others of this server: {len(tried)} were tried, of up to {_most(tried)}"
         said.append(f"{what}.")

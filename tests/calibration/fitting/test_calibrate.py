@@ -122,11 +122,11 @@ def test_cached_prompts_tell_nothing_of_prefill() -> None:
 @pytest.mark.slow
 def test_a_load_that_is_advised_tells_what_was_not_told() -> None:
     """The advice is followed: with its load, the coefficients are known at least twice as well."""
-    one = served("llama-3.1-8b-instruct", 2.0, 300, requests=40)
+    one = served("llama-3.1-8b-instruct", 1.0, 1500, requests=30)
     truth = with_coefficients(one, TRUTH)
-    first = Data(measure(truth, 0.02), one)
+    first = Data(measure(truth, 0.005), one)
     found = fit([first], "fitted")
-    (told,) = [it for it in found.statements if "would tell them" in it][:1]
+    (told,) = [it for it in found.statements if "should tell them" in it][:1]
     names = told.partition(" cannot")[0].replace(" and ", ", ").split(", ")
     many = "one user" not in told
     users = int(told.partition("a run with ")[2].split()[0]) if many else 1
