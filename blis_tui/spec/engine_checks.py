@@ -64,9 +64,9 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
     scheduling = document.get("policy", "scheduling", "kind")
     victim = document.get("policy", "preemption", "victim") or "tail"
     splits = document.get("cluster", "disaggregation") is not None
-    for path, message, hint in beside(str(kind), traits, str(scheduling), str(victim), splits=splits):
-        splitting = path == "cluster.disaggregation"
-        yield about(document, tuple(path.split(".")), "BLIS2027", message, key=splitting, hint=hint)
+    for key, message, hint in beside(str(kind), traits, str(scheduling), str(victim), splits=splits):
+        splitting = key == "cluster.disaggregation"
+        yield about(document, tuple(key.split(".")), "BLIS2027", message, key=splitting, hint=hint)
     if not traits.running_first:
         yield from _check_victims(document, kind, traits)
     for owner in stacks(document):
