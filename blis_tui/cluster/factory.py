@@ -8,7 +8,7 @@ from blis_tui.engine.adapters.adapters import Adapters
 from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
 from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.batch import Batch
-from blis_tui.engine.batching.refusals import refusals
+from blis_tui.engine.batching.refusals import beside, refusals
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.cohort import DecodeCohort
@@ -133,6 +133,10 @@ class InstanceFactory:
         drafter = "" if engine.speculative is None else engine.speculative.method
         adapts, stages = engine.lora is not None, engine.pipeline_parallel
         for _, message, advice in refusals(batching.kind, rule.traits, stages, drafter, adapts=adapts):
+            raise PolicyError(message, help=advice)
+        policy, splits = self._experiment.policy, self._experiment.cluster.disaggregation is not None
+        victim = policy.preemption_victim
+        for _, message, advice in beside(batching.kind, rule.traits, policy.scheduling.kind, victim, splits=splits):
             raise PolicyError(message, help=advice)
         return rule
 

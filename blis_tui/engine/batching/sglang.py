@@ -14,7 +14,7 @@ from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.sglang_prefill import Adder, Verdict
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
-from blis_tui.engine.plan import Ghost, Plan
+from blis_tui.engine.plan import Ghost, Plan, Retraction
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.radix_order import LongestPrefix
 from blis_tui.registry import setting, setting_or
@@ -95,7 +95,6 @@ class SglangBatching(Plain):
         chunked: the request whose prompt is computed in parts; None = there is none.
         before: the batch that was formed last; None = none was.
         under_way: the same, if its results are not known yet.
-        told: what the latest plan says of itself, for explanations.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -123,6 +122,8 @@ class SglangBatching(Plain):
             busy_until_the_end=True,
             ties_by_name=False,
             cuts_output=True,
+            fits_strictly=True,
+            victims="the running request that had generated least (of equals, the one with the longest prompt)",
             radix_tree=True,
             step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,
         )
@@ -398,6 +399,7 @@ class SglangBatching(Plain):
         Returns whether the others can generate now.
         """
         generated = batch.cohort.generated_tokens
+        needed, free, before = self._due(batch, self.running.values()), pool.free, self.ratio
         kept = sorted(self.running.values(), key=lambda one: (generated(one), -one.input_tokens), reverse=True)
         room = False
         while not room and len(kept) > 1:
@@ -414,6 +416,7 @@ class SglangBatching(Plain):
             decoded += generated(one)
             declared += one.max_output_tokens
         self.ratio = min(1.0, (decoded + _RETRACT_STEPS * len(kept)) / (declared + 1))
+        plan.retraction = Retraction(len(kept), needed, free, before, self.ratio)
         return True
 
     def _put_back(self, batch: Batch, plan: Plan, victim: Request, beneficiary: Request) -> None:
