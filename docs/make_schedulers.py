@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 IMAGES: Final = Path(__file__).with_name("img")
-RULES: Final = ("blis", "vllm-v1", "nano", "llm-serving-sim")
+RULES: Final = {
+    "blis": "blis",
+    "vllm-v1": "vllm-v1",
+    "nano": "nano",
+    "llm-serving-sim": "llm-serving-sim",
+    "sglang": "{kind: sglang, chunked_prefill_size: 160, schedule_conservativeness: 0.3}",
+}
+"""Batching rules, as documents write them here."""
 
 _ROWS: Final = (("a", 0, 90, 10), ("b", 0, 60, 8), ("c", 5, 150, 6), ("d", 5, 30, 6), ("e", 30, 40, 3))
 """Name, arrival in milliseconds, prompt, answer."""
@@ -59,7 +66,7 @@ def steps_of(rule: str) -> list[StepFinished]:
             "request_id,arrival_time_us,input_tokens,output_tokens\n" + table, encoding="utf-8"
         )
         spec = Path(folder, "steps.blis.yaml")
-        spec.write_text(f"{_EXPERIMENT}policy: {{batching: {rule}}}\n", encoding="utf-8")
+        spec.write_text(f"{_EXPERIMENT}policy: {{batching: {RULES[rule]}}}\n", encoding="utf-8")
         simulation = blis_tui.Simulation(blis_tui.load(spec))
     found: list[StepFinished] = []
     simulation.subscribe(StepFinished, found.append)

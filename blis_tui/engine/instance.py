@@ -92,7 +92,7 @@ class Instance:
     def profile(self) -> Profile:
         """Its limits and rules."""
         batch = self.batch
-        return Profile(batch.limits, batch.traits, batch.waiting.order, batch.victim.rule)
+        return Profile(batch.limits, batch.traits, batch.waiting.order, batch.traits.victims or batch.victim.rule)
 
     @property
     def latency(self) -> StepTimeModel:

@@ -21,6 +21,19 @@ class Preemption(NamedTuple):
     lost_blocks: int
 
 
+class Retraction(NamedTuple):
+    """Why running requests are put back, and what is expected of answers from then on."""
+
+    kept: int
+    needed_blocks: int
+    """For the next tokens of all."""
+    free_blocks: int
+    """That could be had for them."""
+    ratio_before: float
+    ratio: float
+    """Share of their declared answers that running requests are expected to generate."""
+
+
 class Restored(NamedTuple):
     """What becomes of a victim's KV blocks, where they may be swapped out."""
 
@@ -78,6 +91,7 @@ class Plan:
         restored: what becomes of those put back, where they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: how long the transfers of KV blocks take that belong to this step.
+        retraction: why requests are put back, where the rule tells; else None.
         ghosts: decodes beside those of the cohort; chunks of requests that have left stay among the others.
     """
 
@@ -90,6 +104,7 @@ class Plan:
         "preempted",
         "reloaded",
         "restored",
+        "retraction",
         "swapped_in",
         "threshold",
         "transfer_us",
@@ -105,6 +120,7 @@ class Plan:
         self.restored: list[Restored] = []
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0
+        self.retraction: Retraction | None = None
         self.decodes = True
         self.ghosts: list[Ghost] = []
 

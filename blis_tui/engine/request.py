@@ -164,6 +164,7 @@ class Request:
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
         client: who sent it, as the workload calls them; empty = nobody says.
+        ignore_eos: whether it is known to generate all of its budget.
         reasoning: what it thinks before it answers; None = nobody asks.
         media: tokens of its prompt that are no text.
     """
@@ -184,6 +185,7 @@ class Request:
         "generated_tokens",
         "handover",
         "held_blocks",
+        "ignore_eos",
         "index",
         "input_tokens",
         "instance",
@@ -272,6 +274,7 @@ class Request:
         self.client = ""
         self.reasoning: Reasoning | None = None
         self.media = NO_MEDIA
+        self.ignore_eos = False
         self.retries = 0
 
     def restart(self) -> None:

@@ -22,6 +22,11 @@ def unservable(batch: Batch, request: Request) -> str:
         if not batch.traits.cuts_output:
             return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
         budget = request.max_output_tokens = limit - prompt
+    if batch.traits.fits_strictly:
+        most = (batch.pool.total - 1) * batch.limits.block_size_tokens - 1 - (not batch.pool.caching)
+        if prompt >= most:
+            return f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer"
+        budget = request.max_output_tokens = min(budget, most - prompt)
     # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
     elsewhere = request.handover is not None and not request.handover.prefilled
     answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.batching.refusals import refusals
+from blis_tui.engine.batching.refusals import beside, refusals
 from blis_tui.engine.batching.versions import foreign
 from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
 from blis_tui.spec.diagnostics import about
@@ -17,6 +18,7 @@ from blis_tui.spec.source import as_list, as_map
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.source import DataPath, Document
@@ -59,13 +61,20 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         message = f"`{kind}` batching serves requests in order of arrival, whatever the scheduler says"
         hint = "set `scheduling: fcfs`, or take another batching rule"
         yield about(document, ("policy", "scheduling", "kind"), "BLIS2026", message, hint=hint)
+    scheduling = document.get("policy", "scheduling", "kind")
+    victim = document.get("policy", "preemption", "victim") or "tail"
+    splits = document.get("cluster", "disaggregation") is not None
+    for key, message, hint in beside(str(kind), traits, str(scheduling), str(victim), splits=splits):
+        splitting = key == "cluster.disaggregation"
+        yield about(document, tuple(key.split(".")), "BLIS2027", message, key=splitting, hint=hint)
     if not traits.running_first:
-        yield from _check_victims(document, kind)
+        yield from _check_victims(document, kind, traits)
     for owner in stacks(document):
         engine = where(document, owner, "engine")
         tiers = (*engine, "kv_tiers", "kind")
         if document.get(*tiers) not in (None, "none") and not traits.running_first:
             message = f"`{kind}` batching does not look into tiers"
+            message += " (SGLang's HiCache)" if traits.radix_tree else ""
             yield about(document, tiers, "BLIS2026", message, hint="remove kv_tiers, or take blis or vllm-v1 batching")
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
             message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
@@ -81,10 +90,12 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             yield about(document, path, "BLIS2026", message, hint="remove it")
 
 
-def _check_victims(document: Document, kind: object) -> Iterator[Diagnostic]:
+def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator[Diagnostic]:
     """Ways to preempt that need a rule which serves running requests first."""
     for key, known in (("victim", ("tail", "priority")), ("restore", ("recompute",))):
         path = ("policy", "preemption", key)
+        if traits.radix_tree and key == "victim":
+            continue
         if (value := document.get(*path)) is not None and value not in known:
             message = f"`{kind}` batching knows no {key} `{value}`"
             yield about(document, path, "BLIS2026", message, hint=f"take {' or '.join(known)}, or other batching")
@@ -125,8 +136,15 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
     split = stack.get("tensor_parallel")
     if latency.get("kind") != "operators" or not isinstance(split, int):
         return
+    model = build_model_part(stack)
     try:
-        OperatorCosts(read_tables(str(latency.get("tables"))), build_model_part(stack), split)
+        OperatorCosts(read_tables(str(latency.get("tables"))), model, split)
     except (PolicyError, InputError) as error:
         hint = error.help or "take another step-time model, such as trained-physics"
         yield about(document, where(document, owner, "latency"), "BLIS2011", error.message, hint=hint)
+    apart = latency.get("expert_parallel")
+    try:
+        check_expert_parallel(model, split, apart if isinstance(apart, int) else 1)
+    except PolicyError as error:
+        at = where(document, owner, "latency", "expert_parallel")
+        yield about(document, at, "BLIS2030", error.message, hint=error.help)

@@ -283,6 +283,14 @@ class TraceColumns:
         "input_tokens", "Tokens of the prompt, those of `prefix_length` not among them.", "prompt_tokens"
     )
     output_tokens = _column("output_tokens", "Tokens that the model generates.", "completion_tokens")
+    max_output_tokens = _column(
+        "max_output_tokens",
+        "Tokens that the request declares as its most; 0 or empty = those it generates.",
+        "max_tokens",
+    )
+    ignore_eos = _column(
+        "ignore_eos", "1 = the request generates all that it declares, and engines know that; 0 or empty.", "ignore_eos"
+    )
     request_id = _column("request_id", "Name of the request, unique in the file.", "id")
     prefix_group = _column("prefix_group", "Requests of a group share the beginning of their prompts.", "system_prompt")
     prefix_length = _column(
@@ -295,6 +303,11 @@ class TraceColumns:
         "prefix_segments",
         "A shared beginning in parts, as JSON: names and tokens, which are among `input_tokens`.",
         "prefix_segments",
+    )
+    answer_segment = _column(
+        "answer_segment",
+        "What its answer is called in the `prefix_segments` of prompts that begin with it.",
+        "answer_segment",
     )
     slo_class = _column(
         "slo_class", "Service class: critical, standard, sheddable, batch or background.", "priority_class"

@@ -41,7 +41,7 @@ from blis_tui.debugger.why.lifecycle import (
     stranded_event,
 )
 from blis_tui.debugger.why.lifespans import last_step, next_step
-from blis_tui.debugger.why.memory import moves_part
+from blis_tui.debugger.why.memory import moves_part, retraction_part
 from blis_tui.debugger.why.restarts import broken_off_event, broken_off_parts
 from blis_tui.debugger.why.waits import cause_sentence, planned_cause, preempted_by, step_cause
 from blis_tui.engine.latency.captured import captured_size
@@ -232,6 +232,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
             head += f", {figures.duration_us / usual:.1f} times as long as usual"
         parts.append(_duration(figures, usual, debugger.tape.profiles[row.instance]))
     parts.append(_decisions(record, preempted))
+    parts.append(retraction_part(records))
     parts.append(moves_part(records, debugger.experiment.policy.preemption_restore))
     if debugger.tape.plans_ahead:
         parts.insert(0, _plan(debugger.tape, row, figures))

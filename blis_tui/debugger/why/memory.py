@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.explanation import Part, Sentence, request_ref, say
-from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
+from blis_tui.engine.preemption.records import RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.units import plural, span_text
 
 if TYPE_CHECKING:
@@ -32,6 +32,34 @@ def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
     wanted = restore == "swap" or choice.swap_us < choice.recompute_us
     why = "the host had no room for them" if wanted else "that is cheaper"
     return say(f"Its {blocks} are recomputed, in {again}: {why}. There and back to the host takes {swap}.")
+
+
+def retraction_of(records: Sequence[Record]) -> Retracted | None:
+    """Why an event put running requests back, where it did."""
+    return next((one for one in records if isinstance(one, Retracted)), None)
+
+
+def retraction_sentences(retraction: Retracted) -> list[Sentence]:
+    """For want of how many blocks requests were put back, and what is expected of answers from then on."""
+    everybody = plural(retraction.retracted + retraction.kept, "running request")
+    return [
+        say(
+            f"The next tokens of {everybody} needed {plural(retraction.needed_blocks, 'KV block')}, and"
+            f" {retraction.free_blocks:,} could be had: {retraction.retracted:,} went back to the end of the queue,"
+            f" until there was room for 20 tokens of each of the {retraction.kept:,} others where possible."
+        ),
+        say(
+            f"By what these have generated, answers were expected to take {retraction.ratio:.1%} of what they declare"
+            f" from then on, {retraction.ratio_before:.1%} before: so much is kept free for those who run."
+        ),
+    ]
+
+
+def retraction_part(records: Sequence[Record]) -> Part:
+    """Why a step put running requests back, as ``sglang`` batching does."""
+    retraction = retraction_of(records)
+    facts = () if retraction is None else tuple(retraction_sentences(retraction))
+    return Part("Why requests were retracted", facts)
 
 
 def return_text(records: Sequence[Record], name: str) -> str:

@@ -39,6 +39,30 @@ def refusals(kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bo
         yield Refusal("lora", f"`{kind}` batching knows no LoRA adapters", advice)
 
 
+def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: bool) -> Iterator[Refusal]:
+    """The same for what is no setting of an engine; ``key`` is a path.
+
+    Args:
+        kind: the rule's name.
+        traits: what it says about itself.
+        scheduling: who goes first in queues.
+        victim: whom the policy preempts.
+        splits: whether prompts are computed on one instance and answers generated on another.
+    """
+    if scheduling == "lpm" and not traits.radix_tree:
+        advice = "take `scheduling: fcfs`, or `batching: sglang`"
+        yield Refusal("policy.scheduling.kind", f"`{kind}` batching has no radix tree, which `lpm` looks into", advice)
+    if not traits.radix_tree:
+        return
+    if victim != "tail":
+        message = f"`{kind}` batching chooses whom it retracts by itself: a victim `{victim}` means nothing to it"
+        yield Refusal("policy.preemption.victim", message, "leave it out")
+    if splits:
+        message = f"`{kind}` batching does not compute prompts for other instances"
+        advice = "remove `cluster.disaggregation`, or take blis or vllm-v1 batching"
+        yield Refusal("cluster.disaggregation", message, advice)
+
+
 def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator[Refusal]:
     """Drafters that a rule does not know, or not beside its other settings."""
     drafters = ", ".join(traits.drafters)

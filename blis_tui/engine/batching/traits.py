@@ -62,6 +62,14 @@ class Traits:
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
     asks_for_more: str = ""
     """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
+    fits_strictly: bool = False
+    """A request enters only when its prompt, what it declares and one more block are less than the KV cache."""
+    victims: str = ""
+    """Whom it preempts, where that is its own to say, such as "the youngest running request"; empty = the policy's."""
+    radix_tree: bool = False
+    """A radix tree shares prompts (``kv.radix_pool``), and steps follow one another as in SGLang's event loops."""
+    step_tokens: int = 0
+    """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

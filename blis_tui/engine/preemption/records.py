@@ -59,6 +59,35 @@ class SwappedBack(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Retracted(Record):
+    """Running requests were put back (``sglang`` batching): their next tokens needed more KV blocks than could be had.
+
+    ``kept`` go on. ``ratio`` is the share of their declared answers that running requests are expected to generate, as
+    those who go on tell it; ``ratio_before`` what it was until then.
+    """
+
+    shown = Description(
+        "retracted",
+        sign="⇤",
+        colour="warning",
+        meaning="running requests were put back for want of KV blocks, and more is expected of answers",
+        sentence="{retracted:request} retracted, {kept:,} kept: {needed_blocks:KV block} needed, {free_blocks:,} to"
+        " be had; answers are expected to take {ratio:.1%} of what they declare, {ratio_before:.1%} before",
+        line="{retracted:request} retracted, {kept:,} kept",
+        figures=("retracted", "kept"),
+        own_event=False,
+    )
+
+    instance: int
+    retracted: int
+    kept: int
+    needed_blocks: int
+    free_blocks: int
+    ratio_before: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class TiersLoaded(Record):
     """KV blocks of a request's prompt came back from tiers (``tiers``: how many from which).
 

@@ -11,7 +11,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.trace_json import JsonRow, brief, csv_only, json_values, whole_of
-from blis_tui.workload.trace_table import Interned, TraceColumns
+from blis_tui.workload.trace_table import Interned, LeftOut, TraceColumns
 from blis_tui.workload.trace_times import timestamp_ns
 from blis_tui.workload.traces import TRACES
 
@@ -44,11 +44,12 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
     inputs, outputs = array("q"), array("q")
     took = array("q")
     sessions = Interned[str]()
-    spans = 0
+    spans = others = 0
     for line, value in json_values(text):
         for span in _spans(line, value, problems):
             spans += 1
             call = _call(span)
+            others += call is None
             if call is not None and (trace.limit is None or len(starts) < trace.limit):
                 starts.append(call[0])
                 inputs.append(call[1])
@@ -64,7 +65,12 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
     first = min(starts, default=0)
     arrivals = array("q", ((start - first) // 1000 for start in starts))
     return TraceColumns(
-        arrival_us=arrivals, input_tokens=inputs, output_tokens=outputs, session_id=sessions, e2e_us=took
+        arrival_us=arrivals,
+        input_tokens=inputs,
+        output_tokens=outputs,
+        session_id=sessions,
+        e2e_us=took,
+        left_out=(LeftOut(others, "span", "that are no calls of a model with their tokens"),) if others else (),
     )
 
 

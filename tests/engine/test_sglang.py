@@ -1,0 +1,236 @@
+"""``sglang`` on cases small enough to follow by hand.
+
+Steps take 100 + prefill + 10 * decodes microseconds; blocks hold one token. Requests generate all that they declare,
+unless a case says otherwise. Batches of SGLang's own scheduler are in ``tests/parity``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.engine.preemption.records import Retracted
+from blis_tui.engine.records import Preempted
+from blis_tui.errors import PolicyError
+from tests.builders import Outcome, experiment, request
+from tests.engine.test_schedulers import steps, work
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Setting
+
+ONE_BY_ONE: dict[str, Setting] = {"overlap_schedule": False}
+"""Steps are planned when the one before is over, which is easier to follow."""
+
+
+def run(
+    requests: list[Request], settings: dict[str, Setting] | None = None, scheduling: str = "fcfs", **limits: int
+) -> Outcome:
+    limits = {"block_size": 1, "blocks": 1000, **limits}
+    chosen = {**ONE_BY_ONE, **(settings or {})}
+    return Outcome(experiment(batching="sglang", settings=chosen, scheduling=scheduling, **limits), requests)  # type: ignore[arg-type]
+
+
+def declaring(index: int, arrival_us: int, tokens: int, output: int, declared: int) -> Request:
+    """A request that stops before it has generated all that it declares."""
+    made = request(index, arrival_us, tokens, output)
+    made.max_output_tokens = declared
+    return made
+
+
+def retractions(outcome: Outcome) -> list[Retracted]:
+    return [one for one in outcome.records if isinstance(one, Retracted)]
+
+
+# ---- prompts ----
+
+
+def test_prompts_go_first_and_who_runs_waits() -> None:
+    outcome = run([request(0, 0, 8, 3), request(1, 50, 6, 2)])
+    assert work(outcome) == [({"0": 8}, 0, ()), ({"1": 6}, 0, ()), ({}, 2, ()), ({}, 1, ())]
+
+
+def test_one_prompt_is_split_and_goes_first_in_the_next_step() -> None:
+    outcome = run([request(0, 0, 20, 1), request(1, 0, 7, 1)], {"chunked_prefill_size": 12})
+    assert work(outcome) == [({"0": 12}, 0, ()), ({"0": 8, "1": 4}, 0, ()), ({"1": 3}, 0, ())]
+
+
+def test_without_chunks_prompts_are_taken_while_input_tokens_last_but_never_fewer_than_one() -> None:
+    settings: dict[str, Setting] = {"chunked_prefill_size": "none", "max_prefill_tokens": 16}
+    outcome = run([request(0, 0, 20, 1), request(1, 0, 7, 1), request(2, 0, 7, 1), request(3, 0, 7, 1)], settings)
+    # 2 of 16 tokens are left for the fourth.
+    assert [chunks for chunks, _, _ in work(outcome)] == [{"0": 20}, {"1": 7, "2": 7}, {"3": 7}]
+
+
+def test_with_mixed_chunks_who_runs_generates_beside_prompts_and_takes_of_their_budget() -> None:
+    settings: dict[str, Setting] = {"enable_mixed_chunk": True, "chunked_prefill_size": 12}
+    outcome = run([request(0, 0, 8, 4), request(1, 50, 20, 1)], settings)
+    assert work(outcome) == [({"0": 8}, 0, ()), ({"1": 11}, 1, ()), ({"1": 9}, 1, ()), ({}, 1, ())]
+
+
+def test_a_request_enters_when_it_fits_beside_what_is_expected_of_others() -> None:
+    # 0 is expected to generate 0.7 of 39 more tokens, 27.3: of 100 blocks 50 - 27.3 = 22.7 are left, and 1 needs more
+    # than 10 + 12. Each token of 0 takes a whole block, of which 0.7 were expected, so that 1 waits for its end.
+    careful = run([request(0, 0, 50, 40), request(1, 50, 10, 12)], blocks=100)
+    assert [chunks for chunks, _, _ in work(careful)][:42] == [{"0": 50}, *[{}] * 39, {"1": 10}, {}]
+    bold = run([request(0, 0, 50, 40), request(1, 50, 10, 12)], {"schedule_conservativeness": 0.5}, blocks=100)
+    assert [chunks for chunks, _, _ in work(bold)][:2] == [{"0": 50}, {"1": 10}]
+
+
+def test_who_ignores_the_end_of_its_answer_is_expected_to_generate_all_of_it() -> None:
+    # 39 of 50 tokens are expected of 0 then: 11 are left, though the others would be 0.1 of it.
+    requests = [request(0, 0, 50, 40), request(1, 50, 10, 2)]
+    requests[0].ignore_eos = True
+    outcome = run(requests, {"schedule_conservativeness": 0.14}, blocks=100)
+    assert [chunks for chunks, _, _ in work(outcome)][:2] == [{"0": 50}, {}]
+
+
+def test_no_more_run_than_there_are_places() -> None:
+    outcome = run([request(number, 0, 4, 2) for number in range(3)], max_num_seqs=2)
+    assert work(outcome) == [({"0": 4, "1": 4}, 0, ()), ({}, 2, ()), ({"2": 4}, 0, ()), ({}, 1, ())]
+
+
+# ---- the radix tree ----
+
+
+def test_what_was_computed_is_found_token_by_token() -> None:
+    shared = (("system", 13),)
+    outcome = run([request(0, 0, 20, 1, segments=shared), request(1, 500, 18, 1, segments=shared)])
+    assert [[(one.computed_tokens, one.new_tokens) for one in step.chunks] for step in steps(outcome)] == [
+        [(0, 20)],
+        [(13, 5)],
+    ]
+
+
+def test_blocks_of_several_tokens_are_found_as_a_whole() -> None:
+    shared = (("system", 13),)
+    requests = [request(0, 0, 20, 1, segments=shared), request(1, 500, 18, 1, segments=shared)]
+    outcome = run(requests, block_size=4, blocks=100)
+    assert [chunks for chunks, _, _ in work(outcome)] == [{"0": 20}, {"1": 6}]
+
+
+def test_nothing_is_found_without_a_cache() -> None:
+    shared = (("system", 13),)
+    requests = [request(0, 0, 20, 1, segments=shared), request(1, 500, 18, 1, segments=shared)]
+    outcome = run(requests, caching=False)
+    assert [chunks for chunks, _, _ in work(outcome)] == [{"0": 20}, {"1": 18}]
+    assert outcome.cluster.instances[0].pool.free == 1000
+
+
+def test_the_least_recently_used_leaf_goes_as_a_whole() -> None:
+    # Three prompts of 20 stay in a cache of 64 tokens. The fourth, of 6, needs two more: the 20 of the first go.
+    heads = [((f"head {number}", 20),) for number in range(3)]
+    requests = [request(number, 1000 * number, 21, 1, segments=head) for number, head in enumerate(heads)]
+    requests += [
+        request(3, 3000, 6, 1),
+        request(4, 4000, 21, 1, segments=heads[1]),
+        request(5, 5000, 21, 1, segments=heads[0]),
+    ]
+    outcome = run(requests, blocks=64)
+    assert [[one.computed_tokens for one in step.chunks] for step in steps(outcome)][3:] == [[0], [20], [0]]
+
+
+# ---- the order of the queue ----
+
+
+def test_the_longest_declared_answer_goes_first() -> None:
+    requests = [request(0, 0, 4, 9), *(request(number, 50, 4, output) for number, output in ((1, 2), (2, 5), (3, 2)))]
+    outcome = run(requests, scheduling="lof", max_num_seqs=2)
+    assert [step.admitted for step in steps(outcome) if step.admitted] == [("0",), ("2",), ("1",), ("3",)]
+
+
+def test_the_longest_prefix_goes_first_and_of_those_that_share_one_only_one_at_a_time() -> None:
+    settings: dict[str, Setting] = {"chunked_prefill_size": 83}
+    known, new = (("known", 40),), (("new", 60),)
+    requests = [
+        request(0, 0, 42, 1, segments=known),
+        request(1, 500, 70, 1, segments=new),
+        request(2, 500, 70, 1, segments=new),
+        request(3, 500, 8, 1),
+        request(4, 500, 45, 1, segments=known),
+    ]
+    outcome = run(requests, settings, "lpm")
+    # 4 finds 40 tokens. 2 shares 60 with 1, so that it goes behind 3, where no tokens are left - and finds them later.
+    assert [chunks for chunks, _, _ in work(outcome)] == [{"0": 42}, {"4": 5, "1": 70, "3": 8}, {"2": 10}]
+
+
+# ---- retraction ----
+
+
+def test_the_one_that_has_generated_least_goes_back_to_the_end_of_the_queue() -> None:
+    # After 20 decodes they hold 60 of 61 blocks and have 21 tokens each; of equals, the one stays that came first.
+    requests = [request(0, 0, 10, 49), request(1, 50, 10, 38), request(2, 60, 4, 1)]
+    outcome = run(requests, {"schedule_conservativeness": 0.01}, blocks=61, max_num_seqs=2)
+    first = retractions(outcome)[0]
+    (victim,) = [one for one in outcome.records if isinstance(one, Preempted) and one.event == first.event]
+    assert (victim.request_id, victim.lost_tokens, victim.freed_blocks) == ("1", 30, 30)
+    assert (first.retracted, first.kept, first.needed_blocks, first.free_blocks) == (1, 1, 2, 1)
+    # 0 has generated 21 of 49: (21 + 20) / (49 + 1) is expected from then on.
+    assert first.ratio == 0.82
+    after = [step.admitted for step in steps(outcome) if step.admitted and step.time_us > first.time_us]
+    assert after[:2] == [("2",), ("1",)]
+
+
+def test_a_retracted_request_keeps_its_answer_and_finds_its_prompt() -> None:
+    # Room for 20 tokens of the other is free without its prompt.
+    requests = [request(0, 0, 10, 40), request(1, 50, 10, 40)]
+    outcome = run(requests, {"schedule_conservativeness": 0.01}, blocks=70)
+    (lost,) = [one for one in outcome.records if isinstance(one, Preempted)]
+    again = next(step for step in steps(outcome) if step.time_us > lost.time_us and step.chunks)
+    (chunk,) = again.chunks
+    assert chunk.computed_tokens == 10
+    assert chunk.computed_tokens + chunk.new_tokens == lost.lost_tokens + 1
+    assert [row.output_tokens for row in outcome.rows.values()] == [40, 40]
+
+
+# ---- overlap ----
+
+
+def test_who_arrives_during_a_step_is_seen_one_step_later() -> None:
+    requests = [request(0, 0, 8, 4), request(1, 50, 6, 1)]
+    # Steps 1 and 2 are planned at 0; 1 arrives at 50, when step 2 has been planned, and is in step 3.
+    assert work(run(requests, {"overlap_schedule": True}))[:3] == [({"0": 8}, 0, ()), ({}, 1, ()), ({"1": 6}, 0, ())]
+
+
+def test_who_ends_by_length_is_left_out_and_who_ends_otherwise_generates_once_more() -> None:
+    overlap: dict[str, Setting] = {"overlap_schedule": True}
+    assert work(run([request(0, 0, 8, 3)], overlap)) == [({"0": 8}, 0, ()), ({}, 1, ()), ({}, 1, ())]
+    early = run([declaring(0, 0, 8, 3, 9)], overlap)
+    assert work(early) == [({"0": 8}, 0, ()), ({}, 1, ()), ({}, 1, ()), ({}, 1, ())]
+    assert [step.completed for step in steps(early)] == [(), (), ("0",), ()]
+    assert early.rows["0"].output_tokens == 3
+
+
+def test_no_retraction_while_somebody_ends_anyway() -> None:
+    # With 6 tokens stored of each, all 32 blocks are taken, and 0 has its last token in the step under way: the next
+    # one is planned when that is over.
+    requests = [request(0, 0, 10, 7), request(1, 0, 10, 9)]
+    outcome = run(requests, {"overlap_schedule": True, "schedule_conservativeness": 0.01}, blocks=32)
+    assert not retractions(outcome)
+    last = next(step for step in steps(outcome) if step.completed == ("0",))
+    assert last.kv_used_blocks == 32
+    assert [row.output_tokens for row in outcome.rows.values()] == [7, 9]
+
+
+# ---- what it says of itself ----
+
+
+def test_what_cannot_fit_is_cut_or_turned_down_at_the_door() -> None:
+    # A request enters when prompt + answer + 1 < blocks.
+    outcome = run([request(0, 0, 10, 99), request(1, 0, 28, 1), request(2, 0, 27, 9)], blocks=30)
+    assert [row.state for row in outcome.rows.values()] == ["completed", "dropped-unservable", "completed"]
+    assert [row.output_tokens for row in outcome.rows.values()] == [18, 0, 1]
+
+
+def test_the_queue_is_looked_into_every_so_many_decodes() -> None:
+    for interval, steps_before in ((1, 2), (5, 6)):
+        outcome = run([request(0, 0, 4, 12), request(1, 110, 4, 1)], {"scheduler_recv_interval": interval})
+        assert [at for at, (chunks, _, _) in enumerate(work(outcome)) if chunks] == [0, steps_before]
+
+
+def test_what_it_has_no_use_for_is_refused() -> None:
+    with pytest.raises(PolicyError, match="has no radix tree, which `lpm` looks into"):
+        Outcome(experiment(scheduling="lpm"), [])
+    with pytest.raises(PolicyError, match="chooses whom it retracts by itself"):
+        Outcome(experiment(batching="sglang", victim="priority"), [])
