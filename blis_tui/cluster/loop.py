@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from heapq import heappop, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.engine.step_event import NO_STEP, Step
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.pipeline import Pipeline
 
 
-def heard(cluster: Cluster, last: int, limit: int) -> None:
+class Running(Protocol):
+    """What the loop drives."""
+
+    pipeline: Pipeline
+    clock_went_back: int
+    stopping: bool
+
+
+def heard(cluster: Running, last: int, limit: int) -> None:
     """Process events one by one, up to that number and to that time."""
-    pipeline, roster, queue = cluster.pipeline, cluster.roster, cluster.queue
+    pipeline = cluster.pipeline
+    roster, queue = pipeline.roster, pipeline.queue
     heap, steps, observers = queue.heap, queue.steps, pipeline.observers
     watch, touched, ended = roster.watch, roster.board.touched, pipeline.arrivals.ended
     while pipeline.events < last and (steps or heap):
@@ -50,14 +59,15 @@ def heard(cluster: Cluster, last: int, limit: int) -> None:
             break
 
 
-def unheard(cluster: Cluster, last: int, limit: int, *, exact: bool) -> None:
+def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     """The same where nobody listens: an instance takes several steps in one go where nothing can come between.
 
     With ``exact``, that may be a step of another instance. Otherwise instances get ahead of each other by plain
     decodes, up to the next event that is no step. When it is time to stop, all of them come to where the first of them
     is, so that there may be some more events; the state is one that single events lead to, too.
     """
-    pipeline, roster, queue = cluster.pipeline, cluster.roster, cluster.queue
+    pipeline = cluster.pipeline
+    roster, queue = pipeline.roster, pipeline.queue
     heap, steps = queue.heap, queue.steps
     watched, watch, touched = roster.watched, roster.watch, roster.board.touched
     ended = pipeline.arrivals.ended
