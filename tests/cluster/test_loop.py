@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +14,11 @@ from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load
-from tests.builders import ListSource, experiment, request
+from tests.builders import ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
+    from blis_tui.metrics.request_log import RequestRow
     from blis_tui.spec.model import Experiment
 
 SPECS: dict[str, dict[str, object]] = {
@@ -160,3 +162,15 @@ def test_where_requests_wait_for_others_nobody_gets_ahead() -> None:
     assert Simulation(load("quickstart")).cluster.pipeline.foresees
     for name in ("disaggregation", "conversations", "autoscaling"):
         assert not Simulation(load(name)).cluster.pipeline.foresees
+
+
+def test_where_routing_reads_no_state_instances_run_apart() -> None:
+    """Requests that are dealt in turns meet only on their instance: each instance by itself says the same of them."""
+    requests = [request(number, number * 35, 10 + number * 7 % 40, 5 + number * 11 % 30) for number in range(60)]
+    together = Outcome(experiment(instances=3, blocks=30), copy.deepcopy(requests)).rows
+    apart: dict[str, RequestRow] = {}
+    for instance in range(3):
+        alone = Outcome(experiment(instances=1, blocks=30), copy.deepcopy(requests[instance::3])).rows
+        apart |= {name: row._replace(instance=instance) for name, row in alone.items()}
+    assert apart == together
+    assert any(row.preemptions for row in together.values())
