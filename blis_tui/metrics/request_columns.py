@@ -139,6 +139,16 @@ class RequestColumns:
         noted = self._noted("requested", None, block)
         return [got if asked is None else asked for asked, got in zip(noted, block.output_tokens, strict=True)]
 
+    def budgets(self, block: Block) -> Cells:
+        """The output tokens that they declared; 0 = none."""
+        noted = self._noted("budgets", None, block)
+        asked = self.requested(block)
+        return [same if one is None else max(0, one[0]) for one, same in zip(noted, asked, strict=True)]
+
+    def endless(self, block: Block) -> Cells:
+        """Whether nothing but the budget ends their answers."""
+        return [int(one is not None and one[1]) for one in self._noted("budgets", None, block)]
+
     def retries(self, block: Block) -> Cells:
         """How often they had to start again."""
         return self._noted("retries", 0, block)
@@ -187,6 +197,8 @@ _OTHERS: Final[Mapping[str, Callable[[RequestColumns, Block], Cells]]] = Mapping
         "round_index": RequestColumns.rounds,
         "requested_output_tokens": RequestColumns.requested,
         "deadline_us": RequestColumns.deadlines,
+        "max_output_tokens": RequestColumns.budgets,
+        "ignore_eos": RequestColumns.endless,
         "retries": RequestColumns.retries,
         "prefix_segments": lambda table, block: [segments_cell(one) for one in table.parts(block)],
         "reasoning_tokens": lambda table, block: [max(0, one.reasoning_tokens) for one in table.extras(block)],

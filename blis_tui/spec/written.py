@@ -326,6 +326,17 @@ class TraceColumns:
     video_tokens = _column(
         "video_tokens", "Tokens of the prompt that stand for video; they are among the prompt's.", "video_tokens"
     )
+    max_output_tokens = _column(
+        "max_output_tokens",
+        "The budget that the request declares for its answer, which is cut there; 0 or empty = none, and the engine's"
+        " limits are its budget. Without this column every request declares just what it generates.",
+        "max_tokens",
+    )
+    ignore_eos = _column(
+        "ignore_eos",
+        "Whether nothing but the budget ends the answer (1 or true): it is then no longer than `max_output_tokens`.",
+        "ignore_eos",
+    )
     e2e = _column(
         "e2e",
         "What the answer took in whole microseconds, as its client saw it; empty = not known. With `pacing: answers`,"

@@ -57,6 +57,8 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "image_tokens": ("image_tokens", "num_image_tokens"),
         "audio_tokens": ("audio_tokens", "num_audio_tokens"),
         "video_tokens": ("video_tokens", "num_video_tokens"),
+        "max_output_tokens": ("max_output_tokens", "max_tokens", "max_completion_tokens", "max_new_tokens"),
+        "ignore_eos": ("ignore_eos",),
         "e2e": ("e2e_us",),
     }
 )

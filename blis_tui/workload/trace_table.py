@@ -46,6 +46,10 @@ class TraceColumns:
     media: Sequence[Media] | None = None
     e2e_us: Sequence[int] | None = None
     """What the answer took, in the trace; -1 = it does not say."""
+    max_output_tokens: Sequence[int] | None = None
+    """Declared budgets; 0 = none."""
+    ignore_eos: Sequence[int] | None = None
+    """1 where nothing but the budget ends the answer, else 0."""
 
 
 class _Column(Sequence[_Cell]):
@@ -146,6 +150,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "reasoning_tokens": (_integers, 0),
         "media": (Interned, NO_MEDIA),
         "e2e_us": (_integers, -1),
+        "max_output_tokens": (_integers, 0),
+        "ignore_eos": (Interned, 0),
     }
 )
 """Column -> how it is kept, and what it says where a file says nothing."""
@@ -245,6 +251,8 @@ class TraceTable:
     _reasoning_tokens: Sequence[int]
     _media: Sequence[Media]
     _e2e_us: Sequence[int]
+    _max_output_tokens: Sequence[int]
+    _ignore_eos: Sequence[int]
 
     def _move(self, start: int, scale: float) -> None:
         """Count arrivals from ``start``, and compress them; deadlines go with them."""
@@ -294,11 +302,15 @@ class TraceTable:
         said = {name: column[row] for name, column in self._asked.items()}
         name = said.pop("request_id", "") or f"request_{index}"
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
+        budget, endless = said.pop("max_output_tokens", None), said.pop("ignore_eos", 0)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
         if tokens is not None:
             request.reasoning = Reasoning(tokens)
         if any(media):
             request.media = media
+        if budget is not None:
+            request.declare(budget or None)
+        request.ignore_eos = bool(endless)
         return request
 
     def says(self, column: str) -> bool:
