@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load as load_experiment
+from blis_tui.spec.model import Experiment
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.metrics.report import Report
-    from blis_tui.spec.model import Experiment
 
 
 def load(
@@ -50,17 +50,32 @@ def load(
     return load_experiment(source, overrides=overrides, seed=seed, plugins=known)
 
 
-def run(experiment: Experiment, *, check: str = "end") -> Report:
+def run(
+    source: Experiment | str | Path | Mapping[str, object],
+    *,
+    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
+    seed: int | None = None,
+    plugins: Sequence[str | Path] = (),
+    check: str = "end",
+) -> Report:
     """Simulate an experiment to its end.
 
     Args:
-        experiment: what :func:`load` returned.
+        source: what :func:`load` returned, or what it takes: a name, a path or the document itself.
+        set: as in :func:`load`, as are ``seed`` and ``plugins``; for what is not loaded yet.
+        seed: replaces the document's seed.
+        plugins: scripts and installed packages whose policies the document may name.
         check: when to verify the invariants: ``all`` (after every event), ``end`` or ``off``.
 
     Raises:
+        SpecError: as :func:`load`, as PolicyError and InputError.
         SimulationError: the simulation cannot go on, or (with ``all``) an invariant does not hold.
         TraceError: rows of a recorded workload are wrong.
     """
-    simulation = Simulation(experiment, check=check)
+    if not isinstance(source, Experiment):
+        source = load(source, set=set, seed=seed, plugins=plugins)
+    elif set or seed is not None or plugins:
+        raise TypeError("the experiment is loaded already: set, seed and plugins are for blis_tui.load()")
+    simulation = Simulation(source, check=check)
     simulation.run()
     return simulation.report()

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class BlisError(Exception):
-    """Base of all errors: one message, and optionally what to do about it."""
+    """Base of all errors: one message, and optionally what to do about it; a line each, whatever they quote."""
 
     def __init__(self, message: str, *, help: str | None = None) -> None:  # noqa: A002  (rustc's word for it)
-        super().__init__(message)
-        self.message = message
-        self.help = help
+        self.message = printable(message)
+        self.help = None if help is None else printable(help)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message if self.help is None else f"{self.message}\n  = help: {self.help}"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from blis_tui.printable import printable, printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -105,9 +107,9 @@ class SpecFile(pytest.File):
                 self.config.addinivalue_line("markers", f"{tag}: a tag of experiments")
                 item.add_marker(tag)
             if case.skip:
-                item.add_marker(pytest.mark.skip(reason=case.skip))
+                item.add_marker(pytest.mark.skip(reason=printable(case.skip)))
             if case.xfail:
-                item.add_marker(pytest.mark.xfail(reason=case.xfail))
+                item.add_marker(pytest.mark.xfail(reason=printable(case.xfail)))
             yield item
 
 
@@ -162,7 +164,7 @@ class SpecItem(pytest.Item):
 
         error = excinfo.value
         if isinstance(error, GoldenFailure | BlisError):
-            return str(error)
+            return printable_lines(str(error))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
@@ -298,15 +300,15 @@ class _Session:
             terminalreporter.section("goldens", sep="-")
             terminalreporter.line(f"{plural(len(pending), 'new result')} waiting:")
             for result in pending:
-                terminalreporter.line(f"    {result['nodeid']}")
+                terminalreporter.line(printable(f"    {result['nodeid']}"))
             for command in dict.fromkeys(result["review"] for result in pending):
-                terminalreporter.line(f"look at them and decide: {command}")
+                terminalreporter.line(printable(f"look at them and decide: {command}"))
         obsolete = self._obsolete
         if obsolete:
             delete = self._config.getoption("--blis-obsolete") == "delete"
             terminalreporter.section("obsolete goldens", sep="-")
             for files in obsolete:
-                terminalreporter.line(f"    {files.folder / files.name}{' (deleted)' if delete else ''}")
+                terminalreporter.line(printable(f"    {files.folder / files.name}{' (deleted)' if delete else ''}"))
                 if delete:
                     files.remove()
             if not delete:
@@ -314,5 +316,6 @@ class _Session:
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for result in self._results.values():
                 if result.get("outcome") == "failed":
-                    text = str(result.get("text", "")).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-                    terminalreporter.line(f"::error file={result['spec']},line={result['line']}::{text}")
+                    text = printable_lines(str(result.get("text", ""))).replace("%", "%25").replace("\n", "%0A")
+                    where = printable(f"file={result['spec']},line={result['line']}")
+                    terminalreporter.line(f"::error {where}::{text}")

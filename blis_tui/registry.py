@@ -42,7 +42,7 @@ F = TypeVar("F")
 _MARK: Final = "__blis_plugin__"
 _OWN: Final = __name__.partition(".")[0]
 
-_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object"}
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object", tuple: "array"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,12 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
     """
     about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)
     return field(default=cast("F", default), metadata={"key": about})
+
+
+def setting_or(doc: str, words: Sequence[str], *, default: F, **limits: object) -> F:
+    """The same for a number, or one of some words such as ``none``, for which the class gets None."""
+    about = Key(doc=doc, limits=limits, default=default, words=words)
+    return field(default=default, metadata={"key": about})
 
 
 def nested(
@@ -250,6 +256,8 @@ class Registry:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         given = dict(settings)
         for one in fields(plugin.settings):
+            if given.get(one.name) in one.metadata["key"].words:
+                given[one.name] = None
             if "point" in one.metadata and one.name in given:
                 within = one.metadata["point"]
                 parts = cast("tuple[Named, ...]", given[one.name])

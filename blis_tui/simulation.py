@@ -24,6 +24,8 @@ from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
 from blis_tui.workload.factory import create_source, fixed_part
+from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_sessions import TracedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import LogMark
+    from blis_tui.workload.source import RequestSource
 
 SLICE_EVENTS: Final = 20_000
 """Events between two looks at whether to go on: about 50 ms of ordinary steps, more under KV pressure."""
@@ -120,16 +123,25 @@ class Simulation:
         experiment: what to simulate (see :func:`blis_tui.load`).
         check: when to verify the invariants: after every event (``all``), in the report (``end``), or never (``off``).
         routes: routing decisions to overrule: request -> index of its instance, or a ``Reroute`` (which decision).
+        source: where requests come from in the place of the experiment's workload.
 
     Attributes:
         log: the books of the requests that have ended: to be looked at, not changed.
+        left_out: what of a recorded workload is no request, because the trace's format leaves it out.
 
     Raises:
         TraceError: rows of a recorded workload are wrong.
         PolicyError: a policy does not exist or rejects its settings.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Routes | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        check: str = "end",
+        routes: Routes | None = None,
+        source: RequestSource | None = None,
+    ) -> None:
         if not isinstance(experiment, Experiment):
             raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
         if check not in CHECKS:
@@ -143,7 +155,8 @@ class Simulation:
         self._broken = False
         self._look: Callable[[], None] | None = None
         try:
-            source = create_source(experiment.workload, experiment.seed, experiment.plugins)
+            if source is None:
+                source = create_source(experiment.workload, experiment.seed, experiment.plugins)
             self._cluster = Cluster(experiment, source, self.log, self._observers, self._routes)
         except BlisError:
             raise
@@ -156,6 +169,7 @@ class Simulation:
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
         if (trace := fixed_part(source)) is not None:
             self._fixed["trace"] = trace
+        self.left_out = source.table.left_out if isinstance(source, TraceSource | TracedSource) else ()
 
     # ---- forward ----
 

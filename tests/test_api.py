@@ -1,5 +1,6 @@
 """The Python interface as the README shows it."""
 
+import json
 import pickle
 from dataclasses import fields
 from pathlib import Path
@@ -49,7 +50,58 @@ def test_an_experiment_may_be_plain_data() -> None:
     with pytest.raises(TypeError, match="a name, a path or a mapping"):
         blis_tui.load(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"load one with blis_tui.load\(\)"):
-        blis_tui.run("quickstart")  # type: ignore[arg-type]
+        Simulation("quickstart")  # type: ignore[arg-type]
+
+
+def test_run_takes_what_load_takes(tmp_path: Path) -> None:
+    few = {"workload.requests": 20, "expect": []}
+    loaded = blis_tui.load("quickstart", set=few, seed=9)
+    expected = blis_tui.run(loaded).to_json()
+    path = tmp_path / "copy.blis.yaml"
+    path.write_text(json.dumps(loaded.document), encoding="utf-8")
+    assert blis_tui.run("quickstart", set=few, seed=9).to_json() == expected
+    for same in (path, str(path), json.loads(path.read_text())):
+        assert blis_tui.run(same).to_json() == expected
+    for more in ({"set": few}, {"seed": 3}, {"plugins": ["mine.py"]}):
+        with pytest.raises(TypeError, match="is loaded already"):
+            blis_tui.run(loaded, **more)
+    with pytest.raises(blis_tui.SpecError, match="must be at least 1"):
+        blis_tui.run("quickstart", set={"cluster.instances": 0})
+
+
+def test_results_show_themselves_in_one_short_line() -> None:
+    few = {"workload.requests": 20, "cluster.instances": 2, "expect": []}
+    experiment = blis_tui.load("quickstart", set=few)
+    study = blis_tui.sweep("quickstart", axes={"cluster.instances": [1, 2]}, set={"workload.requests": 20})
+    bounds = ["latency.ttft_ms.p90<=5000"]
+    answer = blis_tui.plan("quickstart", slos=bounds, seeds=1, duration_s=1, axes={"hardware": ["h100", "l40s"]})
+    none = blis_tui.plan("quickstart", slos=["latency.ttft_ms.p90<=0.001"], seeds=1, duration_s=1)
+    assert answer.best is not None
+    shown = [
+        repr(one)
+        for one in (
+            experiment,
+            blis_tui.run(experiment),
+            study,
+            study[1],
+            answer,
+            answer.best,
+            none,
+            none.candidates[0],
+            blis_tui.whatif(experiment, "request_3", 0),
+        )
+    ]
+    assert [one.split()[0].removeprefix("<") for one in shown] == [
+        *("Experiment", "Report", "StudyResult", "Row", "Plan", "Candidate", "Plan", "Candidate", "WhatIf")
+    ]
+    assert all(len(one) <= 200 and "\n" not in one for one in shown), shown
+    assert "20 of 20 requests completed" in shown[1]
+    assert "2 points, 2 of 2 runs" in shown[2]
+    assert "{'cluster.instances': 2}, seed" in shown[3]
+    assert "'hardware': '" in shown[4]
+    assert "nothing holds" in shown[6]
+    assert "even on an idle cluster" in shown[7]
+    assert "request_3 to instance 0" in shown[8]
 
 
 def test_a_report_has_attributes_plain_data_and_rows(experiment: blis_tui.Experiment) -> None:

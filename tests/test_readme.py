@@ -10,15 +10,14 @@ import pytest
 
 from tests.prefork import run_module
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def block(language: str, containing: str) -> str:
+def block(language: str, containing: str, page: str = README) -> str:
     """The fenced block of that language with that text in it."""
     (found,) = (
-        text
-        for text in re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-        if containing in text
+        text for text in re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if containing in text
     )
     return str(found)
 
@@ -39,6 +38,12 @@ def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
     assert run.stdout == block("text", "experiment  quickstart")
 
 
+def test_the_plan_is_that_of_its_page() -> None:
+    """Where another test runs it."""
+    page = (Path(__file__).parents[1] / "docs" / "planning.md").read_text(encoding="utf-8")
+    assert f"```console\n{block('console', 'blis-tui plan')}```" in page
+
+
 def test_the_example_experiment_is_valid_and_runs(mine: Path) -> None:
     for command in re.findall(r"^blis-tui (.*?)(?:  +#.*)?$", block("sh", "blis-tui validate"), re.MULTILINE):
         run = blis(*command.split(), cwd=mine.parent)
@@ -55,7 +60,7 @@ def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
 
 @pytest.mark.parametrize("containing", ["blis_tui.Simulation", "blis_tui.debugger"])
 def test_the_python_examples_work(containing: str, tmp_path: Path) -> None:
-    code = block("python", containing)
+    code = block("python", containing, (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert run.returncode == 0, run.stderr
 

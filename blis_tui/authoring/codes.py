@@ -150,6 +150,9 @@ _TABLE: Final = {
     "BLIS2027": Example("engine: {max_num_seqs: 0}"),
     "BLIS2028": Example(_clients(_INPUT, _OUTPUT, "session: {calls: [{id: answer, after: [search]}, {id: search}]}")),
     "BLIS2029": Example("engine: {lora: {max_loras: 4, max_cpu_loras: 2}}"),
+    "BLIS2030": Example(
+        "model: qwen3-30b-a3b\nlatency: {kind: operators, expert_parallel: 4}\ncluster: {tensor_parallel: 2}"
+    ),
     "BLIS2050": Example("cluster: {instances: 2, failures: [{instance: 7, at_us: 1000}]}"),
     "BLIS2060": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: {max: 2}}]", kind="Study"),
     "BLIS2061": Example("axes: {workload.rate_per_s: {from: 1, to: 1000000, step: 1}}", kind="Study"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.classes import dataclass
 from blis_tui.inputs import real_path
+from blis_tui.printable import printable
 from blis_tui.spec.compose import naming_directory, shown
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
@@ -72,7 +73,7 @@ class Composed:
         else:
             text = f"{head} {flow(item)}"
             origin = self.origins.get(path)
-            yield text if origin is None else f"{text:<{_COMMENT_COLUMN}}  # {origin}"
+            yield text if origin is None else f"{text:<{_COMMENT_COLUMN}}  # {printable(origin)}"
 
 
 def _is_branch(value: Json) -> bool:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.cli.files import tell
+from blis_tui.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,13 +52,13 @@ def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None)
     if not cases:
         return
     count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
-    name = "standard input" if source == "-" else source
+    name = "standard input" if source == "-" else printable(source)
     note = f"note: {name} has {count}, but this is the document itself, without any of them\n"
     note += f"  = help: --case {quote(cases[0].name)} selects one"
     if source != "-":
-        file = shown(cases[0].spec)
+        file = printable(shown(cases[0].spec))
         note += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"
-    click.echo(note, err=True)
+    tell(note)
 
 
 def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:

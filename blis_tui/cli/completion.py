@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import print_data
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -148,6 +151,7 @@ def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[Completion
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
+@reported
 def completion(context: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
 
@@ -162,4 +166,4 @@ def completion(context: click.Context, shell: str) -> None:
     maker = kind(context.find_root().command, {}, "blis-tui", _VARIABLE)
     # Not click's `source()`: for bash that would run bash to look at its version.
     template = _BASH if shell == "bash" else maker.source_template
-    click.echo(template % {**maker.source_vars(), "complete_func": _FUNCTION}, nl=False)
+    print_data(template % {**maker.source_vars(), "complete_func": _FUNCTION})

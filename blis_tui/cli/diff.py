@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input_text
+from blis_tui.cli.files import print_text, read_standard_input_text
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
 
 if TYPE_CHECKING:
@@ -47,19 +47,15 @@ def diff(
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.compare.text import comparison_text  # noqa: PLC0415
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415
 
     if b is None and not (only_a or only_b):
         raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
-    try:
-        comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed, plugins)
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+    comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed, plugins)
     if output_format == "json":
         text = to_json(comparison.to_dict(everything=everything))
     else:
         text = comparison_text(comparison, everything=everything)
-    write_standard_output(text)
+    print_text(text, nl=False)
     if exit_code and comparison.results_differ:
         sys.exit(ExitCode.CHECK_FAILED)
 

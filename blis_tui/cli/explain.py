@@ -9,6 +9,7 @@ import click
 from blis_tui.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.files import print_text
 from blis_tui.cli.options import format_option
 
 
@@ -32,4 +33,4 @@ def explain(code: str | None, output_format: str) -> None:
         text = all_codes()
     else:
         text = to_json([{"code": one, **asdict(info)} for one, info in CODES.items()])
-    click.echo(text, nl=False)
+    print_text(text, nl=False)

@@ -6,13 +6,19 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
+
+from blis_tui.printable import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+_AFRESH: Final = "\r\x1b[2K"
+"""To the start of the line, and empty it."""
 
 
 def read_standard_input() -> bytes:
@@ -37,10 +43,49 @@ def read_standard_input_text() -> str:
     return read_standard_input().decode(errors="surrogateescape")
 
 
-def tell(message: str, *, nl: bool = True) -> None:
-    """Print a message on standard error; where that takes nothing, the exit code has to do."""
+def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
+    """Print a message on standard error; where that takes nothing, the exit code has to do.
+
+    Args:
+        message: what to print; what a terminal would act on is replaced.
+        nl: whether to end the line.
+        afresh: whether it takes the place of what the terminal's line shows.
+    """
     with suppress(OSError):
-        click.echo(message, err=True, nl=nl)
+        click.echo((_AFRESH if afresh else "") + printable_lines(message), err=True, nl=nl)
+
+
+def print_text(text: str, *, nl: bool = True) -> None:
+    """Print a text for people, or JSON, on standard output; what a terminal would act on is replaced.
+
+    Raises:
+        InputError: there is no standard output, or it cannot be written.
+    """
+    _write(printable_lines(text) + "\n" * nl)
+
+
+def print_data(text: str) -> None:
+    """Print exactly these bytes (CSV, a document); to a terminal as :func:`print_text` does.
+
+    Raises:
+        InputError: there is no standard output, or it cannot be written.
+    """
+    _write(printable_lines(text) if sys.stdout is not None and sys.stdout.isatty() else text)
+
+
+def _write(text: str) -> None:
+    """Write to standard output at once."""
+    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when a command runs)
+
+    if sys.stdout is None:
+        raise InputError("there is no standard output", help="`-o` writes to a file, where a command has it")
+    try:
+        sys.stdout.buffer.write(text.encode(errors="replace"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot write standard output: {error.strerror or error}") from error
 
 
 def yaml_files(paths: Iterable[str]) -> Iterator[str]:

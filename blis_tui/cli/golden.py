@@ -10,7 +10,9 @@ import click
 
 from blis_tui.canonical import to_json
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import known_plugins, plugins_option
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,15 +55,15 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plug
 
     entries = survey(folder, root, names, known_plugins(plugins))
     if as_json:
-        click.echo(to_json([entry.to_dict() for entry in entries]), nl=False)
+        print_text(to_json([entry.to_dict() for entry in entries]), nl=False)
     else:
         width = max((len(entry.name) for entry in entries), default=0)
         for entry in entries:
             about = entry.problem.partition("\n")[0] or f"{entry.spec}::{entry.case}"
-            click.echo(f"{entry.state:<9} {entry.name:<{width}}  {about}")
+            print_text(printable(f"{entry.state:<9} {entry.name:<{width}}  {about}"))
         waiting = len([entry for entry in entries if entry.waiting])
         counts = [f"{len([entry for entry in entries if entry.state == one])} {one}" for one in ("obsolete", "broken")]
-        click.echo(f"{plural(len(entries), 'golden')}, {waiting} waiting, {', '.join(counts)}")
+        print_text(f"{plural(len(entries), 'golden')}, {waiting} waiting, {', '.join(counts)}")
     if any(entry.waiting or entry.state != "golden" for entry in entries):
         sys.exit(ExitCode.CHECK_FAILED)
 
@@ -78,7 +80,7 @@ def diff(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, .
 
     known = known_plugins(plugins)
     for files in _found(folder, names, pending=True):
-        click.echo(difference_text(files, root, known) + "\n")
+        print_text(difference_text(files, root, known) + "\n")
 
 
 @golden.command(short_help="Make waiting results the goldens.")
@@ -92,7 +94,7 @@ def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
 
     for files in _found(folder, names, pending=True):
         accept_one(files, force=force)
-        click.echo(f"accepted {files.name}")
+        print_text(f"accepted {printable(files.name)}")
 
 
 @golden.command(short_help="Forget waiting results.")
@@ -103,7 +105,7 @@ def reject(names: tuple[str, ...], folder: Path) -> None:
     """Forget waiting results: those that NAME (or a pattern) matches, or all."""
     for files in _found(folder, names, pending=True):
         files.drop_pending()
-        click.echo(f"rejected {files.name}")
+        print_text(f"rejected {printable(files.name)}")
 
 
 @golden.command(short_help="Decide about waiting results one by one.")
@@ -124,12 +126,12 @@ def review(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str,
     waiting = _found(folder, names, pending=True)
     if not sys.stdin.isatty():
         for files in waiting:
-            name = files.name
-            click.echo(f"{name}\n    blis-tui golden diff {name}\n    blis-tui golden accept {name}")
-            click.echo(f"    blis-tui golden reject {name}")
+            name = printable(files.name)
+            print_text(f"{name}\n    blis-tui golden diff {name}\n    blis-tui golden accept {name}")
+            print_text(f"    blis-tui golden reject {name}")
         return
     for number, files in enumerate(waiting, 1):
-        click.echo(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root, known)}\n")
+        print_text(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root, known)}\n")
         answer = _ask(lambda files=files: difference_text(files, root, known))  # type: ignore[misc]
         if answer == "q":
             return
@@ -155,7 +157,7 @@ def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins
 
     known = known_plugins(plugins)
     for files in _found(folder, names):
-        click.echo(f"{record_full(files, root, known)} {files.name}")
+        print_text(printable(f"{record_full(files, root, known)} {files.name}"))
 
 
 def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:
@@ -167,16 +169,16 @@ def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequ
     if names and not found:
         raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists all goldens")
     if not found:
-        click.echo("no result is waiting", err=True)
+        tell("no result is waiting")
     return found
 
 
 def _ask(show_again: Callable[[], str]) -> str:
     while True:
-        click.echo("[a]ccept  [r]eject  [s]kip  [d]iff  [q]uit: ", nl=False)
+        print_text("[a]ccept  [r]eject  [s]kip  [d]iff  [q]uit: ", nl=False)
         answer = click.getchar().lower()
-        click.echo(answer)
+        print_text(answer)
         if answer in "arsq":
             return answer
         if answer == "d":
-            click.echo(show_again())
+            print_text(show_again())

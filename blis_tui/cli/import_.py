@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_data, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,12 +110,12 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
     """Write all documents or none, then the list of what they lack."""
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.importers.section import notes_text  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
     with ExitStack() as files:
         for path, document in documents:
             if path is None or str(path) == "-":
-                write_standard_output(document.text)
+                print_data(document.text)
                 continue
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,6 +124,6 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
             files.enter_context(atomic_text(path)).write(document.text)
     # The documents of one file share one list.
     notes = documents[0][1].notes
-    click.echo(notes_text(notes), err=True, nl=False)
+    tell(notes_text(notes), nl=False)
     if strict and any(note.lossy for note in notes):
         sys.exit(ExitCode.CHECK_FAILED)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
+from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from blis_tui._version import ENGINE, __version__
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_text, tell
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +25,12 @@ COMMANDS: Final = {
     "sweep": ("blis_tui.cli.sweep", "sweep", "Run an experiment with many settings, and compare."),
     "plan": ("blis_tui.cli.plan", "plan", "Find how many GPUs a rate needs, or what rate they hold."),
     "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
+    "serve-api": ("blis_tui.cli.serve_api", "serve_api", "Answer as an OpenAI-compatible server at simulated times."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
     "workload": ("blis_tui.cli.workload", "workload", "Look at workloads and traces, and make them from others."),
+    "observe": ("blis_tui.cli.observe", "observe", "Load a real server with a workload, and record it."),
+    "twin": ("blis_tui.cli.twin", "twin", "Compare a recording with a simulation, or with another recording."),
     "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit step times to measured requests, or judge them."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS, Hugging Face and load generators."),
@@ -82,6 +89,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message=f"blis-tui {__version__} (engine {ENGINE})")
 @click.pass_context
+@reported
 def cli(context: click.Context) -> None:
     """Deterministic simulator of LLM inference serving.
 
@@ -94,7 +102,7 @@ def cli(context: click.Context) -> None:
         if has_terminal():
             show_home()
         else:
-            click.echo(context.get_help())
+            print_text(context.get_help())
 
 
 def main() -> None:
@@ -109,12 +117,11 @@ def main() -> None:
 
 def _failed(error: BaseException) -> int:
     """Say what went wrong, where somebody still listens; returns the exit code."""
-    from blis_tui.cli.failures import ExitCode  # noqa: PLC0415  (most commands succeed)
-    from blis_tui.cli.files import tell  # noqa: PLC0415
-
     if isinstance(error, click.ClickException):
-        with suppress(OSError):  # when standard error takes nothing, the exit code has to do
-            error.show()
+        text = StringIO()
+        error.show(text)
+        message = click.unstyle(error.message)  # as it stands in what is shown
+        tell(text.getvalue().replace(message, printable(message)), nl=False)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return ExitCode.INTERRUPTED

@@ -114,8 +114,10 @@ class Outputs:
         from blis_tui.records.openmetrics.scrapes import Scrapes  # noqa: PLC0415
 
         self._scrapes = Scrapes()
-        self._scrapes.take(simulation.cluster, 0)
-        interval_us, looked_us = self._interval_us, 0
+        interval_us, looked_us = self._interval_us, -self._interval_us
+        if (first := simulation.peek()) is not None and first.time_us > 0:  # else the first look is at 0
+            self._scrapes.take(simulation.cluster, 0)
+            looked_us = 0
         while (upcoming := simulation.peek()) is not None:
             next_us = -(-upcoming.time_us // interval_us) * interval_us
             if next_us - interval_us > looked_us:  # nothing happens until then

@@ -12,7 +12,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import require_different_files, tell
+from blis_tui.cli.files import print_text, require_different_files, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
@@ -30,6 +30,7 @@ from blis_tui.cli.sweep import (
     store_option,
     warn,
 )
+from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from blis_tui.study.planning.plan import Plan
@@ -122,7 +123,7 @@ def plan(
     all seeds agree, verified by whole runs one size below and above it.
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.planning.data import plan_data  # noqa: PLC0415
     from blis_tui.study.planning.plan import Question  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
@@ -164,13 +165,13 @@ def plan(
                 found = ask(question, runner, store_of(store), show, warn)
             finally:
                 line.clear()
-            text = plan_text(found) if output_format == "table" else to_json(plan_data(found))
+            text = printable_lines(plan_text(found)) if output_format == "table" else to_json(plan_data(found))
             if file is not None:
                 file.write(text)
             if page is not None:
                 page.write(_page(found))
         if output is None:
-            write_standard_output(text)
+            print_text(text, nl=False)
     if found.best is None:
         tell("FAIL  nothing that was tried keeps to all bounds")
         sys.exit(ExitCode.CHECK_FAILED)
@@ -197,4 +198,4 @@ def _sizes(text: str) -> tuple[str, int, int]:
 def _progress_text(runs: int, row: Row) -> str:
     """How many runs there were, and what the latest one tried."""
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
-    return f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}"[:100]
+    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")[:100]

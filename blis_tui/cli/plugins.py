@@ -9,7 +9,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import tell
+from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import known_plugins, seed_option, set_option
 from blis_tui.errors import SimulationError
 
@@ -61,7 +61,7 @@ def check(names: tuple[str, ...], source: str | None, overrides: tuple[str, ...]
         except SimulationError as error:
             found, failure = str(error), ExitCode.SIMULATION
         for plugin in offered:
-            click.echo(f"{plugin.path} {plugin.name}: {_VERDICTS[failure] if found else 'ok'}")
+            print_text(f"{plugin.path} {plugin.name}: {_VERDICTS[failure] if found else 'ok'}")
         if found:
             code = max(code, failure)
             tell(f"FAIL  {found}")
@@ -89,7 +89,7 @@ def _experiments(
         row = BY_PATH[plugin.path]
         if used:
             if plugin not in used:
-                click.echo(f"{plugin.path} {plugin.name}: not checked, as the experiment does not name it")
+                print_text(f"{plugin.path} {plugin.name}: not checked, as the experiment does not name it")
         elif not row.changes:
             advice = f"choose an --experiment whose `{plugin.path}` does, or --set it"
             raise click.UsageError(f"{source or _ANY} does not name `{plugin.name}`: {advice}")

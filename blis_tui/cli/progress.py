@@ -36,9 +36,9 @@ class ProgressLine:
         now_s = time.monotonic()
         if self._shown and now_s >= self._next_s:
             self._next_s = now_s + _EVERY_S
-            tell(f"\r\x1b[2K{text()}", nl=False)
+            tell(text(), nl=False, afresh=True)
 
     def clear(self) -> None:
         """Leave nothing behind."""
         if self._next_s:
-            tell("\r\x1b[2K", nl=False)
+            tell("", nl=False, afresh=True)

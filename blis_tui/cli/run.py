@@ -11,11 +11,12 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input_text, tell
+from blis_tui.cli.files import print_text, read_standard_input_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.outputs import DECISIONS, HTML, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import OverdueError, ending_on_signals
+from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,6 @@ def run(
     report's `warnings`, and on standard error. Ctrl-C stops the run and reports what has happened so far, marked as
     incomplete; once more ends it at once.
     """
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(
@@ -142,10 +142,12 @@ def run(
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))
             report = simulation.report(complete=complete, verify=complete)
-            text = report.to_json() if output_format == "json" else _table(report)
+            text = report.to_json() if output_format == "json" else printable_lines(_table(report))
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
-            write_standard_output(text)  # last, so that nobody reads it where another result could not be written
+            print_text(text, nl=False)  # last, so that nobody reads it where another result could not be written
+    for one in simulation.left_out:
+        tell(printable(f"note: left out of the trace: {one}"))
     if output_format == "json":
         _warn(report)
     if not complete:
@@ -154,7 +156,7 @@ def run(
 
 
 def _table(report: Report) -> str:
-    from blis_tui.records.summary import summary_text  # noqa: PLC0415
+    from blis_tui.records.summary import summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     return summary_text(report)
 
@@ -218,6 +220,6 @@ def _judge(report: Report) -> None:
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:
-        tell(f"FAIL  {failure}")
+        tell(printable(f"FAIL  {failure}"))
     if failures:
         sys.exit(ExitCode.CHECK_FAILED)

@@ -10,6 +10,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import tell
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 
 
@@ -60,9 +61,8 @@ def serve(
     port = _free_port(host, port)
     local = is_loopback(host)
     if not local:
-        click.echo(
+        tell(
             "warning: not encrypted: anyone who can read the network traffic can run experiments and edit files here",
-            err=True,
         )
     server = WebServer(
         program(source, overrides, seed, plugins), host=host, port=port, local=local, max_windows=max_windows
@@ -71,7 +71,7 @@ def serve(
     def say() -> None:
         address = f"{port}/{server.token}/"
         others = f", for others at http://{socket.gethostname()}:{address}" if _is_any(host) else ""
-        click.echo(f"blis-tui is at http://{_authority(host)}:{address}{others}  (Ctrl-C ends it)", err=True)
+        tell(f"blis-tui is at http://{_authority(host)}:{address}{others}  (Ctrl-C ends it)")
 
     server.run(say)
 
@@ -118,5 +118,5 @@ def _free_port(host: str, port: int) -> int:
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         why = "the port is in use; choose another with --port" if taken else error.strerror or str(error)
-        click.echo(f"error: cannot listen on {host}:{port}: {why}", err=True)
+        tell(f"error: cannot listen on {host}:{port}: {why}")
         sys.exit(ExitCode.IO)

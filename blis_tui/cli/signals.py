@@ -1,11 +1,18 @@
-"""What Ctrl-C, SIGTERM and SIGHUP do to a command that computes: it ends in good order, or at once."""
+"""What Ctrl-C, SIGTERM and SIGHUP do to a command that computes: it ends in good order, or at once.
+
+To all others they are a ``KeyboardInterrupt`` (see :mod:`blis_tui.__main__`).
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.cli.failures import ExitCode
+from blis_tui.interrupted import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,15 +60,14 @@ class Signals:
             return
         self._latest_s = now_s
         if self._raised:  # it does not even clean up
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+            os._exit(ExitCode.INTERRUPTED)
         if self._stop is not None and not self._asked:
             self._asked = True
             self._stop()
             _set_alarm(_PATIENCE_S)
         else:
             self._raised = True
-            raise KeyboardInterrupt
+            raise Interrupted
 
     def break_off(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (as above)
         """Patience has run out."""

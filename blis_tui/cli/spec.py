@@ -10,8 +10,9 @@ import click
 from blis_tui.canonical import to_json
 from blis_tui.cli import completion, spec_write
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import read_standard_input_text, require_spared
+from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_spared, tell
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from blis_tui.spec.library import Entry
@@ -29,27 +30,32 @@ for _command in (spec_write.new, spec_write.init, spec_write.fmt, spec_write.mig
 @spec.command("list")
 @click.option("--kind", type=click.Choice(KINDS), help="Only documents of this kind.")
 @format_option("text", "json")
+@reported
 def list_specs(kind: str | None, output_format: str) -> None:
     """List the documents that have names: own ones in ./specs first, then the shipped ones."""
-    from blis_tui.spec.library import entries  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.library import description, entries  # noqa: PLC0415  (heavy imports only when the command runs)
 
     chosen = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
-    rows = [(entry, _description(entry)) for entry in chosen]
+    rows = [(entry, description(entry.path)) for entry in chosen]
     if output_format == "json":
         listed = [
-            {"kind": entry.kind, "name": entry.name, "shipped": entry.shipped, "description": description}
-            for entry, description in rows
+            {"kind": entry.kind, "name": entry.name, "shipped": entry.shipped, "description": about}
+            for entry, about in rows
         ]
-        click.echo(to_json(listed), nl=False)
+        print_text(to_json(listed), nl=False)
         return
     width = max((len(entry.name) for entry in chosen), default=0)
-    for entry, description in rows:
-        click.echo(f"{entry.kind.lower():<11} {entry.name:<{width}}  {description}".rstrip())
+    for entry, about in rows:
+        print_text(f"{entry.kind.lower():<11} {printable(entry.name):<{width}}  {printable(about)}".rstrip())
 
 
 @spec.command("show")
 @click.argument("name", shell_complete=completion.documents)
-@click.option("--kind", type=click.Choice(KINDS), help="Which kind, if documents of several kinds share the name.")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    help="Which kind, if documents of several kinds share the name.",
+)
 @click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, `auto` computed.")
 @set_option
 @reported
@@ -57,9 +63,9 @@ def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: b
     """Print the document NAME (or the file at that path)."""
     from blis_tui.spec.loader import read_source  # noqa: PLC0415
 
-    entry = _find(name, kind, prefer_experiment=resolved or bool(overrides))
+    entry = _find(name, kind)
     text = _resolved(entry, overrides) if resolved or overrides else read_source(entry.path).text
-    click.echo(text, nl=False)
+    print_data(text)
 
 
 @spec.command("resolve")
@@ -102,7 +108,7 @@ def resolve(
         require_spared({"-o": output}, composed.files)
         write_text(str(output), text)
     else:
-        click.echo(text, nl=False)
+        print_data(text)
 
 
 @spec.command("explain")
@@ -136,14 +142,15 @@ def explain(path: str | None, kind: str | None, output_format: str, plugins: tup
                 raise
             if len(matches) > 1:
                 text = keys.as_list(path, matches) if output_format == "text" else to_json(keys.as_rows(matches))
-                click.echo(text, nl=False)
+                print_text(text, nl=False)
                 return
             chosen, found = matches[0][0], [matches[0][1]]
         text = keys.as_text(chosen, found) if output_format == "text" else ""
-    click.echo(text or to_json(keys.as_data(chosen, found)), nl=False)
+    print_text(text or to_json(keys.as_data(chosen, found)), nl=False)
 
 
-def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
+def _find(name: str, kind: str | None) -> Entry:
+    """The document; of several kinds the experiment, as elsewhere, or the first in the order of ``spec list``."""
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
@@ -156,15 +163,13 @@ def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
         return Entry((kind or "").capitalize(), name, Path(name), shipped=False)
     known = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
     found = [entry for entry in known if entry.name == name]
-    if prefer_experiment and len(found) > 1:
-        found = [entry for entry in found if entry.kind == "Experiment"] or found
-    if len(found) > 1:
-        kinds = ", ".join(entry.kind.lower() for entry in found)
-        raise click.UsageError(f"`{name}` is the name of several documents ({kinds}); choose with --kind")
     if not found:
         names = {entry.name for entry in known}
         raise InputError(f"there is no {kind or 'document'} named `{name}`", help=suggestion(name, names))
-    return found[0]
+    chosen, *others = found
+    for other in others:
+        tell(f"note: this is the {chosen.kind.lower()} `{name}`; --kind {other.kind.lower()} shows the other one")
+    return chosen
 
 
 def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
@@ -177,15 +182,3 @@ def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
         valid = validate(entry.path)
         data = load(entry.path).document if valid.kind == "Experiment" else valid.data
     return to_json(data)
-
-
-def _description(entry: Entry) -> str:
-    """The document's own description; empty when the file cannot be read."""
-    from blis_tui.errors import BlisError  # noqa: PLC0415
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415
-
-    try:
-        description = read_document(entry.path).get("metadata", "description")
-    except BlisError:
-        return ""
-    return description if isinstance(description, str) else ""

@@ -11,8 +11,9 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input, yaml_files
+from blis_tui.cli.files import print_data, print_text, read_standard_input, tell, yaml_files
 from blis_tui.cli.options import KINDS
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,14 +47,14 @@ def new(kind: str, name: str | None, output: str | None, *, force: bool) -> None
     schema, own = schema_reference(proper, Path() if output == "-" else path.parent)
     text = template(proper, name, schema)
     if output == "-":
-        click.echo(text, nl=False)
+        print_data(text)
         return
     if path.exists() and not force:
         raise InputError(f"{path} exists already", help="choose another name, or replace it with --force")
     write_text(path, text)
-    click.echo(f"wrote {path}", err=True)
+    tell(printable(f"wrote {path}"))
     if not own:
-        click.echo("its schema is the installed one; `blis-tui spec schema -o schemas` makes a copy to share", err=True)
+        tell("its schema is the installed one; `blis-tui spec schema -o schemas` makes a copy to share")
 
 
 def _check_name(name: str) -> None:
@@ -81,9 +82,7 @@ def init(folder: Path, *, force: bool) -> None:
     files = project_files()
     files |= _goldens(files, DEMO)
     write_tree(folder, files, replace=force)
-    click.echo(
-        f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / DEMO}, and pytest there", err=True
-    )
+    tell(f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / DEMO}, and pytest there")
 
 
 def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
@@ -121,7 +120,7 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     def change(source: Source) -> str:
         formatted = format_source(source)
         if formatted.left_alone:
-            click.echo(f"{source.name} is left unchanged: it has {formatted.left_alone}", err=True)
+            tell(printable(f"{source.name} is left unchanged: it has {formatted.left_alone}"))
         return formatted.text
 
     _rewrite(paths, change, check=check, diff=diff, done="formatted")
@@ -140,12 +139,8 @@ def migrate(paths: tuple[str, ...], *, check: bool) -> None:
 
     def change(source: Source) -> str:
         found = migrated(source)
-        click.echo(
-            f"{source.name}: " + " -> ".join(found.versions)
-            if found.versions[1:]
-            else f"{source.name} is already {found.versions[0]}",
-            err=True,
-        )
+        told = f": {' -> '.join(found.versions)}" if found.versions[1:] else f" is already {found.versions[0]}"
+        tell(printable(source.name + told))
         return found.text
 
     _rewrite(paths, change, check=check, diff=False, done="migrated")
@@ -163,26 +158,26 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
             text = change(source)
             differs = text != source.text or marked
             if path == "-" and not check and not diff:
-                click.echo(text, nl=False)
+                print_data(text)
             elif differs and diff:
                 from difflib import unified_diff  # noqa: PLC0415  (only here)
 
                 lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
-                click.echo("\n".join(lines))
+                print_text("\n".join(map(printable, lines)))
             elif differs and not check:
                 mode = Path(path).stat().st_mode
                 write_text(path, text)
                 Path(path).chmod(mode)
             if differs and check:
-                click.echo(f"{path} would be {done}", err=True)
+                tell(printable(f"{path} would be {done}"))
             elif differs and not diff and path != "-":
-                click.echo(f"{done} {path}", err=True)
+                tell(printable(f"{done} {path}"))
             changed += differs
         except SpecError as error:
-            click.echo(f"{error}\n", err=True)
+            tell(f"{error}\n")
             code = max(code, ExitCode.USAGE)
         except (InputError, OSError) as error:
-            click.echo(f"error: {error}", err=True)
+            tell(f"error: {error}")
             code = ExitCode.IO
     if code is ExitCode.OK and changed and check:
         code = ExitCode.CHECK_FAILED
@@ -219,8 +214,8 @@ def schema(kind: str | None, folder: Path | None) -> None:
     if folder is not None:
         chosen = files if kind is None else with_references(f"{kind}.schema.json", files)
         write_tree(folder, chosen, replace=True)
-        click.echo(f"wrote {len(chosen)} schemas to {folder}", err=True)
+        tell(f"wrote {len(chosen)} schemas to {folder}")
     elif kind is None:
         raise click.UsageError("name the KIND to print, or export all of them with -o")
     else:
-        click.echo(files[f"{kind}.schema.json"], nl=False)
+        print_data(files[f"{kind}.schema.json"])

@@ -12,10 +12,11 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input_text, require_different_files, tell
+from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_different_files, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -239,7 +240,7 @@ def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
 
 def warn(message: str) -> None:
     """Say what went wrong although it goes on; a line of progress gives way."""
-    tell(f"\r\x1b[2Kwarning: {message}" if sys.stderr is not None and sys.stderr.isatty() else f"warning: {message}")
+    tell(f"warning: {message}", afresh=sys.stderr is not None and sys.stderr.isatty())
 
 
 def usable_cores() -> int:
@@ -310,14 +311,13 @@ def _page(result: StudyResult) -> str:
 
 
 def _print(result: StudyResult, output_format: str) -> None:
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415
     from blis_tui.study.tables import rows_csv, rows_jsonl  # noqa: PLC0415
     from blis_tui.study.text import study_text  # noqa: PLC0415
 
     if output_format == "table":
-        write_standard_output(study_text(result))
+        print_text(study_text(result), nl=False)
     else:
-        write_standard_output("".join((rows_csv if output_format == "csv" else rows_jsonl)(result)))
+        print_data("".join((rows_csv if output_format == "csv" else rows_jsonl)(result)))
 
 
 def _judge(result: StudyResult, *, complete: bool) -> None:
@@ -327,7 +327,7 @@ def _judge(result: StudyResult, *, complete: bool) -> None:
         sys.exit(ExitCode.INTERRUPTED)
     failed = [row for row in result.rows if row.status == "failed"]
     for row in failed[:3]:
-        tell(f"FAIL  point {row.point.number}, seed {row.seed}: {row.why}")
+        tell(f"FAIL  point {row.point.number}, seed {row.seed}: {printable(row.why)}")
     if len(failed) > 3:
         tell(f"FAIL  {len(failed) - 3:,} more runs")
     if failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."
 )
+@click.option("--twin", "recording", metavar="RECORDING", help="Show SPEC beside what `blis-tui observe` recorded.")
 @case_option
 @set_option
 @seed_option
@@ -53,6 +55,7 @@ def tui(
     source: str | None,
     at: str | None,
     breaks: tuple[str, ...],
+    recording: str | None,
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
@@ -71,7 +74,7 @@ def tui(
     document; without it, a list of both is shown. With --axis, an experiment becomes a study: see `blis-tui sweep
     --help`. Inside, h shows the keys and q goes back.
     """
-    of_run = at or breaks or case or seed is not None
+    of_run = at or breaks or case or seed is not None or recording
     of_study = axes or seeds or slos or objectives or jobs or early_stop or store
     if source is None and (of_run or of_study or overrides or plugins):
         raise click.UsageError("options need an experiment or a study: name it as SPEC")
@@ -88,12 +91,16 @@ def tui(
         show_home()
     elif of_study or _is_study(source):
         if of_run:
-            raise click.UsageError("--at, --break, --case and --seed are for an experiment, not for a study")
+            raise click.UsageError("--at, --break, --case, --seed and --twin are for an experiment, not for a study")
         study = open_study(source, axes, slos, objectives, seeds, overrides, known)
         from blis_tui.tui.app import BlisApp, StudyStart  # noqa: PLC0415  (heavy imports only when it runs)
 
         start = StudyStart(study=study, store=store_of(store), jobs=jobs, early_stop=early_stop)
         _run(BlisApp(start, survive=True))
+    elif recording is not None:
+        if at or breaks:
+            raise click.UsageError("--at and --break are for an experiment alone, not beside a recording")
+        _show_twin(source, recording, case_overrides(source, case, overrides, None, known), seed, known)
     else:
         _show_experiment(source, at, breaks, case, overrides, seed, known)
 
@@ -135,6 +142,21 @@ def _show_experiment(
 
     start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
     _run(BlisApp(start, survive=True))
+
+
+def _show_twin(
+    source: str, recording: str, overrides: tuple[str, ...], seed: int | None, known: Registry | None
+) -> None:
+    """Show an experiment beside a recording."""
+    from blis_tui.observe.reading import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.load import load  # noqa: PLC0415
+    from blis_tui.twin.twin import of_simulated  # noqa: PLC0415
+
+    left = read_recording(Path(recording))
+    twin = of_simulated(left, load(source, overrides=overrides, seed=seed, plugins=known), source)
+    from blis_tui.tui.app import BlisApp, TwinStart  # noqa: PLC0415
+
+    _run(BlisApp(TwinStart(twin=twin, recording=left, source=source), survive=True))
 
 
 def has_terminal() -> bool:

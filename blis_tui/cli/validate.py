@@ -13,8 +13,9 @@ from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input_text, yaml_files
+from blis_tui.cli.files import print_text, read_standard_input_text, tell, yaml_files
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -55,7 +56,7 @@ def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...
     known = known_plugins(plugins)
     outcomes = [_check(source, stdin_text, known) for source in yaml_files(paths)]
     if output_format == "json":
-        click.echo(_as_json(outcomes), nl=False)
+        print_text(_as_json(outcomes), nl=False)
     else:
         _print_text(outcomes)
     if any(outcome.unreadable for outcome in outcomes):
@@ -88,14 +89,14 @@ def _print_text(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.ok:
             cases = f"; its {outcome.cases:,} cases are pytest's to check" if outcome.cases else ""
-            click.echo(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})")
+            print_text(printable(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})"))
         elif outcome.unreadable:
-            click.echo(f"error: {outcome.unreadable}\n", err=True)
+            tell(f"error: {outcome.unreadable}\n")
         else:
-            click.echo(render_text(outcome.diagnostics) + "\n", err=True)
+            tell(render_text(outcome.diagnostics) + "\n")
     bad = sum(not outcome.ok for outcome in outcomes)
     documents = plural(len(outcomes), "document")
-    click.echo(f"{documents}, {bad} with errors" if bad else f"{documents}, no errors")
+    print_text(f"{documents}, {bad} with errors" if bad else f"{documents}, no errors")
 
 
 def _as_json(outcomes: list[Outcome]) -> str:

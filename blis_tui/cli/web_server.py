@@ -40,8 +40,11 @@ _OWN_FONT: Final = (
     "<style>@font-face { font-family: 'Roboto Mono'; "
     "src: url('static/fonts/RobotoMono-VariableFont_wght.ttf'); font-weight: 100 700; }</style>"
 )
+_BUTTON: Final = ' onClick="refresh()"'
+"""What a button of its base's page does, in a way that a page with a policy may not use."""
 _FOCUS: Final = """<script>
 window.addEventListener("load", () => {
+  for (const button of document.querySelectorAll("button")) button.addEventListener("click", () => refresh());
   const look = setInterval(() => {
     const keys = document.querySelector(".xterm-helper-textarea");
     if (keys) { clearInterval(look); keys.focus(); }
@@ -50,6 +53,15 @@ window.addEventListener("load", () => {
 </script>
 </body>"""
 """Gives the keys to the terminal once it is there: without, nothing happens until somebody clicks it."""
+_HEADERS: Final = {
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+}
+"""On every answer: no page may show this one in a frame, and nothing is loaded that :func:`policy` does not name."""
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+"""A host with its port, and nothing beside them: it is copied into the page."""
 
 
 class Program(AppService):
@@ -76,7 +88,9 @@ class Program(AppService):
         await super().set_terminal_size(*bounded(width, height))
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
-        return {**super()._build_environment(width, height), "TEXTUAL_DRIVER": DRIVER}
+        """Its terminal is the page's, not the one that the server was started from."""
+        terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "TEXTUAL_DRIVER": DRIVER}
+        return {**super()._build_environment(width, height), **terminal}
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
         """Start it, with no shell in between that would have to be ended, too."""
@@ -171,6 +185,7 @@ class WebServer(Server):
         app = web.Application(middlewares=[self._guard, web.normalize_path_middleware()])
         app.add_subapp(f"/{self.token}", pages)
         app.on_shutdown.append(self.on_shutdown)
+        app.on_response_prepare.append(_protect)
         return app
 
     async def on_shutdown(self, app: web.Application) -> None:  # noqa: ARG002  (its base's signature)
@@ -200,8 +215,9 @@ class WebServer(Server):
         here = copy(self)
         here.public_url = f"{request.scheme}://{request.host}"
         page = cast("web.Response", await Server.handle_index(here, request))
-        page.text = focusing(own_font(page.text or ""))
-        page.headers["Referrer-Policy"] = "no-referrer"
+        nonce = secrets.token_urlsafe(16)
+        page.text = focusing(own_font(page.text or "")).replace("<script", f'<script nonce="{nonce}"')
+        page.headers["Content-Security-Policy"] = policy(request.host, nonce)
         return page
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
@@ -221,6 +237,12 @@ class WebServer(Server):
         finally:
             self._windows.discard(window)
         return window
+
+
+async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:
+    """Say in every answer what a browser may do with it."""
+    for name, value in _HEADERS.items():
+        answer.headers.setdefault(name, value)
 
 
 async def converse(window: web.WebSocketResponse, program: AppService) -> None:
@@ -276,7 +298,22 @@ def own_font(page: str) -> str:
 
 def focusing(page: str) -> str:
     """The page with the keys going to the terminal from the beginning."""
-    return page.replace("</body>", _FOCUS)
+    return page.replace(_BUTTON, "").replace("</body>", _FOCUS)
+
+
+def policy(host: str, nonce: str) -> str:
+    """What the page may load and connect to: what this server has, and the scripts that have the nonce.
+
+    The terminal in it makes styles of its own.
+    """
+    allowed = {
+        "script-src": f"'nonce-{nonce}'",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data:",
+        "font-src": "'self'",
+        "connect-src": f"'self' ws://{host} wss://{host}",
+    }
+    return "; ".join([_HEADERS["Content-Security-Policy"], *(f"{what} {where}" for what, where in allowed.items())])
 
 
 def is_own_page(host: str, origin: str | None, *, local: bool) -> bool:
@@ -287,6 +324,8 @@ def is_own_page(host: str, origin: str | None, *, local: bool) -> bool:
         origin: the request's `Origin`, if the browser named one.
         local: whether the server listens on this machine only; then other names for it are a trick.
     """
+    if _ADDRESS.fullmatch(host) is None:
+        return False
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return (origin is None or urlsplit(origin).netloc == host) and (not local or is_loopback(name))

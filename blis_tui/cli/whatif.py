@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides
-from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input_text
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import print_text, read_standard_input_text
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 
 
@@ -50,18 +48,14 @@ def whatif(
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.compare.whatif import whatif as ask  # noqa: PLC0415
     from blis_tui.compare.whatif_text import whatif_text  # noqa: PLC0415
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     stdin_text = read_standard_input_text() if source == "-" else None
     known = known_plugins(plugins)
     assignments = case_overrides(source, case, overrides, stdin_text, known)
     experiment = load(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
-    try:
-        found = ask(experiment, request, route_to, event=event)
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+    found = ask(experiment, request, route_to, event=event)
     if output_format == "json":
-        write_standard_output(to_json(found.to_dict(everything=everything)))
+        print_text(to_json(found.to_dict(everything=everything)), nl=False)
     else:
-        write_standard_output(whatif_text(found, everything=everything))
+        print_text(whatif_text(found, everything=everything), nl=False)

@@ -10,11 +10,14 @@ import click
 from blis_tui.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import require_spared, tell
+from blis_tui.cli.files import print_data, print_text, require_spared, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from blis_tui.traffic.opening import Traffic
 
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 
@@ -86,7 +89,7 @@ def describe(
     Rate and peaks, burstiness, lengths, how much of the prompts an infinite prefix cache would find, all this by
     client, tenant, SLO class and model, and sessions. Generated workloads show what is drawn, not what is declared.
     """
-    from blis_tui.records.files import write_standard_output, write_text  # noqa: PLC0415  (heavy: only when it runs)
+    from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy: only when it runs)
     from blis_tui.traffic import figures  # noqa: PLC0415
     from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
     from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
@@ -99,7 +102,7 @@ def describe(
     found = figures.describe(traffic, Ledger(traffic.requests, block_size))
     if html:
         write_text(html, page(found))
-    write_standard_output(to_json(found.to_dict()) if output_format == "json" else as_text(found))
+    print_text(to_json(found.to_dict()) if output_format == "json" else as_text(found), nl=False)
 
 
 @workload.command("convert")
@@ -126,7 +129,9 @@ def convert(
 
     traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known_plugins(plugins)))
     if traffic.cut is not None:
-        tell(f"note: nothing ends `{traffic.name}`: these are its first {traffic.cut:,} requests (see --requests)")
+        name = printable(traffic.name)
+        tell(f"note: nothing ends `{name}`: these are its first {traffic.cut:,} requests (see --requests)")
+    _tell_left_out(traffic)
     if any(client.network for client in traffic.workload.clients):
         tell("note: the network of clients is not in the file: latencies will be those at the cluster")
     _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
@@ -163,13 +168,15 @@ def compose(
     choice = Choice(trace_format=trace_format, plugins=known, generating=False)
     parts = [open_traffic(source, choice) for source in sources]
     files = [file for part in parts for file in part.files]
+    for part in parts:
+        _tell_left_out(part)
     if are_traces(parts):
         _write(output, trace_csv(merged(parts)), files)
         return
     result = composed(parts, name or _document_name(output, "composed"), known)
     _write(output, [result.text], files)
     for note in result.notes:
-        tell(f"note: {note}")
+        tell(printable(f"note: {note}"))
 
 
 @workload.command("fit")
@@ -200,7 +207,6 @@ def fit_(
     reuse are the trace's as far as a document can say them; how far, as Kolmogorov-Smirnov distances, stands in the
     document and on standard output (on standard error where the document goes to standard output).
     """
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.traffic.fit import fit  # noqa: PLC0415
     from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
     from blis_tui.traffic.opening import Choice, open_traffic, provenance  # noqa: PLC0415
@@ -217,9 +223,10 @@ def fit_(
     if output in (None, "-"):
         tell(told, nl=False)
     else:
-        write_standard_output(told)
+        print_text(told, nl=False)
+    _tell_left_out(traffic)
     for warning in fitted.warnings:
-        tell(f"warning: {warning}")
+        tell(printable(f"warning: {warning}"))
 
 
 def _document_name(output: str | None, otherwise: str) -> str:
@@ -227,12 +234,18 @@ def _document_name(output: str | None, otherwise: str) -> str:
     return otherwise if output in (None, "-") else Path(str(output)).name.partition(".")[0]
 
 
+def _tell_left_out(traffic: Traffic) -> None:
+    """Say what of a trace is not among its requests."""
+    for one in traffic.left_out:
+        tell(printable(f"note: {traffic.name}: left out {one}"))
+
+
 def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:
     """Write a whole file, or nothing."""
-    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
     if output is None or output == "-":
-        write_standard_output("".join(lines))
+        print_data("".join(lines))
         return
     require_spared({"-o": output}, read)
     with atomic_text(output) as file:

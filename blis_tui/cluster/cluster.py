@@ -79,6 +79,10 @@ class Cluster:
 
     # ---- the loop ----
 
+    def hear(self) -> None:
+        """Between two runs: its source has been given requests from outside."""
+        self.pipeline.arrivals.pull()
+
     def next_event_us(self) -> int | None:
         """Time of the next event; None when there is none, or it lies beyond the horizon."""
         heap = self.queue.heap

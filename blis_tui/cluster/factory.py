@@ -22,6 +22,7 @@ from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.model import StepLoad, create_latency
+from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.tallies import Tallies
     from blis_tui.spec.model import Engine, Experiment, Lora, Pool
 
 
@@ -116,7 +118,9 @@ class InstanceFactory:
             tuple(beside),
             self._front_end(index, pool, latency),
         )
-        return Instance(_flow(Steps(index, batch, parts), engine.pipeline_parallel), parts)
+        steps = Steps(index, batch, parts)
+        _count_steps(self._latencies[pool.name], steps.tallies)
+        return Instance(_flow(steps, engine.pipeline_parallel), parts)
 
     def _rule(self, engine: Engine) -> BatchRule:
         """How batches are formed.
@@ -134,6 +138,15 @@ class InstanceFactory:
 
     def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
         engine = pool.engine
+        if rule.traits.radix_tree:
+            from blis_tui.engine.kv.radix_pool import RadixPool  # noqa: PLC0415  (what a run does not need)
+
+            return RadixPool(
+                engine.kv_blocks,
+                engine.block_size_tokens,
+                self.prompts_of(pool),
+                caching=engine.enable_prefix_caching,
+            )
         blocks = BlockPool(
             engine.kv_blocks,
             engine.block_size_tokens,
@@ -190,12 +203,23 @@ class InstanceFactory:
         return self._latencies[pool.name]
 
 
+def _count_steps(latency: StepTimeModel, tallies: Tallies) -> None:
+    """Measured step times go by the number of the step.
+
+    Raises:
+        PolicyError: the steps are another instance's already.
+    """
+    model = latency.model if isinstance(latency, Encoding) else latency
+    if isinstance(model, RecordedSteps):
+        model.follow(tallies)
+
+
 def _limits(rule: BatchRule, pool: Pool) -> Limits:
     engine = pool.engine
     return Limits(
         model=pool.model.name,
         max_num_seqs=rule.max_running(engine),
-        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_batched_tokens=rule.traits.step_tokens or engine.max_num_batched_tokens,
         long_prefill_token_threshold=rule.prefill_threshold(engine),
         max_model_len=engine.max_model_len,
         block_size_tokens=engine.block_size_tokens,
@@ -207,6 +231,10 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
 def _flow(steps: Steps, stages: int) -> Flow:
     """How its steps follow one another."""
     traits = steps.rule.traits
+    if traits.radix_tree:
+        from blis_tui.engine.event_loop import EventLoop  # noqa: PLC0415  (what a run does not need)
+
+        return EventLoop(steps)
     if stages == 1:
         return Ahead(steps) if traits.plans_ahead else OneAtATime(steps)
     return BatchQueue(steps, stages, ahead=traits.plans_ahead) if traits.pipelines == "queue" else Stages(steps, stages)

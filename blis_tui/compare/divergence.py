@@ -11,6 +11,7 @@ from blis_tui.classes import dataclass
 from blis_tui.compare.documents import differences, dotted
 from blis_tui.compare.wording import value_change
 from blis_tui.errors import InvariantError, SimulationError
+from blis_tui.printable import printable
 from blis_tui.simulation import Simulation
 from blis_tui.units import ordinal, time_text
 
@@ -127,13 +128,14 @@ def divergence_lines(found: Divergence, marks: tuple[str, str]) -> list[str]:
         marks: what stands before the record of the one run and of the other.
     """
     changed = found.fields
-    return [
+    lines = [
         f"first divergence: event {found.event}",
         *(f"    {record_text(fields)}" for fields in found.before),
         *(f"  {mark} {record_text(fields)}" for mark, fields in zip(marks, (found.left, found.right), strict=True)),
         *(f"    {one.path}: {value_change(one, _FIELD_COLUMNS)}" for one in changed[:_MOST]),
         *([f"    … {len(changed) - _MOST:,} more"] if len(changed) > _MOST else []),
     ]
+    return [printable(line) for line in lines]
 
 
 def record_text(fields: Fields | None) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.comparison import THRESHOLD
 from blis_tui.compare.wording import MARKS, clip, value_change
+from blis_tui.printable import printable
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
         metric_lines(comparison, everything=everything),
         _requests(comparison.requests),
     ]
-    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
+    return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks) + "\n"
 
 
 def _side(letter: str, side: Side) -> str:

@@ -143,6 +143,11 @@ class WhatIf:
         """What makes the run with the other decision, as of a ``Simulation``."""
         return {self.request.request_id: Reroute(self.forced, self.decision.event)}
 
+    def __repr__(self) -> str:
+        """One line, without the reports."""
+        where = f"{self.request.request_id} to instance {self.forced}, not {self.chosen}"
+        return f"<WhatIf {where}: {self.others.changed:,} of {self.others.total:,} others changed>"
+
     def to_dict(self, *, everything: bool = False) -> dict[str, object]:
         """As plain data; ``everything`` includes figures of the reports that are equal or of minor interest."""
         found, others = self.divergence, self.others

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import WIDTH, metric_lines
 from blis_tui.compare.wording import clip
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
             metric_lines(found.comparison, everything=everything),
             divergence_lines(found.divergence, ("-", "+")),
         ]
-    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
+    return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks) + "\n"
 
 
 def _decisions(found: WhatIf) -> list[str]:

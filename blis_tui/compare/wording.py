@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -39,7 +41,8 @@ def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
             lines.append(f"  - {one.path:<{paths}}  {old:>{width}}")
         if new:
             lines.append(f"  + {one.path:<{paths}}  {new:>{width}}{_share(one)}")
-    return lines if len(found) <= most else [*lines, f"  … {len(found) - most:,} more"]
+    lines += [f"  … {len(found) - most:,} more"] * (len(found) > most)
+    return [printable(line) for line in lines]
 
 
 def value_change(one: Difference, room: int, arrow: str = "->") -> str:

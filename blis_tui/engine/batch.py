@@ -375,6 +375,20 @@ class Batch:
         if self.adapters is not None:
             self.adapters.leave(victim)
 
+    def retract(self, plan: Plan, victim: Request, beneficiary: Request) -> None:
+        """Take all blocks from a running request outside the cohort and put it back to the end of the queue.
+
+        Nothing more of it can be found than was before; what it has generated it keeps.
+        """
+        slot = victim.batch_slot
+        del self.running[slot]
+        self.prefills.pop(slot, None)
+        plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
+        self._take_all(victim, 0)
+        victim.batch_slot = -1
+        victim.state = RequestState.WAITING
+        self.waiting.push(victim)
+
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now

@@ -143,7 +143,6 @@ class Request:
         declared_tokens: the budget of its answer that its client declared; -1 = undeclared, 0 = no answer is wanted.
         max_output_tokens: what it may generate: the declared budget, until an instance says what its limits leave of
             that, or of an undeclared one (0 until then). The control plane and reservations go by it.
-        ignore_eos: whether its client asked that nothing but the budget ends its answer.
         segments: the shareable head of the prompt.
         content: the same of all that its blocks come to hold; longer than ``segments`` only where the whole prompt is
             shareable and its answer will be the beginning of other prompts.
@@ -166,6 +165,7 @@ class Request:
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
         client: who sent it, as the workload calls them; empty = nobody says.
+        ignore_eos: whether it is known to generate all of its budget.
         reasoning: what it thinks before it answers; None = nobody asks.
         media: tokens of its prompt that are no text.
     """
@@ -241,7 +241,6 @@ class Request:
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
         self.declared_tokens = self.max_output_tokens = output_tokens
-        self.ignore_eos = False
         self.adapter = adapter
         self.segments = self.content = under_adapter(adapter, segments) if adapter else segments
         self.slo_class = slo_class
@@ -277,6 +276,7 @@ class Request:
         self.client = ""
         self.reasoning: Reasoning | None = None
         self.media = NO_MEDIA
+        self.ignore_eos = False
         self.retries = 0
 
     def declare(self, tokens: int | None) -> None:

@@ -23,6 +23,8 @@ from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Tallies, tally_wait
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.events import EventQueue
@@ -67,6 +69,7 @@ class Steps:
         seen: what others see of the requests.
         tallies: what the steps add up to.
         parts: what belongs to steps beside their computation, in this order.
+        place_of: where a request stands among those of a batch.
         free_us: when the latest step ends.
         holds: whether requests that end keep their slot and their blocks until their last step is over.
         done: what came of the latest step, if anybody listens; the flow has yet to tell it.
@@ -86,6 +89,7 @@ class Steps:
         "latency",
         "observers",
         "parts",
+        "place_of",
         "rule",
         "seen",
         "tallies",
@@ -101,6 +105,7 @@ class Steps:
         self.seen = Seen(batch)
         self.tallies = Tallies()
         self.parts = parts.beside
+        self.place_of: Callable[[Request], int] = slot_of
         self.free_us = 0
         self.holds = False
         self.done: Done | None = None
@@ -236,7 +241,7 @@ class Steps:
     def _complete(self, finishing: list[Request], end: int) -> None:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
-            finishing.sort(key=slot_of)
+            finishing.sort(key=self.place_of)
         batch, latency, watched = self.batch, self.latency, self.seen.watch is not None
         pool, running, adapters = batch.pool, batch.running, batch.adapters
         for request in finishing:

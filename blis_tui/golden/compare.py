@@ -1,19 +1,26 @@
-"""Is a new result the golden one? Cheap answers first: equal bytes, then what differs in the reports."""
+"""Is a new result the golden one? Equal bytes are; else what differs in the reports, and at last in the texts.
+
+Tolerated and redacted values may differ. So may what says who wrote the golden: its Python and system, the digest of
+the schemas, the versions of plug-ins.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import differences
 from blis_tui.compare.documents import pointer as as_pointer
+from blis_tui.golden.layout import first_other_line, report_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from blis_tui.compare.documents import Difference
     from blis_tui.golden.case import ComparisonOptions, Tolerance
+    from blis_tui.golden.layout import OtherLine
     from blis_tui.golden.store import Golden
 
 REDACTED: Final = "[redacted]"
@@ -21,7 +28,7 @@ REDACTED: Final = "[redacted]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultDifference:
-    """How a result differs from its golden; it does when ``report`` is not empty or ``records`` is true."""
+    """How a result differs from its golden."""
 
     report: tuple[Difference, ...]
     """Of the reports; tolerated ones are left out."""
@@ -33,21 +40,26 @@ class ResultDifference:
     """The schemas, and with them perhaps a default, have changed."""
     records: bool
     """The record streams differ."""
+    text: tuple[str, OtherLine] | None = None
+    """Where nothing of that counts: the file (``report`` or ``header``) that is another text, and where."""
 
     @property
     def found(self) -> bool:
         """Whether there is a difference that counts."""
-        return bool(self.report) or self.records
+        return bool(self.report) or self.records or self.text is not None
 
 
 def compare(golden: Golden, result: Golden, options: ComparisonOptions) -> ResultDifference:
     """Compare a result with its golden, in layers."""
+    report = _report_differences(golden.report, result.report, options)
+    records = options.records and golden.chain.sha256 != result.chain.sha256
     return ResultDifference(
-        report=_report_differences(golden.report, result.report, options),
+        report=report,
         spec=golden.spec_sha256 != result.spec_sha256,
         engine=None if golden.engine == result.engine else (golden.engine, result.engine),
         schemas=golden.schemas_sha256 != result.schemas_sha256,
-        records=options.records and golden.chain.sha256 != result.chain.sha256,
+        records=records,
+        text=None if report or records else _other_text(golden, _as_allowed(golden, result, options)),
     )
 
 
@@ -71,21 +83,76 @@ def _close(one: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
     return tolerance[one.path].accepts(old, new)
 
 
+def _other_text(golden: Golden, allowed: Golden) -> tuple[str, OtherLine] | None:
+    for name, found, expected in (
+        ("report", golden.report, allowed.report),
+        ("header", golden.header(), allowed.header()),
+    ):
+        if (other := first_other_line(found, expected)) is not None:
+            return name, other
+    return None
+
+
+def _as_allowed(golden: Golden, result: Golden, options: ComparisonOptions) -> Golden:
+    """The result, with the golden's values wherever they may differ; then both are the same text."""
+    versions = {(one["plug_point"], one["name"]): one for one in golden.plugins}
+    same = replace(
+        result,
+        report=_with_values(result.report, golden.report, (*options.redact, *options.tolerance)),
+        baseline=golden.baseline,
+        schemas_sha256=golden.schemas_sha256,
+        plugins=tuple(versions.get((one["plug_point"], one["name"]), one) for one in result.plugins),
+        chain=result.chain if options.records else golden.chain,
+    )
+    if "/meta" in options.redact or "/meta/spec_sha256" in options.redact:
+        same = replace(same, spec_sha256=golden.spec_sha256, document=golden.document)
+    if "/meta" in options.redact or "/meta/engine" in options.redact:
+        same = replace(same, engine=golden.engine)
+    return same
+
+
+def _with_values(result: str, golden: str, pointers: Iterable[str]) -> str:
+    """A report's text with the values that another one has at these places."""
+    if result == golden:
+        return result
+    data, other = json.loads(result), json.loads(golden)
+    for pointer in pointers:
+        inner, last = _place(data, pointer)
+        source, _ = _place(other, pointer)
+        if _has(inner, last) and _has(source, last):
+            _put(inner, last, _child(source, last))
+    return report_text(data)
+
+
 def redact(data: object, pointer: str) -> None:
     """Replace the value at a JSON pointer (RFC 6901) in place, where there is one."""
+    inner, last = _place(data, pointer)
+    if _has(inner, last):
+        _put(inner, last, REDACTED)
+
+
+def _place(data: object, pointer: str) -> tuple[object, str]:
+    """What holds the value at a JSON pointer, and the last step to it."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
     for step in steps[:-1]:
         data = _child(data, step)
-    last = steps[-1] if steps else ""
-    if isinstance(data, dict) and last in data:
-        data[last] = REDACTED
-    elif isinstance(data, list) and last.isdecimal() and int(last) < len(data):
-        data[int(last)] = REDACTED
+    return data, steps[-1] if steps else ""
+
+
+def _has(data: object, step: str) -> bool:
+    if isinstance(data, dict):
+        return step in data
+    return isinstance(data, list) and step.isdecimal() and int(step) < len(data)
+
+
+def _put(data: object, step: str, value: object) -> None:
+    if isinstance(data, dict):
+        data[step] = value
+    elif isinstance(data, list):
+        data[int(step)] = value
 
 
 def _child(data: object, step: str) -> object:
     if isinstance(data, dict):
         return data.get(step)
-    if isinstance(data, list) and step.isdecimal() and int(step) < len(data):
-        return data[int(step)]
-    return None
+    return data[int(step)] if isinstance(data, list) and _has(data, step) else None

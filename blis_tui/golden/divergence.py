@@ -15,6 +15,7 @@ from blis_tui.compare.divergence import divergence_lines, first_divergence, reco
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import ChainRecorder, divergence_window
 from blis_tui.inputs import parse_json
+from blis_tui.printable import printable
 from blis_tui.records.tables import record_dict, record_line
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
@@ -54,12 +55,12 @@ class GoldenDivergence:
         """For people: the event, the records around it, and the state before."""
         if self.exact is None:
             lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
-            lines += [f"  + {record_text(fields)}" for fields in self.records]
+            lines += [printable(f"  + {record_text(fields)}") for fields in self.records]
             lines.append("    (`blis-tui golden record --full` stores the records: then the exact event can be found)")
             return "\n".join(lines)
         lines = divergence_lines(self.exact, ("-", "+"))
         if self.state:
-            lines += ["state before it:", *(f"    {line}" for line in self.state.splitlines())]
+            lines += ["state before it:", *(f"    {line}" for line in self.state.split("\n"))]
         return "\n".join(lines)
 
 
@@ -150,7 +151,7 @@ def _state(experiment: Experiment, found: Divergence) -> str:
     for instance in snapshot.instances:
         live += [*instance.waiting, *instance.running]
     lines += [_request(request) for request in live if request.request_id in names]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _instance(instance: InstanceSnapshot) -> str:

@@ -140,7 +140,8 @@ def run_elsewhere(program: str, experiment: Experiment) -> str:
     if run.returncode == _TOLD:
         raise SimulationError(f"in another process, with another hash seed: {run.stderr}")
     if run.returncode:
-        raise SimulationError(f"another process fails with exit code {run.returncode}:\n{run.stderr}")
+        why = run.stderr.strip().rpartition("\n")[2]  # a traceback ends with the exception
+        raise SimulationError(f"another process fails with exit code {run.returncode}: {why}")
     return run.stdout
 
 

@@ -13,6 +13,7 @@ from blis_tui.golden.divergence import record_lines
 from blis_tui.golden.produce import run_watched
 from blis_tui.golden.session import describe
 from blis_tui.golden.store import all_goldens
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,8 @@ def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = N
         raise InputError(f"no new result of {files.name} is waiting")
     new = files.read(pending=True)
     if not files.exists():
-        return f"{files.name}: a new golden\n" + "\n".join(f"    {line}" for line in new.report.splitlines()[:40])
+        beginning = "\n".join(f"    {line}" for line in new.report.split("\n")[:40])
+        return f"{printable(files.name)}: a new golden\n{beginning}"
     golden = files.read()
     case = case_of(files, root, plugins)
     if case is None:

@@ -17,8 +17,9 @@ from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import nondeterminism, produce
 from blis_tui.golden.project import accept_command, from_here
-from blis_tui.golden.store import Baseline
+from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.golden.studies import changes, produce_study
+from blis_tui.printable import printable
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -141,10 +142,10 @@ def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
     if settings.mode in ("unseen", "always"):
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
-    text = f"there is no golden yet: {files.name}"
+    text = printable(f"there is no golden yet: {files.name}")
     if settings.mode == "new":
         files.write(result, pending=True)
-        text += f"\nthe new result waits; accept it with\n    {accept_command(files)}"
+        text += f"\nthe new result waits; accept it with\n    {printable(accept_command(files))}"
     return Outcome(status="missing", text=text, pending=settings.mode == "new", report=result.report)
 
 
@@ -165,7 +166,7 @@ def _changed(
     text = describe(case, files, golden, result, difference, experiment)
     if settings.mode in ("new", "unseen"):
         files.write(result, pending=True)
-        text += f"\nthe new result waits; look at it, then\n    {accept_command(files)}"
+        text += f"\nthe new result waits; look at it, then\n    {printable(accept_command(files))}"
     return Outcome(status="changed", text=text, pending=settings.mode != "no", report=result.report)
 
 
@@ -179,7 +180,7 @@ def describe(
 ) -> str:
     """Everything there is to say about a difference, for an experiment with the first event at which it shows."""
     what = "the study" if experiment is None else f"case `{case.name}`"
-    lines = [f"{files.name}: the result of {what} differs from its golden"]
+    lines = [printable(f"{files.name}: the result of {what} differs from its golden")]
     if difference.engine is not None:
         lines.append(f"the engine has changed: {difference.engine[0]} -> {difference.engine[1]}")
     lines += plugin_lines(golden, result)
@@ -198,13 +199,17 @@ def describe(
         lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
     elif difference.records:
         lines.append("the report is the same, but the record stream is not")
+    if difference.text is not None:
+        name, other = difference.text
+        file = files.file(REPORT if name == "report" else HEADER).name
+        lines.append(printable(f"the values of the report are the same, but not the text of {file}: {other}"))
     divergence = None if experiment is None else find_divergence(golden, result, experiment, files)
     if divergence is not None:
         lines.append(divergence.text())
         if find_spec("blis_tui.tui") is not None:  # the terminal interface, where it is there
             chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
             where = f"{quote(from_here(case.spec))}{chosen} --at {divergence.event}"
-            lines.append(f"see it in the debugger: blis-tui tui {where}")
+            lines.append(printable(f"see it in the debugger: blis-tui tui {where}"))
     return "\n".join(lines)
 
 
@@ -217,7 +222,7 @@ def plugin_lines(golden: Golden, result: Golden) -> list[str]:
             " ".join((side[key]["from"], side[key]["version"])) if key in side else "none" for side in (old, new)
         )
         if was != now:
-            lines.append(f"the plug-in `{key[1]}` has changed: {was} -> {now}")
+            lines.append(printable(f"the plug-in `{key[1]}` has changed: {was} -> {now}"))
     return lines
 
 
@@ -236,4 +241,4 @@ def _with_expectations(outcome: Outcome) -> Outcome:
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken or not outcome.ok:
         return outcome
-    return Outcome(status="unexpected", text="\n".join(broken), report=outcome.report)
+    return Outcome(status="unexpected", text="\n".join(map(printable, broken)), report=outcome.report)

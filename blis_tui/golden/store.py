@@ -4,6 +4,9 @@ For each golden test two files: ``NAME.report.json``, the exact bytes that ``bli
 review; and ``NAME.golden.json``, a header: which spec and engine gave the report, the chain of digests of its record
 stream, and the resolved document, so that the old experiment can be run again. ``NAME.records.jsonl.gz`` holds the
 records themselves where somebody asked for them. A result that waits has ``.new`` behind each name.
+
+A file counts only as it was written, but for the ends of its lines, which git may change: what was edited, laid out
+anew or merged badly is no golden, whatever its values are.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import gzip
 import platform
 import sys
 import zlib
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +23,7 @@ from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
+from blis_tui.golden.layout import first_other_line, report_text
 from blis_tui.inputs import open_input, parse_json, read_input, real_path
 from blis_tui.records.files import atomic_bytes, write_text
 
@@ -106,20 +111,26 @@ class GoldenFiles:
         return self.file(HEADER, pending=pending).is_file()
 
     def read(self, *, pending: bool = False) -> Golden:
-        """Read it. Raises InputError when it is not there or not a golden."""
-        header, _ = self._json(HEADER, pending=pending)
-        _, report = self._json(REPORT, pending=pending)
+        """Read it. Raises InputError when it is not there, or not a golden as this program writes them."""
+        header, header_text = self._json(HEADER, pending=pending)
+        report, text = self._json(REPORT, pending=pending)
+        file = self.file(HEADER, pending=pending)
         try:
-            return _parse(header, report)
+            golden = _parse(header, text)
         except (ValueError, KeyError, TypeError) as error:
-            raise _damaged(self.file(HEADER, pending=pending), error) from error
+            raise _damaged(file, error) from error
+        _require_as_written(self.file(REPORT, pending=pending), text, report_text(report))
+        _require_as_written(file, header_text, golden.header())
+        _require_one_origin(file, golden, report)
+        return golden
 
     def _json(self, kind: str, *, pending: bool) -> tuple[Mapping[str, object], str]:
         """A file's value, which is a map, and its text."""
         path = self.file(kind, pending=pending)
         try:
-            text = read_input(path, limit=_MAX_BYTES).decode()
+            text = read_input(path, limit=_MAX_BYTES).decode().replace("\r\n", "\n")
             value = parse_json(text)
+            to_json(value)  # not every number that Python reads is one
         except ValueError as error:
             raise _damaged(path, error) from error
         if not isinstance(value, dict):
@@ -143,10 +154,13 @@ class GoldenFiles:
 
     def accept(self) -> None:
         """Make the waiting result the golden. A stored record stream that no longer belongs to it goes."""
-        old = self.read().chain.sha256 if self.exists() else ""
+        old = ""
+        with suppress(InputError):  # there is none, or what is there was damaged
+            old = self.read().chain.sha256
+        new = self.read(pending=True).chain.sha256
         for kind in (REPORT, HEADER):
             self.file(kind, pending=True).replace(self.file(kind))
-        if old != self.read().chain.sha256:
+        if old != new:
             self.file(RECORDS).unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -185,6 +199,26 @@ def _damaged(path: Path, why: object) -> InputError:
     return InputError(
         f"{path} is not a golden file of format {FORMAT}: {why}", help="write it again with --blis-update=always"
     )
+
+
+def _require_as_written(path: Path, text: str, expected: str) -> None:
+    """Raise InputError where a file has another text than this program would write for the same values."""
+    other = first_other_line(text, expected)
+    if other is not None:
+        raise InputError(
+            f"{path} is not as it was written: {other}",
+            help="was it edited, laid out anew, or merged? restore it, or write it again with --blis-update=always",
+        )
+
+
+def _require_one_origin(path: Path, golden: Golden, report: Mapping[str, object]) -> None:
+    """Raise InputError where header and report of an experiment do not belong together."""
+    meta = report.get("meta")
+    if not isinstance(meta, dict):  # a study's: its header is compared with that of the new result
+        return
+    for name, said in (("spec_sha256", golden.spec_sha256), ("engine", golden.engine)):
+        if said != (found := meta.get(name)):
+            raise _damaged(path, f"its `{name}` is {said}, but its report says {found}")
 
 
 def _parse(header: Mapping[str, object], report: str) -> Golden:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_line, to_sorted_json
 from blis_tui.golden.chain import Chain
+from blis_tui.golden.layout import report_text
 from blis_tui.golden.produce import nondeterminism, produce, schemas_digest
 from blis_tui.golden.store import Baseline, Golden
+from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures
 from blis_tui.study.rows import row_of
@@ -83,11 +85,9 @@ def _report(result: StudyResult) -> str:
     points = summaries(result)
     front = {one.point.number for one in pareto_front(points, study.objectives)}
     names = wanted(study)
-    rows = [(name, _line(row, names, front=row.point.number in front)) for name, row in _named(result)]
-    lines = [f"    {to_line(name)}: {to_line(row)}" for name, row in rows]
+    runs = {name: _line(row, names, front=row.point.number in front) for name, row in _named(result)}
     about = {"study": study.name, "experiment": study.experiment, "points": len(study.points)}
-    head = [f"  {to_line(key)}: {to_line(value)}," for key, value in about.items()]
-    return "\n".join(["{", *head, '  "runs": {', ",\n".join(lines), "  }", "}"]) + "\n"
+    return report_text({**about, "runs": runs})
 
 
 def _named(result: StudyResult) -> Iterator[tuple[str, Row]]:
@@ -129,5 +129,5 @@ def changes(golden: Golden, result: Golden) -> list[str]:
     for words, names in turns.items():
         if names:
             more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-            lines.append(f"  {words}: {'; '.join(names[:_SHOWN])}{more}")
+            lines.append(printable(f"  {words}: {'; '.join(names[:_SHOWN])}{more}"))
     return lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
+from blis_tui.printable import printable
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
 from blis_tui.spec.loader import parse, read_source
 from blis_tui.spec.messages import show
@@ -54,7 +55,7 @@ class Note:
         """Its line in the list: place, key, fate, reason."""
         span = self.place.span
         where = f"{self.place.source.name}:{span.line}:{span.column}"
-        return f"{where}: {dotted(self.path) or 'the document'}: {self.fate}: {self.text}"
+        return printable(f"{where}: {dotted(self.path) or 'the document'}: {self.fate}: {self.text}")
 
 
 def notes_text(notes: Sequence[Note]) -> str:

@@ -182,6 +182,10 @@ class Report(Sections):
         """The canonical bytes: what ``blis-tui run`` prints."""
         return to_json(self.to_dict())
 
+    def __repr__(self) -> str:
+        """One line: thousands of characters say nothing to those who look."""
+        return f"<Report {self._headline()}>"
+
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         columns = [one.name for one in fields(Distribution)]
@@ -189,16 +193,18 @@ class Report(Sections):
             (one.name, *(getattr(getattr(self.latency, one.name), column) for column in columns))
             for one in fields(self.latency)
         ]
-        done, rate = self.requests, self.throughput
-        title = (
-            f"{self.meta.experiment}, seed {self.meta.seed}: {done.completed:,} of {done.total:,} requests completed, "
-            f"{rate.requests_per_s:.4g} requests/s, {rate.output_tokens_per_s:,.0f} output tokens/s"
-        )
         broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
         warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
         from blis_tui.notebook import html_table  # noqa: PLC0415  (notebooks alone need it)
 
-        return html_table(title, ("", *columns), latencies, (*broken, *warned))
+        return html_table(self._headline(), ("", *columns), latencies, (*broken, *warned))
+
+    def _headline(self) -> str:
+        done, rate = self.requests, self.throughput
+        return (
+            f"{self.meta.experiment}, seed {self.meta.seed}: {done.completed:,} of {done.total:,} requests completed, "
+            f"{rate.requests_per_s:.4g} requests/s, {rate.output_tokens_per_s:,.0f} output tokens/s"
+        )
 
 
 _NOT_WRITTEN: Final = ("expected_errors", "rows")

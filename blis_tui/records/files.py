@@ -1,12 +1,16 @@
-"""Result files appear whole or not at all."""
+"""Result files appear whole or not at all, and leave nothing behind, even where the process is killed."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
+import zlib
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
@@ -17,6 +21,14 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _BUFFER_BYTES: Final = 64 * 1024
+_UNNAMED: Final = getattr(os, "O_TMPFILE", None)
+"""Opens a file that has no name yet, and is gone with the process; Linux has it, on most file systems."""
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+"""Where such a file can be given a name."""
+_OLD_S: Final = 60.0
+"""A file this old that no process holds was left behind by one that was killed; a younger one may not be held yet."""
+_DIRECT: Final = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe that nobody reads is an error, instead of a wait that may have no end."""
 
 
 @contextmanager
@@ -38,26 +50,15 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 @contextmanager
 def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
     """As :func:`atomic_text`, for bytes."""
-    target = Path(os.path.realpath(path))  # a link stays a link
-    temporary: Path | None = None
     try:
-        if target.exists() and not target.is_file():
-            opened = BufferedWriter(_Target(target, path), _BUFFER_BYTES)
-        else:
-            from tempfile import mkstemp  # noqa: PLC0415  (a run that only prints its report needs none)
-
-            descriptor, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            temporary = Path(name)
-            opened = BufferedWriter(_Target(descriptor, path), _BUFFER_BYTES)
+        place = _place(Path(path))
+        opened = BufferedWriter(_Target(place.descriptor, path), _BUFFER_BYTES)
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
         yield opened
         try:
-            opened.close()
-            if temporary is not None:
-                _keep_mode(temporary)
-                temporary.replace(target)
+            place.publish(opened)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -65,16 +66,15 @@ def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
     except BaseException:
         with suppress(OSError, InputError):  # what it could not take before, it cannot take now
             opened.close()
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        place.forget()
         raise
 
 
 class _Target(FileIO):
     """A file that is to be written; when it takes no more, the error names the file that was asked for."""
 
-    def __init__(self, file: Path | int, shown: str | Path) -> None:
-        super().__init__(file, "wb")
+    def __init__(self, descriptor: int, shown: str | Path) -> None:
+        super().__init__(descriptor, "wb")
         self._shown = shown
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -86,28 +86,136 @@ class _Target(FileIO):
             raise _unwritable(self._shown, error) from error
 
 
+class _Place:
+    """Where content is written; this one is the file itself, which is special."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def publish(self, opened: BinaryIO) -> None:
+        """Let the whole content be the file's, and close what it was written to."""
+        opened.close()
+
+    def forget(self) -> None:
+        """Leave the file as it was."""
+
+
+class _UnnamedPlace(_Place):
+    """A file without a name."""
+
+    def __init__(self, descriptor: int, target: Path) -> None:
+        super().__init__(descriptor)
+        self._target = target
+
+    def publish(self, opened: BinaryIO) -> None:
+        opened.flush()
+        try:
+            self._name()
+        except OSError:  # never seen, but what took hours to compute should not depend on it
+            self._copy()
+        opened.close()
+
+    def _name(self) -> None:
+        source = _DESCRIPTORS / str(self.descriptor)
+        try:
+            os.link(source, self._target, follow_symlinks=True)
+        except FileExistsError:  # which a link does not replace
+            _remove_left_behind(self._target, self.descriptor)
+            from tempfile import mkstemp  # noqa: PLC0415  (a run that only prints its report needs none)
+
+            reserved, name = mkstemp(dir=self._target.parent, prefix=_prefix(self._target))
+            os.close(reserved)
+            Path(name).unlink()
+            os.link(source, name, follow_symlinks=True)
+            Path(name).replace(self._target)
+
+    def _copy(self) -> None:
+        other = _HiddenPlace(self._target)
+        with FileIO(self.descriptor, closefd=False) as content, FileIO(other.descriptor, "wb") as copy:
+            content.seek(0)
+            copyfileobj(content, copy)
+            other.publish(copy)
+
+
+class _HiddenPlace(_Place):
+    """A file with a hidden name, where there are no others; the process holds a lock on it."""
+
+    def __init__(self, target: Path) -> None:
+        from tempfile import mkstemp  # noqa: PLC0415
+
+        descriptor, name = mkstemp(dir=target.parent, prefix=_prefix(target))
+        super().__init__(descriptor)
+        _lock(descriptor)
+        _remove_left_behind(target, descriptor)
+        self._target = target
+        self._file = Path(name)
+
+    def publish(self, opened: BinaryIO) -> None:
+        opened.close()
+        mask = os.umask(0)
+        os.umask(mask)
+        self._file.chmod(0o666 & ~mask)  # it was made private; an ordinary new file has these permissions
+        self._file.replace(self._target)
+
+    def forget(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+
+def _place(path: Path) -> _Place:
+    """Where to write what becomes the file. Raises OSError."""
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            return _Place(_open_special(path, mode))
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if _UNNAMED is not None and _DESCRIPTORS.is_dir():
+        with suppress(OSError):  # not on this file system; what else is wrong the other way shows, too
+            return _UnnamedPlace(os.open(target.parent, _UNNAMED | os.O_RDWR, 0o666), target)
+    return _HiddenPlace(target)
+
+
+def _open_special(path: Path, mode: int) -> int:
+    """Open a pipe, a terminal or another device."""
+    try:
+        descriptor = os.open(path, _DIRECT)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
+            raise OSError(errno.ENXIO, "it is a pipe that no process reads") from error
+        raise
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _prefix(target: Path) -> str:
+    """How the names of temporary files begin that become this one."""
+    return f".blis-tui-{zlib.crc32(os.fsencode(target.name)):08x}-"
+
+
+def _remove_left_behind(target: Path, descriptor: int) -> None:
+    """Delete what processes left behind that were killed while they wrote this file; ``descriptor``: a new one."""
+    now_s = os.fstat(descriptor).st_mtime
+    for path in target.parent.glob(f"{_prefix(target)}*"):
+        with suppress(OSError), path.open("rb") as file:
+            if path.stat().st_mtime < now_s - _OLD_S and _lock(file.fileno()):
+                path.unlink()
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock of a file; False where another process has it, or there are no locks."""
+    if sys.platform == "win32":
+        return False
+    import fcntl  # noqa: PLC0415  (not on all systems)
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def _unwritable(path: str | Path, error: OSError) -> InputError:
     return InputError(f"cannot write {path}: {error.strerror or error}")
-
-
-def write_standard_output(text: str) -> None:
-    """Print exactly these bytes. Raises InputError when there is no standard output or it cannot be written."""
-    try:
-        if sys.stdout is None:
-            raise InputError("there is no standard output", help="write the report to a file with -o")
-        sys.stdout.buffer.write(text.encode(errors="replace"))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable("standard output", error) from error
-
-
-def _keep_mode(file: Path) -> None:
-    """Give a temporary file (made private) the permissions that an ordinary new file would have."""
-    mask = os.umask(0)
-    os.umask(mask)
-    file.chmod(0o666 & ~mask)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.printable import printable
 from blis_tui.records.section_text import instance_lines, section_lines
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ def summary_text(report: Report) -> str:
         blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
-        blocks.append("\n".join(["invariants", *(f"  FAIL  {name}: {text}" for name, text in wrong.items())]))
+        told = [printable(f"  FAIL  {name}: {text}") for name, text in wrong.items()]
+        blocks.append("\n".join(["invariants", *told]))
     if report.warnings:
         blocks.append(warnings_text(report).rstrip())
     if report.expectations:
-        verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {one.sentence()}" for one in report.expectations]
+        verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {printable(one.sentence())}" for one in report.expectations]
         blocks.append("\n".join(["expectations", *verdicts]))
     return "\n\n".join(blocks) + "\n"
 
@@ -92,7 +94,8 @@ def warnings_text(report: Report) -> str:
 
 
 def _wrapped(head: str, text: str, indent: str) -> list[str]:
-    return wrap(head + text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    whole = printable(head + text)
+    return wrap(whole, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _offered(offered: Offered) -> str:
@@ -136,7 +139,7 @@ def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
 
 def _pairs(values: dict[str, str]) -> str:
     width = max(map(len, values)) + 2
-    return "\n".join(f"{name:<{width}}{text}" for name, text in values.items())
+    return "\n".join(f"{printable(name):<{width}}{printable(text)}" for name, text in values.items())
 
 
 def _latencies(distributions: dict[str, Distribution]) -> str:
@@ -145,5 +148,5 @@ def _latencies(distributions: dict[str, Distribution]) -> str:
     for name, distribution in distributions.items():
         cells = [getattr(distribution, column) for column in _COLUMNS]
         text = "".join(f"{'-':>12}" if cell is None else f"{cell:>12,.2f}" for cell in cells)
-        lines.append(f"{name:<{width}}{text}")
+        lines.append(f"{printable(name):<{width}}{text}")
     return "\n".join(lines)

@@ -119,6 +119,9 @@ def _definition(plugin: Plugin) -> _Part:
         about: Key = one.metadata["key"]
         limits = _plain(about.limits)
         kind: _Part = {} if "$ref" in limits else {"type": json_type(hints[one.name])}
+        if about.words:
+            words: list[Json] = [*about.words]
+            kind = {"type": [kind["type"], "string"], "if": {"type": "string"}, "then": {"enum": words}}
         part: _Part = {"description": about.doc, **kind, **limits}
         if about.is_required:
             required.append(one.name)

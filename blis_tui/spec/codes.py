@@ -242,6 +242,11 @@ _TABLE: Final = {
         "LoRA adapters are not named, named twice, without a weight for each, or too large for their places.",
         "Give `names` or a `count`, `weights` for each or `zipf`, and places that hold them.",
     ),
+    "BLIS2030": CodeInfo(
+        "experts do not divide",
+        "`expert_parallel` gives each of so many accelerators as many whole experts; dense models have none.",
+        "Choose an `expert_parallel` that divides `tensor_parallel` and the number of experts.",
+    ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",

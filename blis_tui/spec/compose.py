@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from blis_tui.inputs import real_path
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hints import document_hint
 from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
-from blis_tui.spec.loader import read_document
+from blis_tui.spec.loader import ForeignFileError, read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.schema import KINDS, default, short_forms
@@ -35,6 +36,13 @@ TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden")
 MAX_PARENTS: Final = 32
 """Experiments that one may inherit from, in a chain."""
 
+DOCUMENT: Final = re.compile(
+    rb"""apiVersion["']?\s*:\s*["']?blis/|\bkind["']?\s*:\s*["']?(?:%s)\b""" % "|".join(KINDS).encode()
+)
+"""A sign that a file is meant to be a document, whatever is wrong with it."""
+_MODEL_CONFIG: Final = re.compile(rb"model_type|architectures|hidden_size|num_hidden_layers|num_attention_heads")
+"""A sign that a file is meant to be a model's configuration."""
+
 
 @dataclass(slots=True)
 class Problems:
@@ -45,10 +53,10 @@ class Problems:
     found: list[Diagnostic] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
 
-    def read(self, path: Path) -> Document:
+    def read(self, path: Path, signs: re.Pattern[bytes]) -> Document:
         """Read a document, as :func:`read_document` does, and note its file."""
         self.files.append(path)
-        return read_document(path, shown(path))
+        return read_document(path, shown(path), signs)
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Note one."""
@@ -95,7 +103,11 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
         problems.add(target)
         return None
     try:
-        return problems.read(target)
+        return problems.read(target, DOCUMENT)
+    except ForeignFileError:
+        header = f"`apiVersion: blis/v1` and `kind: {kind}`"
+        message = f"{shown(target)} is no document of kind `{kind}`"
+        problems.add(about(document, path, "BLIS1008", message, hint=f"such a document says {header}"))
     except InputError as error:
         problems.add(no_file(document, path, error.message))
     except SpecError as error:
@@ -158,6 +170,8 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
             about(document, ("extends",), "BLIS2003", message, hint="extend an experiment nearer to the first")
         )
         return document
+    if not _is_experiment(parent, problems):
+        return document
     del data["extends"]
     parent = inherit(parent, problems, (*chain, where))
     if isinstance(parent.data, dict):
@@ -171,6 +185,21 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
         parent.source = document.source
         return parent
     return document
+
+
+def _is_experiment(parent: Document, problems: Problems) -> bool:
+    """Check what the document that inherits would hide: that the other one is an experiment, and its header."""
+    data = parent.data
+    header = parent
+    if isinstance(data, dict):
+        said: Json = {
+            **{key: data[key] for key in _HEADER if key in data},
+            "extends": "others",
+        }  # so nothing else lacks
+        header = Document(said, parent.source, parent.keys, parent.values)
+    found = check_document(header, "Experiment", problems.plugins)
+    problems.found.extend(found)
+    return not found
 
 
 def _follow_names(base: Document, top: Document, problems: Problems) -> None:
@@ -303,7 +332,12 @@ def inline_config_file(document: Document, at: DataPath, problems: Problems) -> 
         return
     target = directory_of(document, path) / name
     try:
-        config = problems.read(target)
+        config = problems.read(target, _MODEL_CONFIG)
+    except ForeignFileError:
+        message = f"{shown(target)} is no Hugging Face configuration"
+        hint = "it should be a model's config.json, with `model_type` and `hidden_size`"
+        problems.add(about(document, path, "BLIS1008", message, hint=hint))
+        return
     except InputError as error:
         problems.add(no_file(document, path, error.message))
         return

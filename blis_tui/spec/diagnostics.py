@@ -6,6 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.printable import printable
 from blis_tui.spec.nearness import begin_alike, nearest
 from blis_tui.spec.source import DataPath, Document, Location, dotted
 
@@ -124,7 +125,8 @@ def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) ->
 
 def _render_one(one: Diagnostic) -> str:
     lines = [f"{one.severity}[{one.code}]: {printable(one.message)}"]
-    place = f"{one.file}:{one.line}:{one.column}" if one.line and not one.file.startswith("--") else one.file
+    file = printable(one.file)
+    place = f"{file}:{one.line}:{one.column}" if one.line and not one.file.startswith("--") else file
     gutter = " " * len(str(one.line)) if one.line else " "
     lines.append(f"{gutter}--> {place}" + (f"  ({printable(one.path)})" if one.path else ""))
     if one.source_line.strip():
@@ -147,14 +149,6 @@ def _marked(one: Diagnostic) -> tuple[str, int, int]:
         start, end = start - left, end - left
     before, marked = printable(line[:start]), printable(line[start:end])
     return before + marked + printable(line[end:].rstrip()), cells(before), max(1, cells(marked))
-
-
-def printable(text: str) -> str:
-    """Tabs as blanks, and what a terminal would act on as a replacement character."""
-    return "".join(
-        " " if char == "\t" else "\ufffd" if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char
-        for char in text
-    )
 
 
 def cells(text: str) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.batching.refusals import refusals
 from blis_tui.engine.batching.versions import foreign
 from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
 from blis_tui.spec.diagnostics import about
@@ -125,8 +126,15 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
     split = stack.get("tensor_parallel")
     if latency.get("kind") != "operators" or not isinstance(split, int):
         return
+    model = build_model_part(stack)
     try:
-        OperatorCosts(read_tables(str(latency.get("tables"))), build_model_part(stack), split)
+        OperatorCosts(read_tables(str(latency.get("tables"))), model, split)
     except (PolicyError, InputError) as error:
         hint = error.help or "take another step-time model, such as trained-physics"
         yield about(document, where(document, owner, "latency"), "BLIS2011", error.message, hint=hint)
+    apart = latency.get("expert_parallel")
+    try:
+        check_expert_parallel(model, split, apart if isinstance(apart, int) else 1)
+    except PolicyError as error:
+        at = where(document, owner, "latency", "expert_parallel")
+        yield about(document, at, "BLIS2030", error.message, hint=error.help)

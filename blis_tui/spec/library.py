@@ -97,6 +97,17 @@ def entries(directory: Path | None = None) -> Iterator[Entry]:
         yield from (found[name] for name in sorted(found))
 
 
+def description(path: Path) -> str:
+    """What a document says about itself; empty where it says nothing or cannot be read."""
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (names are listed before YAML loads)
+
+    try:
+        said = read_document(path).get("metadata", "description")
+    except BlisError:
+        return ""
+    return said if isinstance(said, str) else ""
+
+
 def is_id(reference: str) -> bool:
     """Whether a text has the form of an id, ``organisation/name``; a path to a document may have it, too."""
     return _ID.match(reference) is not None and not reference.endswith(_FILES)

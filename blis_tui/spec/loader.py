@@ -15,7 +15,7 @@ import yaml
 from yaml import events
 
 from blis_tui.classes import dataclass
-from blis_tui.errors import SpecError
+from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_DEPTH, TooLargeError, read_input
 from blis_tui.spec.diagnostics import Diagnostic, in_order, located
 from blis_tui.spec.scalars import ScalarError, is_text, plain_scalar
@@ -44,21 +44,33 @@ _PLACEHOLDER = "?"
 """Stands for a key that is itself an error, so that what is below it has a path."""
 
 
-def read_document(path: Path, name: str | None = None) -> Document:
-    """Read and parse a file; ``name`` is what messages call it (default: the path).
+class ForeignFileError(InputError):
+    """A file has no sign of being what it is named for; nothing of what it holds is told."""
+
+
+def read_document(path: Path, name: str | None = None, signs: re.Pattern[bytes] | None = None) -> Document:
+    """Read and parse a file.
+
+    Args:
+        path: the file.
+        name: what messages call it (default: the path).
+        signs: what it must have somewhere; messages quote the lines they are about, and a document of somebody else
+            may name any file.
 
     Raises:
         InputError: the file cannot be read.
+        ForeignFileError: it has none of the signs.
         SpecError: it is not one strict YAML document.
     """
-    return parse(read_source(path, name))
+    return parse(read_source(path, name, signs))
 
 
-def read_source(path: Path, name: str | None = None) -> Source:
-    """Read a file's text; ``name`` is what messages call it (default: the path).
+def read_source(path: Path, name: str | None = None, signs: re.Pattern[bytes] | None = None) -> Source:
+    """Read a file's text, as :func:`read_document` does.
 
     Raises:
         InputError: the file cannot be read.
+        ForeignFileError: it has none of the signs.
         SpecError: it is too large, or no UTF-8 text.
     """
     shown = str(path) if name is None else name
@@ -69,6 +81,8 @@ def read_source(path: Path, name: str | None = None) -> Source:
         raise SpecError(
             [Diagnostic(code="BLIS0011", message=message, file=shown, help="move bulk data into a trace file")]
         ) from error
+    if signs is not None and not signs.search(raw):
+        raise ForeignFileError(f"{shown} is not what it is named for")
     return decode(raw, shown, path.parent)
 
 

@@ -13,6 +13,7 @@ from blis_tui.shipped import builtin
 from blis_tui.spec.auto_latency import chosen_kind
 from blis_tui.spec.build import stack_of
 from blis_tui.spec.compose import (
+    DOCUMENT,
     SLOTS,
     TEST_KEYS,
     Problems,
@@ -22,11 +23,13 @@ from blis_tui.spec.compose import (
     inherit,
     naming_directory,
     no_file,
+    shown,
 )
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
+from blis_tui.spec.loader import ForeignFileError
 from blis_tui.spec.operator_files import table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
@@ -217,7 +220,10 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
         problems.add(about(document, at, "BLIS2011", message, hint="give `alpha` and `beta`"))
         return latency
     try:
-        table = problems.read(path)
+        table = problems.read(path, DOCUMENT)
+    except ForeignFileError:
+        problems.add(about(document, at, "BLIS1008", f"{shown(path)} is no document of kind `Latency`"))
+        return latency
     except SpecError as error:
         problems.take(error)
         return latency

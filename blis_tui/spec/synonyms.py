@@ -168,7 +168,10 @@ OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 _NOTES: Final = {
     "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
     "load_format": "no weights are loaded",
-    "enable_expert_parallel expert_parallel_size": "experts are split like all layers, by `cluster.tensor_parallel`",
+    "enable_expert_parallel expert_parallel_size": (
+        "it is `latency.expert_parallel` here, of the step-time model `operators`; in the others experts are split like"
+        " all layers, by `cluster.tensor_parallel`"
+    ),
     "kv_transfer_config kv_offloading_size kv_offloading_backend": "it is `engine.kv_tiers` here",
     "swap_space cpu_offload_gb": (
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"

@@ -283,6 +283,18 @@ class TraceColumns:
         "input_tokens", "Tokens of the prompt, those of `prefix_length` not among them.", "prompt_tokens"
     )
     output_tokens = _column("output_tokens", "Tokens that the model generates.", "completion_tokens")
+    max_output_tokens = _column(
+        "max_output_tokens",
+        "The budget that the request declares for its answer, which is cut there; 0 or empty = none, and the engine's"
+        " limits are its budget. Without this column every request declares just what it generates.",
+        "max_tokens",
+    )
+    ignore_eos = _column(
+        "ignore_eos",
+        "1 or true = nothing but the budget ends the answer: the request generates all that it declares, and engines know"
+        " that.",
+        "ignore_eos",
+    )
     request_id = _column("request_id", "Name of the request, unique in the file.", "id")
     prefix_group = _column("prefix_group", "Requests of a group share the beginning of their prompts.", "system_prompt")
     prefix_length = _column(
@@ -295,6 +307,11 @@ class TraceColumns:
         "prefix_segments",
         "A shared beginning in parts, as JSON: names and tokens, which are among `input_tokens`.",
         "prefix_segments",
+    )
+    answer_segment = _column(
+        "answer_segment",
+        "What its answer is called in the `prefix_segments` of prompts that begin with it.",
+        "answer_segment",
     )
     slo_class = _column(
         "slo_class", "Service class: critical, standard, sheddable, batch or background.", "priority_class"
@@ -325,17 +342,6 @@ class TraceColumns:
     )
     video_tokens = _column(
         "video_tokens", "Tokens of the prompt that stand for video; they are among the prompt's.", "video_tokens"
-    )
-    max_output_tokens = _column(
-        "max_output_tokens",
-        "The budget that the request declares for its answer, which is cut there; 0 or empty = none, and the engine's"
-        " limits are its budget. Without this column every request declares just what it generates.",
-        "max_tokens",
-    )
-    ignore_eos = _column(
-        "ignore_eos",
-        "Whether nothing but the budget ends the answer (1 or true): it is then no longer than `max_output_tokens`.",
-        "ignore_eos",
     )
     e2e = _column(
         "e2e",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.printable import printable
 from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ def yaml_text(data: dict[str, Json], remarks: Sequence[str] = ()) -> str:
 
     Args:
         data: the document.
-        remarks: lines of comment.
+        remarks: lines of comment; they stay that, whatever names they quote.
     """
     kind = str(data["kind"]).lower()
     modeline = f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
-    comments = [f"# {remark}".rstrip() for remark in remarks]
+    comments = [f"# {printable(remark)}".rstrip() for remark in remarks]
     return "\n".join([modeline, *comments, yaml_body(data)])
 
 

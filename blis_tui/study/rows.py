@@ -67,6 +67,10 @@ class Row:
         """Path -> the value that this run had."""
         return self.point.coordinates
 
+    def __repr__(self) -> str:
+        """One line, without the figures."""
+        return f"<Row {self.coordinates}, seed {self.seed}: {self.status}{f' ({self.why})' if self.why else ''}>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
@@ -114,15 +118,23 @@ class StudyResult:
             }
             yield {name: own.get(name) for name in names}
 
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<StudyResult {self._headline()}>"
+
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         paths, metrics = self.study.paths, wanted_metrics(self.study) or USUAL
         ending = ("seed", "status", *(("ok",) if self.study.constraints else ()), "why")
         names = (*paths, *metrics, *ending)
         shown = [[_shown(record[name]) for name in names] for record in islice(self._with(names), _MOST_SHOWN)]
-        title = f"{self.study.name}: {len(self.study.points):,} points, {len(self.rows):,} of {self.study.runs:,} runs"
         left = len(self.rows) - len(shown)
-        return html_table(title, names, shown, (f"{left:,} more rows: see records()",) if left else ())
+        notes = (f"{left:,} more rows: see records()",) if left else ()
+        return html_table(self._headline(), names, shown, notes)
+
+    def _headline(self) -> str:
+        study = self.study
+        return f"{study.name}: {len(study.points):,} points, {len(self.rows):,} of {study.runs:,} runs"
 
     def _with(self, names: Iterable[str]) -> Iterator[dict[str, Value]]:
         """Records that have these columns, too."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from blis_tui.canonical import to_line
 from blis_tui.records.tables import csv_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def rows_csv(result: StudyResult) -> Iterator[str]:
 def rows_jsonl(result: StudyResult) -> Iterator[str]:
     """A JSON object a run; coordinates and figures are objects of their own."""
     for row in result.rows:
-        yield json.dumps(as_data(row), ensure_ascii=False, allow_nan=False) + "\n"
+        yield to_line(as_data(row)) + "\n"
 
 
 def as_data(row: Row) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.printable import printable
 from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.summary import pareto_front, summaries
@@ -47,7 +48,7 @@ def study_text(result: StudyResult) -> str:
         wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(map(printable, lines)).rstrip() + "\n"
 
 
 def wanted(study: Study) -> tuple[str, ...]:

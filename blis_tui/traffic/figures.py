@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.traffic.ledger import Ledger
     from blis_tui.traffic.opening import Traffic
+    from blis_tui.workload.trace_table import LeftOut
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -142,6 +143,8 @@ class Description:
     source: str
     seed: int | None
     cut: int | None
+    left_out: tuple[LeftOut, ...]
+    """What of a trace is not among the requests, because its format leaves it out."""
     requests: int
     first_arrival_s: float
     duration_s: float
@@ -177,6 +180,7 @@ def describe(traffic: Traffic, ledger: Ledger) -> Description:
         source=traffic.source,
         seed=traffic.seed,
         cut=traffic.cut if traffic.cut is not None and len(ledger) == traffic.cut else None,
+        left_out=traffic.left_out,
         requests=len(ledger),
         first_arrival_s=first / SECOND,
         duration_s=(last - first) / SECOND,

@@ -25,7 +25,7 @@ from blis_tui.traffic.recognise import format_of
 from blis_tui.workload.factory import create_source
 from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_segments import read_segments
-from blis_tui.workload.traces import TRACES
+from blis_tui.workload.traces import TRACES, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment, Workload
     from blis_tui.spec.source import Document, Json
+    from blis_tui.workload.trace_table import LeftOut
 
 MOST_REQUESTS: Final = 10_000
 """Of a workload that nothing ends, so many requests are looked at."""
@@ -69,6 +70,8 @@ class Traffic:
     """What they were generated with; None = they are recorded."""
     cut: int | None = None
     """Nothing ends them, so they were cut here."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What of a trace is not among them, because its format leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,49 @@ class Choice:
     plugins: Registry | None = None
     generating: bool = True
     """Whether requests are wanted at all, or only what is declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a real server is to be loaded with."""
+
+    name: str
+    workload: Workload
+    seed: int
+    horizon_us: int | None
+    """When an experiment would end."""
+    vocabulary: int | None
+    """How many tokens the model of an experiment knows."""
+    plugins: Registry
+    files: tuple[Path, ...]
+
+
+def open_load(named: str, choice: Choice) -> Load:
+    """The workload of what is named, whoever its clients wait for. Arguments and errors are those of `open_traffic`."""
+    path, kind = _locate(named, choice)
+    if kind == "Experiment":
+        resolved = resolve_source(path, overrides=choice.overrides, seed=choice.seed, plugins=choice.plugins)
+        experiment = build(resolved)
+        return Load(
+            name=experiment.name,
+            workload=experiment.workload,
+            seed=experiment.seed,
+            horizon_us=experiment.horizon_us,
+            vocabulary=experiment.pools[0].model.vocab_size or None,
+            plugins=experiment.plugins,
+            files=resolved.files,
+        )
+    document = read_document(path, shown(path)) if kind else _as_document(path, choice)
+    opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
+    return Load(
+        name=opened.workload.name if kind else path.name,
+        workload=opened.workload,
+        seed=choice.seed or 0,
+        horizon_us=None,
+        vocabulary=None,
+        plugins=choice.plugins or builtin(),
+        files=(path, *opened.files),
+    )
 
 
 def open_traffic(named: str, choice: Choice) -> Traffic:
@@ -153,15 +199,17 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
     if limit is None and unending:
         limit = MOST_REQUESTS
     seed = None if workload.trace is not None else choice.seed or 0
+    requests, left_out = _requests(workload, seed or 0, plugins)
     return Traffic(
         name=path.name if recorded else workload.name,
         source="trace" if recorded else "workload",
-        requests=islice(generate(workload, seed or 0, plugins), limit),
+        requests=islice(requests, limit),
         files=(path, *opened.files),
         workload=workload,
         given=opened.given,
         seed=seed,
         cut=limit if unending and choice.requests is None else None,
+        left_out=left_out,
     )
 
 
@@ -172,7 +220,7 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     horizon_us = experiment.horizon_us
     plugins = experiment.plugins
     waits = choice.generating and _waits(workload, plugins)
-    requests = _simulated(experiment) if waits else generate(workload, experiment.seed, plugins)
+    requests, left_out = _simulated(experiment) if waits else _requests(workload, experiment.seed, plugins)
     if horizon_us is not None:
         requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
     return Traffic(
@@ -183,6 +231,7 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
         workload=workload,
         given=as_map(resolved.document.get("workload")),
         seed=None if workload.trace is not None else experiment.seed,
+        left_out=left_out,
     )
 
 
@@ -193,8 +242,22 @@ def _waits(workload: Workload, plugins: Registry) -> bool:
     return hasattr(create_source(workload, 0, plugins), "on_ended")
 
 
+def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
+    """The requests of a workload that waits for nobody; of a trace also what is left out of it."""
+    if workload.trace is None:
+        return generate(workload, seed, plugins), ()
+    source = TraceSource(read_trace(workload.trace, plugins), workload.requests)
+    return _recorded(source), source.table.left_out
+
+
+def _recorded(source: TraceSource) -> Iterator[Asked]:
+    """The requests of a trace."""
+    while (request := source.next_request()) is not None:
+        yield Asked(request=request, client="", e2e_us=source.table.took_us(request.index))
+
+
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
-    """The requests of a workload that waits for nobody, each with its client.
+    """The requests of a workload whose clients wait for nobody, each with its client.
 
     Requests do not know their client, so the tenants, which nothing depends on, carry its number meanwhile.
     """
@@ -202,19 +265,20 @@ def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked
     marked = [replace(client, tenant=str(number)) for number, client in enumerate(clients)]
     source = create_source(replace(workload, clients=tuple(marked)), seed, plugins)
     while (request := source.next_request()) is not None:
-        if not clients:
-            took = source.table.took_us(request.index) if isinstance(source, TraceSource) else -1
-            yield Asked(request=request, client="", e2e_us=took)
-            continue
         client = clients[int(request.tenant)]
         request.tenant = client.tenant
         yield Asked(request=request, client=client.id)
 
 
-def _simulated(experiment: Experiment) -> Iterator[Asked]:
-    """The requests of a run, in order of arrival."""
+def _simulated(experiment: Experiment) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
+    """The requests of a run, in order of arrival, and what is left out of its trace."""
     simulation = Simulation(experiment)
     simulation.run()
+    return _asked(simulation), simulation.left_out
+
+
+def _asked(simulation: Simulation) -> Iterator[Asked]:
+    """The requests of a run that is over."""
     rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
     for number, row in enumerate(rows):
         head = ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else ()
@@ -246,4 +310,5 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
     if trace is None:
         return (f"Made by blis-tui {__version__} from {requests:,} requests of `{traffic.name}`, seed {traffic.seed}.",)
     name = Path(trace.path).name
-    return (f"Made by blis-tui {__version__} from {requests:,} requests of {name}, sha256", f"{trace.sha256}.")
+    made = (f"Made by blis-tui {__version__} from {requests:,} requests of {name}, sha256", f"{trace.sha256}.")
+    return (*made, *(f"Left out: {one}." for one in traffic.left_out))

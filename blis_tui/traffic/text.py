@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.braille import draw
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ def facts(found: Description) -> dict[str, str]:
     told = {
         "workload": f"{found.name} ({_SOURCES[found.source]}{seed})",
         "requests": f"{found.requests:,} in {found.duration_s:,.1f} s{cut}",
+        **({"left out": ", ".join(map(str, found.left_out))} if found.left_out else {}),
         "rate": ("all at once" if rate.mean_per_s is None else f"{rate.mean_per_s:,.3g} requests/s")
         + f", {rate.peak_second.requests:,} in the busiest second (from {rate.peak_second.at_s:,.1f} s)"
         + f", {rate.peak_minute.requests:,} in the busiest minute (from {rate.peak_minute.at_s:,.1f} s)",
@@ -84,7 +86,7 @@ def fit_text(fitted: Fitted) -> str:
         texts = [f"{one.kind} {one.ks:.3f}" for one in chosen]
         row = f"{client.id[: width - 2]:{width}}{client.requests:>10,}  {texts[0]:22}{texts[1]:24}{texts[2]:24}"
         lines.append(row.rstrip())
-    return "\n".join([*lines, *(f"note: {note}" for note in fitted.notes)]) + "\n"
+    return "\n".join(map(printable, [*lines, *(f"note: {note}" for note in fitted.notes)])) + "\n"
 
 
 def number(value: float | None) -> str:
@@ -125,7 +127,7 @@ def _facts(found: Description) -> Iterator[str]:
     told = facts(found)
     width = max(map(len, told)) + 2
     for name, text in told.items():
-        yield f"{name:<{width}}{text}"
+        yield printable(f"{name:<{width}}{text}")
 
 
 def _lengths(rows: Mapping[str, Lengths]) -> str:
@@ -144,7 +146,7 @@ def _groups(heading: str, groups: Mapping[str, Group]) -> str:
         lines.append(f"{label:<{width}}" + "".join(f"{cell:>12}" for cell in group_cells(group)))
     if len(groups) > len(shown):
         lines.append(f"… {len(groups) - len(shown):,} more with fewer requests: see --format json")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _course(course: Course) -> str:

@@ -45,8 +45,8 @@ class Action:
     group: str
     """Heading in the help."""
     scope: str
-    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``goldens``, ``study``, ``why``, ``error`` or
-    ``dialog``."""
+    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``twin``, ``observing``, ``goldens``, ``study``,
+    ``why``, ``error`` or ``dialog``."""
     footer: str = ""
     """One word for the line of keys; empty = not shown there."""
 
@@ -149,6 +149,24 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("compare.open_side", "enter", "open side", "Open this side in the debugger.", _OPEN, "open"),
         ("compare.export", "x", "export", "Write the comparison as text to a file.", _COPY),
     ),
+    "twin": (
+        ("twin.step", "n s", "next step", "Go to where the next step of either side begins.", _STEP, "step"),
+        ("twin.back", "[", "step back", "Go back to where a step of either side began.", _STEP, "back"),
+        ("twin.divergence", "D", "where they part", "Go to where the two sides part first.", _GO, "parting"),
+        ("twin.times", "t", "step times", "Simulate with more of what was measured; again: with all.", _RUN, "times"),
+        ("twin.toggle", "c space", "play or pause", "Let time run, or pause.", _RUN, "play"),
+        ("twin.go_to", "g", "go to", "Go to a time, a step or a request.", _GO, "go to"),
+        ("twin.time_back", "m", "time back", "Go back 100 ms.", _GO),
+        ("twin.time_forward", "M", "time forward", "Go forward 100 ms.", _GO),
+        ("twin.time_back_more", "o", "time back, far", "Go back a second.", _GO),
+        ("twin.time_forward_more", "O", "time forward, far", "Go forward a second.", _GO),
+        ("twin.to_end", "end", "to the end", "Go to the end of both sides.", _RUN),
+        ("twin.to_start", "home", "to the start", "Go to the beginning.", _RUN),
+        ("twin.side", "tab", "next box", "Go to the other side, then to the tables.", _PANES, "box"),
+        ("twin.open_side", "enter", "debug", "Open the simulation in the debugger, at this time.", _OPEN, "debug"),
+        ("twin.export", "x", "export", "Write what is shown as text to a file.", _COPY),
+    ),
+    "observing": (("observing.stop", "escape s", "stop", "Send nothing more, and write what there is.", _RUN, "stop"),),
     "goldens": (
         ("golden.accept", "a", "accept", "Make the waiting result the golden.", _DECIDE, "accept"),
         ("golden.reject", "r", "reject", "Discard the waiting result.", _DECIDE, "reject"),

@@ -22,27 +22,33 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
+from blis_tui.tui.harmless import HarmlessFilter
+from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
     from blis_tui.cluster.reroute import Routes
+    from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
     from blis_tui.tui.actions import Action
+    from blis_tui.twin.twin import Twin
 
 _COLLECT_AFTER: Final = 20_000
 """New objects after which the garbage collector looks at the youngest ones."""
+_HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
 """How long a notification stays that has to be read carefully, in seconds."""
 
@@ -75,11 +81,21 @@ class StudyStart:
     early_stop: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwinStart:
+    """A recording beside its simulation to begin with."""
+
+    twin: Twin
+    recording: Recording
+    source: str
+    """What is simulated, as the user named it."""
+
+
 class BlisApp(App[None], inherit_bindings=False):
     """The terminal interface.
 
     Args:
-        start: the experiment or the study to begin with; None = the list of them.
+        start: what to begin with; None = the list of experiments and studies.
         folder: where the user's experiments are; the working folder by default.
         survive: whether an unexpected exception is shown and survived. Tests want it raised.
     """
@@ -92,7 +108,11 @@ class BlisApp(App[None], inherit_bindings=False):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
 
     def __init__(
-        self, start: Start | StudyStart | None = None, *, folder: Path | None = None, survive: bool = False
+        self,
+        start: Start | StudyStart | TwinStart | ObservingStart | None = None,
+        *,
+        folder: Path | None = None,
+        survive: bool = False,
     ) -> None:
         super().__init__()
         self.use_command_palette = True
@@ -108,6 +128,10 @@ class BlisApp(App[None], inherit_bindings=False):
         self.theme = wanted if wanted in self.available_themes else default_theme(os.environ)
         self.set_keymap({name: ",".join(keys) for name, keys in self.keymap.changed.items()})
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and that by which no name acts on the terminal."""
+        return [*super().get_line_filters(), _HARMLESS]
+
     # ---- beginning ----
 
     async def on_mount(self) -> None:
@@ -122,6 +146,14 @@ class BlisApp(App[None], inherit_bindings=False):
         """What was asked for."""
         if self.start is None:
             return self._home()
+        if isinstance(self.start, ObservingStart):
+            from blis_tui.tui.screens.observing import ObservingScreen  # noqa: PLC0415  (as below)
+
+            return ObservingScreen(self.start)
+        if isinstance(self.start, TwinStart):
+            from blis_tui.tui.screens.twin import TwinScreen  # noqa: PLC0415  (only what is opened is imported)
+
+            return TwinScreen(self.start.twin, self.start.recording, self.start.source)
         return self._study(self.start) if isinstance(self.start, StudyStart) else self._debugger(self.start)
 
     def _home(self) -> Screen[None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
+from blis_tui.printable import printable
 from blis_tui.spec.library import entries, find, suffix
 from blis_tui.tui.presenters.problems import diagnostics_of
 from blis_tui.units import plural
@@ -110,7 +111,7 @@ def find_documents(folder: Path) -> Catalog:
             path,
             names[path],
             _source(path, folder),
-            _printable(_relative(path, folder)),
+            printable(_relative(path, folder)),
             False,
             path.name.endswith(_STUDY_ENDING),
         )
@@ -138,12 +139,12 @@ def _below(folder: Path) -> tuple[list[Path], bool]:
 
 def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
     """The files' names, with their folders where two are the same."""
-    short = {path: _stem(_printable(path.name)) for path in paths}
+    short = {path: _stem(printable(path.name)) for path in paths}
     counts: dict[str, int] = {}
     for name in short.values():
         counts[name] = counts.get(name, 0) + 1
     return {
-        path: name if counts[name] == 1 else _stem(_printable(_relative(path, folder))) for path, name in short.items()
+        path: name if counts[name] == 1 else _stem(printable(_relative(path, folder))) for path, name in short.items()
     }
 
 
@@ -158,11 +159,6 @@ def _source(path: Path, folder: Path) -> str:
 
 def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-
-
-def _printable(text: str) -> str:
-    """A file's name without what a terminal would act on, or could not show."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 # ---- checking ----

@@ -20,8 +20,8 @@ from blis_tui.workload.stages import DrawnStages, ExactStages
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Media, Segments
-    from blis_tui.registry import Registry
     from blis_tui.engine.streams import Stream
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Budget, Client, PluginConfig, Workload
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.lengths import TokenCounts

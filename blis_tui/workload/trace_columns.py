@@ -40,11 +40,14 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             *("completion_tokens", "num_completion_tokens", "num_decode_tokens", "token_size"),
             *("generated_tokens", "num_generated_tokens", "response_tokens"),
         ),
+        "max_output_tokens": ("max_output_tokens", "max_new_tokens", "max_tokens", "max_completion_tokens"),
+        "ignore_eos": ("ignore_eos",),
         "request_id": ("request_id",),
         "prefix_group": ("prefix_group",),
         "prefix_length": ("prefix_length",),
         "prefix_tokens": ("prefix_tokens",),
         "prefix_segments": ("prefix_segments",),
+        "answer_segment": ("answer_segment",),
         "slo_class": ("slo_class",),
         "tenant_id": ("tenant_id", "tenant"),
         "model": ("model",),
@@ -57,8 +60,6 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "image_tokens": ("image_tokens", "num_image_tokens"),
         "audio_tokens": ("audio_tokens", "num_audio_tokens"),
         "video_tokens": ("video_tokens", "num_video_tokens"),
-        "max_output_tokens": ("max_output_tokens", "max_tokens", "max_completion_tokens", "max_new_tokens"),
-        "ignore_eos": ("ignore_eos",),
         "e2e": ("e2e_us",),
     }
 )
@@ -123,6 +124,7 @@ _LAYOUTS: Final = (
         unused=("request_type", "application_id", "batch_size"),
     ),
 )
+_NO_GUESS: Final = "NAME"
 _INDEX: Final = re.compile(r"|Unnamed: \d+")
 """The column of row numbers that pandas writes: without a name, and with one once it was read again."""
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -163,9 +165,11 @@ def resolve_columns(
         TraceError: a column is missing, unknown, or meant by two names.
     """
     _check_shape(header, problems)
+    familiar = _is_familiar(header, given)
     for what, name in given.items():
         if name not in header:
-            problems.add(1, "", f"there is no column {shown(name)} for `{what}`", f"the columns are {listed(header)}")
+            advice = f"the columns are {listed(header)}" if familiar else "none of its columns is known: is it a trace?"
+            problems.add(1, "", f"there is no column {shown(name)} for `{what}`", advice)
     problems.check()
     layout = next((one for one in _LAYOUTS if _fits(one, header, given)), None)
     fitting = {what: [given[what]] if what in given else _fitting(what, header, layout) for what in FIELDS}
@@ -178,7 +182,9 @@ def resolve_columns(
     ]
     missing = [f"`{what}`" for what in REQUIRED if what not in names]
     complaints = [f"no column is known to hold {' or '.join(missing)}"] if missing else []
-    if unknown and not given:
+    if not familiar:
+        complaints.append("none of the names in its first line is known")
+    elif unknown and not given:
         complaints.append(f"{'an unknown column' if len(unknown) == 1 else 'unknown columns'}: {listed(unknown)}")
     complaints += [f"{listed(found)} both mean `{what}`" for what, found in fitting.items() if len(found) > 1]
     doubled = [name for name in dict.fromkeys(names.values()) if header.count(name) > 1]
@@ -189,7 +195,8 @@ def resolve_columns(
         complaints.append("both `prefix_length` and `prefix_tokens` are given, but a file can have only one of them")
     if complaints:
         for what in REQUIRED:
-            names.setdefault(what, _guess(what, [name for name in unknown if name not in names.values()]))
+            others = [name for name in unknown if familiar and name not in names.values()]
+            names.setdefault(what, _guess(what, others))
         mapping = ", ".join(f"{what}: {flow(names[what])}" for what in FIELDS if what in names)
         lines = f"`columns: {{{mapping}}}`"
         if names["arrival"] in header and not (time_unit or _unit(names["arrival"])):
@@ -214,6 +221,14 @@ def _check_shape(header: Sequence[str], problems: Problems) -> None:
     elif not any(re.search(r"[^\W\d]", name) for name in header):
         problems.add(1, "", "the first line names no columns", f"start with {','.join(_EXAMPLE)}")
     problems.check()
+
+
+def _is_familiar(header: Sequence[str], given: Mapping[str, str]) -> bool:
+    """Whether the first line has anything of a trace; of another file, which a document may name, nothing is quoted."""
+    if any(name in header for name in given.values()) or any(_fitting(what, header, None) for what in FIELDS):
+        return True
+    guesses = dict.fromkeys(_guess(what, header) for what in REQUIRED)
+    return len(guesses) - (_NO_GUESS in guesses) > 1
 
 
 def _fits(layout: _Layout, header: Sequence[str], given: Mapping[str, str]) -> bool:
@@ -242,7 +257,7 @@ def _guess(what: str, names: Sequence[str]) -> str:
         if near := get_close_matches(_key(known), keys, n=1, cutoff=0.8):
             return keys[near[0]]
     looks = [name for name in names if re.search(_HINTS[what], name.replace("_", " "), re.IGNORECASE)]
-    return looks[0] if looks else "NAME"
+    return looks[0] if looks else _NO_GUESS
 
 
 @cache

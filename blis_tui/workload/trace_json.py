@@ -139,8 +139,7 @@ class JsonRow:
         """A count; None = what is there is none, which is noted."""
         value = self.data.get(key)
         if key not in self.data:
-            close = nearest(key, list(self.data), "the keys are") if self.data else None
-            self.note(key, f"there is no `{key}`", close)
+            self.note(key, f"there is no `{key}`", nearest(key, list(self.data)))
             return None
         return whole_of(value, self.line, key, self.problems, least=least)
 

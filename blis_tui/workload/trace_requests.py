@@ -22,7 +22,7 @@ from blis_tui.workload.ratios import tokens_of
 from blis_tui.workload.trace_columns import resolve_columns
 from blis_tui.workload.trace_csv import first_cell, first_row, read_columns, read_header, read_rows
 from blis_tui.workload.trace_segments import read_segments
-from blis_tui.workload.trace_table import GrowingColumns, TraceColumns
+from blis_tui.workload.trace_table import GrowingColumns, LeftOut, TraceColumns
 from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, shown, whole_number, whole_numbers
 from blis_tui.workload.trace_times import clock_of
 
@@ -68,6 +68,7 @@ def read(
     *,
     limit: int | None = None,
     adjust: Adjust = as_they_are,
+    dropped: str = "",
     from_first: bool = False,
 ) -> TraceColumns:
     """Parse a CSV file, block by block.
@@ -78,6 +79,7 @@ def read(
         time_unit: unit of the arrivals where nothing else tells it; empty = not said.
         limit: rows that are read; None = all.
         adjust: what is done with cells before they are read.
+        dropped: why it leaves requests out: words behind ``requests``.
         from_first: whether arrivals count from the first request, whatever their unit.
 
     Raises:
@@ -92,7 +94,8 @@ def read(
         line, left = reader.read(block, line, left)
         if not left:
             break
-    return reader.columns(from_first=from_first)
+    columns = reader.columns(from_first=from_first)
+    return replace(columns, left_out=(LeftOut(reader.left_out, "request", dropped),) if reader.left_out else ())
 
 
 class _Reader:
@@ -108,7 +111,8 @@ class _Reader:
         """What arrivals are counted from until the earliest is known: an array holds no nanoseconds since long ago."""
         self._growing = GrowingColumns()
         self._lines: list[Sequence[int]] = []
-        self._left_out = False
+        self.left_out = 0
+        """Rows that the format did not take."""
 
     def read(self, text: str, before: int, most: int) -> tuple[int, int]:
         """Read a block.
@@ -127,12 +131,12 @@ class _Reader:
             cells, numbers = self._adjust(
                 dict(zip(self._header, columns, strict=True)), range(before + 1, before + 1 + lines)
             )
-            self._left_out = self._left_out or len(numbers) < lines
             if numbers:
                 named = {what: cells[name] for what, name in self._found.names.items()}
                 self._add(clock.read_all(named["arrival"]), named, numbers)
         except Suspicious:
             return self._inspect(text, before, most, clock)
+        self.left_out += lines - len(numbers)
         return before + lines, most - lines
 
     def _clock_of(self, text: str, before: int) -> Clock:
@@ -156,6 +160,7 @@ class _Reader:
         if rows:
             columns = dict(zip(self._header, zip(*rows, strict=True), strict=True))
             cells, numbers = self._adjust(columns, lines)
+            self.left_out += len(lines) - len(numbers)
             inspector = _Inspector(self._found.names, clock, self._problems)
             for row_number, line in enumerate(numbers):
                 inspector.row(line, {what: cells[name][row_number] for what, name in self._found.names.items()})
@@ -187,7 +192,7 @@ class _Reader:
         """
         if not self._growing.rows or self._clock is None:
             self._problems.check()
-            if self._left_out:
+            if self.left_out:
                 self._problems.fail(
                     2, "", "every request of the file has failed", "it has no answers that could be replayed"
                 )
@@ -251,6 +256,7 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         output_tokens=answers,
         request_id=columns.get("request_id"),
         segments=segments,
+        answer=columns.get("answer_segment"),
         slo_class=_slo_classes(columns.get("slo_class")),
         tenant=columns.get("tenant_id"),
         deadline_us=deadlines if deadlines is not None and any(deadlines) else None,
@@ -462,6 +468,6 @@ class _Inspector:
     def _slo_class(self, line: int, name: str) -> str:
         if not name or name in SLO_CLASSES:
             return name
-        advice = nearest(name, SLO_CLASSES, "the service classes are")
+        advice = nearest(name, SLO_CLASSES) or f"the service classes are {', '.join(SLO_CLASSES)}"
         self._note(line, "slo_class", f"there is no service class {name!r}", advice)
         return ""

@@ -23,6 +23,20 @@ _Value = TypeVar("_Value", bound="Hashable")
 _Cell = TypeVar("_Cell")
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What of a file is no request that is replayed, although it is no mistake."""
+
+    count: int
+    what: str
+    """One of them, such as ``request``."""
+    why: str
+    """Behind it, such as ``without an answer``."""
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.what}{'' if self.count == 1 else 's'} {self.why}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceColumns:
     """What a format reads from a file, in the file's order; ``None`` = the file has no such column."""
@@ -32,8 +46,14 @@ class TraceColumns:
     input_tokens: Sequence[int]
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
+    max_output_tokens: Sequence[int] | None = None
+    """What requests declare; 0 = as many as they generate."""
+    ignore_eos: Sequence[int] | None = None
+    """1 = the request generates all that it declares."""
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
+    answer: Sequence[str] | None = None
+    """The segment that its answer is in later prompts; empty = in none that is known."""
     slo_class: Sequence[str] | None = None
     tenant: Sequence[str] | None = None
     deadline_us: Sequence[int] | None = None
@@ -46,10 +66,10 @@ class TraceColumns:
     media: Sequence[Media] | None = None
     e2e_us: Sequence[int] | None = None
     """What the answer took, in the trace; -1 = it does not say."""
-    max_output_tokens: Sequence[int] | None = None
     """Declared budgets; 0 = none."""
-    ignore_eos: Sequence[int] | None = None
     """1 where nothing but the budget ends the answer, else 0."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What else was in the file; none of which there is none of."""
 
 
 class _Column(Sequence[_Cell]):
@@ -140,6 +160,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "output_tokens": (_integers, 0),
         "request_id": (Texts, ""),
         "segments": (Interned, ()),
+        "answer": (Texts, ""),
         "slo_class": (Interned, "standard"),
         "tenant": (Interned, ""),
         "deadline_us": (_integers, 0),
@@ -202,9 +223,12 @@ class TraceTable:
         limit: only so many, the first of the file; None = all.
         window_us: only what arrives from the first time on and before the second, counted from the first.
         scale: arrivals are divided by it; how long requests may take stays as it is.
+
+    Attributes:
+        left_out: what of the file its format leaves out.
     """
 
-    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale")
+    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale", "left_out")
 
     def __init__(
         self,
@@ -214,6 +238,7 @@ class TraceTable:
         window_us: tuple[int, int | None] | None = None,
         scale: float = 1.0,
     ) -> None:
+        self.left_out = columns.left_out
         self._scale = scale
         arrivals: Sequence[int] = columns.arrival_us or ()
         order = _order(arrivals, len(arrivals) if limit is None else min(limit, len(arrivals)))
@@ -241,6 +266,7 @@ class TraceTable:
     _output_tokens: Sequence[int]
     _request_id: Sequence[str]
     _segments: Sequence[Segments]
+    _answer: Sequence[str]
     _slo_class: Sequence[str]
     _tenant: Sequence[str]
     _deadline_us: Sequence[int]
@@ -300,22 +326,35 @@ class TraceTable:
         if not self._asked:
             return Request(index, f"request_{index}", arrival_us, input_tokens, output_tokens)
         said = {name: column[row] for name, column in self._asked.items()}
-        name = said.pop("request_id", "") or f"request_{index}"
+        name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
         budget, endless = said.pop("max_output_tokens", None), said.pop("ignore_eos", 0)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
+        if budget is not None:
+            request.declare(budget or None)
+        if endless:
+            request.ignore_eos = True
+            request.output_tokens = budget or output_tokens
+        if answer:
+            request.content = _with_answer(request, answer)
         if tokens is not None:
             request.reasoning = Reasoning(tokens)
         if any(media):
             request.media = media
-        if budget is not None:
-            request.declare(budget or None)
-        request.ignore_eos = bool(endless)
         return request
 
     def says(self, column: str) -> bool:
         """Whether the file says anything there."""
         return not isinstance(getattr(self, f"_{column}"), _Same)
+
+
+def _with_answer(request: Request, answer: str) -> Segments:
+    """What the KV blocks of a request come to hold, where its whole prompt is shareable and its answer is named."""
+    shared = 0
+    for _, tokens in request.segments:
+        shared += tokens
+    whole = shared == request.input_tokens and request.output_tokens
+    return (*request.segments, (answer, request.output_tokens)) if whole else request.segments
 
 
 class _Same(_Column[_Cell]):

@@ -292,12 +292,12 @@ def whole_number(cell: str, line: int, column: str, problems: Problems) -> int |
     return None
 
 
-def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
-    """Advice for a misspelt name: the closest known one, or all of them."""
+def nearest(name: str, found: Sequence[str]) -> str | None:
+    """Advice for a name that is not there: the closest one that is. The others may be those of any file."""
     from difflib import get_close_matches  # noqa: PLC0415  (for advice alone)
 
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"{otherwise} {', '.join(known)}"
+    close = get_close_matches(name, found, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else None
 
 
 def shown(text: str) -> str:

@@ -31,12 +31,15 @@ SAY = "import os; os.write(2, b'ready');"
 class Child:
     """A process of ours that tells on standard error when it is ready to be interrupted."""
 
-    def __init__(self, *arguments: str, before: str = "", ready: bytes = b"ready") -> None:
+    def __init__(self, *arguments: str, before: str = "", ready: bytes = b"ready", site: Path | None = None) -> None:
+        """With ``site``, as ``python -m`` does, after what stands in ``sitecustomize.py`` there."""
+        start = ["-c", DEFAULTS + before + "\n" + COMMAND] if site is None else ["-m", "blis_tui"]
+        found = {} if site is None else {"PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", DEFAULTS + before + "\n" + COMMAND, *arguments],
+            [sys.executable, *start, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **found},
         )
         assert self.process.stderr is not None
         told = b""
@@ -145,8 +148,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     assert json.loads(out)["meta"]["complete"] is True
 
 
-def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback() -> None:
-    slow = f"""
+IMPORTING = f"""
 import sys
 class Slow:
     def find_spec(self, name, path=None, target=None):
@@ -155,4 +157,55 @@ class Slow:
             while True: pass
 sys.meta_path.insert(0, Slow())
 """
-    assert Child("--version", before=slow).end(signal.SIGINT) == (ExitCode.INTERRUPTED, "", "")
+ENDLESS_TEXT = f"{SAY}\nwhile True: pass"
+READING = f"""
+import blis_tui.inputs
+def wait(*_, **__):
+    {SAY}
+    while True: pass
+blis_tui.inputs.read_input = blis_tui.inputs.open_input = wait
+"""
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_while_the_command_line_is_imported_is_its_exit_code(number: int) -> None:
+    assert Child("--version", before=IMPORTING).end(number) == (ExitCode.INTERRUPTED, "", "")
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_within_code_made_of_a_text_is_an_exit_code_too(number: int, tmp_path: Path) -> None:
+    """As data classes are made, in most imports: of `python -m`, Python would make an end by SIGINT."""
+    slow = IMPORTING.replace(SAY, f"exec({ENDLESS_TEXT!r})")
+    (tmp_path / "sitecustomize.py").write_text(DEFAULTS + slow)
+    assert Child("--version", site=tmp_path).end(number) == (ExitCode.INTERRUPTED, "", "")
+
+
+def test_a_signal_that_is_sent_twice_is_no_traceback() -> None:
+    """`timeout` sends it to the process, and then to its group."""
+    assert Child("--version", before=IMPORTING).end(signal.SIGTERM, signal.SIGTERM) == (ExitCode.INTERRUPTED, "", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("validate trace-replay", signal.SIGTERM),
+        ("workload convert trace-replay -o out.csv", signal.SIGTERM),
+        ("calibrate measured.csv --spec quickstart", signal.SIGHUP),
+        ("diff quickstart kv-pressure", signal.SIGHUP),
+        ("whatif quickstart --request request_1 --route-to 0", signal.SIGTERM),
+        ("spec list", signal.SIGINT),
+        ("import model config.json -o out.yaml", signal.SIGTERM),
+        ("golden status", signal.SIGHUP),
+    ],
+)
+def test_every_command_ends_with_the_exit_code_of_an_interruption(
+    command: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "golden").mkdir()
+    inputs = ["measured.csv", "config.json", "golden/x.golden.json"]
+    for name in inputs:
+        (tmp_path / name).write_text("{}")
+    code, out, err = Child(*command.split(), before=READING).end(number)
+    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(inputs)

@@ -135,7 +135,27 @@ def test_init_in_the_working_directory() -> None:
     assert blis("validate", "specs").exit_code == 0
 
 
-# resolve
+# show and resolve
+
+
+def test_show_takes_the_experiment_of_several_and_says_so() -> None:
+    both = blis("spec", "show", "unfair-tenants")
+    assert both.exit_code == 0
+    assert "\nkind: Experiment\n" in both.stdout
+    assert both.stderr == "note: this is the experiment `unfair-tenants`; --kind workload shows the other one\n"
+    workload = blis("spec", "show", "unfair-tenants", "--kind", "workload")
+    assert "\nkind: Workload\n" in workload.stdout
+    assert workload.stderr == ""
+
+
+def test_show_prints_every_document_that_is_listed() -> None:
+    listed = json.loads(blis("spec", "list", "--format", "json").stdout)
+    for name in dict.fromkeys(one["name"] for one in listed):
+        kinds = [one["kind"] for one in listed if one["name"] == name]
+        shown = blis("spec", "show", name)
+        assert shown.exit_code == 0, name
+        assert f"\nkind: {kinds[0]}\n" in shown.stdout
+        assert shown.stderr.count("note: ") == len(kinds) - 1
 
 
 def test_resolve_prints_an_experiment_that_is_the_same() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from bisect import bisect_left
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import blis_tui
 from blis_tui.cli.main import cli
-from blis_tui.records.openmetrics.families import FAMILIES, buckets_of_tokens
+from blis_tui.records.openmetrics.families import FAMILIES, GAPS, buckets_of_tokens
 from blis_tui.records.openmetrics.scrapes import seconds
 
 if TYPE_CHECKING:
@@ -22,30 +21,17 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def scraped(text: str) -> dict[float, dict[Key, float]]:
-    """What each scrape shows: time -> sample -> value.
-
-    The parser is given one time after the other: of histograms it drops all but the first sample of a later time.
-    """
-    assert text.endswith("# EOF\n")
-    times = dict.fromkeys(float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#"))
-    lines: dict[float, list[str]] = defaultdict(list)
-    about = ""
-    for line in text.splitlines()[:-1]:
-        if line.startswith("# HELP"):
-            about = line + "\n"
-        elif line.startswith("#"):
-            about += line + "\n"
-            for time in times:
-                lines[time].append(about)
-        else:
-            lines[float(line.rpartition(" ")[2])].append(line + "\n")
+    """What each scrape shows, as the parser takes the file as a whole: time -> sample -> value."""
     found: dict[float, dict[Key, float]] = {}
-    for time in sorted(times):
-        content = "".join(lines[time]) + "# EOF\n"
-        families = text_string_to_metric_families(content)  # type: ignore[no-untyped-call]
-        found[time] = {
-            (one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples
-        }
+    taken = 0
+    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+        for one in family.samples:
+            sample = found.setdefault(float(one.timestamp), {})
+            key = (one.name, tuple(sorted(one.labels.items())))
+            assert key not in sample
+            sample[key] = one.value
+            taken += 1
+    assert taken == len([line for line in text.splitlines() if not line.startswith("#")])  # nothing is dropped
     return found
 
 
@@ -99,6 +85,22 @@ def test_the_last_scrape_shows_the_figures_of_the_report(name: str, requests: in
         assert generated == report.tokens.output
 
 
+def test_histograms_are_whole_at_each_time(tmp_path: Path) -> None:
+    scrapes, _ = run(tmp_path, "quickstart", "--set", "workload.requests=60")
+    assert len(scrapes) > 3
+    for sample in scrapes.values():
+        for family in (*(one for one in FAMILIES if not one.counts), GAPS):
+            for engine in ("0", "1"):
+                ends = [
+                    (float(dict(labels)["le"]), count)
+                    for (name, labels), count in sample.items()
+                    if name == f"{family.name}_bucket" and ("engine", engine) in labels
+                ]
+                assert ends[-1] == (float("inf"), of(sample, f"{family.name}_count", engine=engine))
+                assert ends == sorted(ends)
+                assert [count for _, count in ends] == sorted(count for _, count in ends)
+
+
 def test_each_scrape_shows_what_had_happened_by_then(tmp_path: Path) -> None:
     scrapes, _ = run(tmp_path, "kv-pressure", "--set", "workload.requests=60", "--openmetrics-interval", "1")
     simulation = blis_tui.Simulation(blis_tui.load("kv-pressure", set={"workload.requests": 60}))
@@ -119,6 +121,14 @@ def test_each_scrape_shows_what_had_happened_by_then(tmp_path: Path) -> None:
         assert of(scrapes[time], "vllm:prompt_tokens_total") == sum(
             row.input_tokens for row in rows if row.first_token_us is not None and row.first_token_us <= now
         )
+
+
+@pytest.mark.parametrize(("first_us", "times"), [(0, [0, 1]), (1, [0, 1]), (2_500_000, [0, 2, 3])])
+def test_every_time_is_looked_at_once(first_us: int, times: list[float], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(f"arrival_time_us,input_tokens,output_tokens\n{first_us},8,2\n")
+    scrapes, _ = run(tmp_path, "quickstart", "--set", f"workload={{trace: {{file: {trace}}}}}")
+    assert sorted(scrapes) == times
 
 
 def test_samples_say_whose_they_are_and_idle_time_takes_no_room(tmp_path: Path) -> None:

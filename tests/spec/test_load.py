@@ -183,6 +183,38 @@ def test_the_experiment_to_extend_can_be_overridden(tmp_path: Path) -> None:
     assert codes(top, overrides=["extends.seed=3"]) == ["BLIS1009"]
 
 
+@pytest.mark.parametrize(
+    ("parent", "code", "message"),
+    [
+        ("some text\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
+        ("- a\n- list\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
+        ("5\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
+        ("", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
+        ("seed: 1\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
+        ("[{kind: Experiment}]\n", "BLIS1003", "expected a map, found a list"),
+        (BASE.replace("Experiment", "Policy"), "BLIS1008", "expected kind `Experiment`, found kind `Policy`"),
+        (BASE.replace("kind: Experiment\n", ""), "BLIS1002", "the document lacks the key `kind`"),
+        (BASE.replace("apiVersion: blis/v1\n", ""), "BLIS1002", "the document lacks the key `apiVersion`"),
+        (BASE.replace("metadata: {name: mine}\n", ""), "BLIS1002", "the document lacks the key `metadata`"),
+        (BASE.replace("blis/v1", "blis/v9"), "BLIS1004", "expected `blis/v1`, found the text `blis/v9`"),
+        (BASE.replace("name: mine", "name: Not Mine"), "BLIS1007", "malformed text `Not Mine`"),
+        (BASE.replace("name: mine", "nam: mine"), "BLIS1002", "`metadata` lacks the key `name`"),
+    ],
+)
+@pytest.mark.parametrize("through", [False, True])
+def test_only_experiments_are_extended(parent: str, code: str, message: str, *, through: bool, tmp_path: Path) -> None:
+    """Also where the other document has everything itself, and would hide what is wrong with its parent."""
+    (tmp_path / "base.yaml").write_text(parent)
+    (tmp_path / "middle.yaml").write_text(BASE + "extends: ./base.yaml\n")
+    (tmp_path / "top.yaml").write_text(BASE + f"extends: ./{'middle' if through else 'base'}.yaml\n")
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path / "top.yaml")
+    first = caught.value.diagnostics[0]
+    where = ("middle.yaml" if through else "top.yaml") if "no document" in first.message else "base.yaml"
+    assert (first.code, Path(first.file).name) == (code, where)
+    assert first.message.endswith(message)
+
+
 def test_a_chain_of_parents_has_an_end(tmp_path: Path) -> None:
     (tmp_path / "e0.yaml").write_text(BASE)
     for number in range(1, 1200):
@@ -307,7 +339,7 @@ def test_digests_do_not_depend_on_how_it_is_written(tmp_path: Path) -> None:
     inline = (
         HEAD
         + "model: qwen3-14b\nhardware: h100\npolicy: {metadata: {name: default, "
-        + "description: \"Admit all, round-robin, first come first served, vLLM's batching.\"}}\n"
+        + 'description: "Admit all, round-robin, first come first served, vLLM\'s batching."}}\n'
         + "workload: chatbot\nseed: 4.2e1\n"
     )
     usual = load("-", stdin_text=BASE).sha256

@@ -6,11 +6,13 @@ import json
 import stat
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 from textual.widgets import Input, Static
 
+from blis_tui.canonical import to_json
 from blis_tui.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
@@ -21,6 +23,7 @@ from blis_tui.tui.app import BlisApp
 from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, find_documents, golden_states
 from blis_tui.tui.presenters.home import Entry, details, matching, name_width, row, summary
 from blis_tui.tui.presenters.problems import problem_text
+from blis_tui.tui.screens import home
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.prompt import PromptScreen
@@ -116,7 +119,7 @@ def test_goldens_are_counted_by_experiment(lab: Path) -> None:
     place.drop_pending()
     header = json.loads(place.file(".golden.json").read_text())
     header["case"] = "gone"
-    place.file(".golden.json").write_text(json.dumps(header))
+    place.file(".golden.json").write_text(to_json(header))
     assert golden_states(lab)[0][spec.resolve()].word == "orphan"
     spec.unlink()
     assert golden_states(lab) == ({}, 1)
@@ -180,6 +183,32 @@ def test_the_summary_counts() -> None:
 
 
 # ---- the screen ----
+
+
+async def test_descriptions_come_before_the_first_check(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = Event()
+
+    def wait(found: Found) -> Checked:
+        allowed.wait(60)
+        return check(found)
+
+    monkeypatch.setattr(home, "check", wait)
+    app = BlisApp()
+    async with app.run_test(size=(140, 40)) as pilot:
+        try:
+            early = ""
+            for _ in range(1000):  # a thread reads them
+                if "One H100 serves" in (early := screen_text(app)):
+                    break
+                await pilot.pause(0.01)
+        finally:
+            allowed.set()
+        for about in ("Three mistakes.", "One H100 serves a handful of chats.", "checking 0"):
+            assert about in early
+        assert "✓ ok" not in early
+        await settle(pilot)
+        assert "✓ ok" in screen_text(app)
+        assert "✗ 4 errors" in screen_text(app)
 
 
 @pytest.mark.parametrize("size", SIZES)

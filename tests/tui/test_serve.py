@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
@@ -24,12 +25,14 @@ from blis_tui.cli.web_server import (
     DRIVER,
     MAX_COLUMNS,
     MAX_ROWS,
+    Program,
     WebServer,
     bounded,
     focusing,
     is_own_page,
     own_font,
 )
+from blis_tui.tui.themes import default_theme
 from tests.tui.server import serving
 
 if TYPE_CHECKING:
@@ -196,11 +199,49 @@ async def test_nothing_is_answered_without_the_token(caplog: pytest.LogCaptureFi
 
 async def test_pages_of_others_are_refused_even_with_the_token(caplog: pytest.LogCaptureFixture) -> None:
     async with answering(SILENT) as (url, session):
-        for headers in ({"Host": "evil.example"}, {"Host": "[::1"}, {"Host": "a b"}, {"Origin": "http://127.0.0.1:1"}):
-            assert (await session.get(url, headers=headers)).status == 403
+        port = url.split(":")[2].split("/")[0]
+        hosts = ["evil.example", "[::1", "a b", "evil.com@127.0.0.1", f"evil.com:x@127.0.0.1:{port}", "@localhost"]
+        hosts += ["127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", '127.0.0.1"><b', "127.0.0.1:80:90", ""]
+        for headers in (*({"Host": host} for host in hosts), {"Origin": "http://127.0.0.1:1"}):
+            refused = await session.get(url, headers=headers)
+            assert (refused.status, "evil" in await refused.text()) == (403, False), headers
+        for host in (f"127.0.0.1:{port}", f"localhost:{port}", "localhost", f"[::1]:{port}"):
+            page = await session.get(url, headers={"Host": host})
+            assert (page.status, f'"ws://{host}/' in await page.text()) == (200, True), host
         with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
             await session.ws_connect(f"{url}ws", origin="http://evil.example")
     assert not caplog.records
+
+
+async def test_no_answer_may_be_framed_or_load_what_is_not_the_servers() -> None:
+    async with answering(SILENT) as (url, session):
+        bare = url.rsplit("/", 2)[0]
+        for path in ("", "static/css/xterm.css", "static/nothing", "download/nothing"):
+            for address in (url + path, f"{bare}/{path}"):
+                headers = (await session.get(address)).headers
+                assert headers["X-Frame-Options"] == "DENY"
+                assert headers["X-Content-Type-Options"] == "nosniff"
+                assert headers["Referrer-Policy"] == "no-referrer"
+                assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+                assert "default-src 'none'" in headers["Content-Security-Policy"]
+        first, second = [await session.get(url) for _ in range(2)]
+        rules = dict(rule.split(" ", 1) for rule in first.headers["Content-Security-Policy"].split("; "))
+        page = await first.text()
+    host = url.split("/")[2]
+    assert rules["connect-src"] == f"'self' ws://{host} wss://{host}"
+    nonce = rules["script-src"].removeprefix("'nonce-").removesuffix("'")
+    assert nonce not in second.headers["Content-Security-Policy"]
+    assert re.findall(r"<script[^>]*>", page) == re.findall(rf'<script nonce="{nonce}"[^>]*>', page) != []
+    assert re.findall(r"\son[a-z]+=", page, re.IGNORECASE) == []  # a policy lets no attribute do anything
+
+
+def test_a_window_has_the_colours_of_its_page_not_of_the_servers_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    server = WebServer(SILENT, host="127.0.0.1", port=0, local=True, max_windows=1)
+    environment = Program(SILENT, web.WebSocketResponse(), server)._build_environment()
+    assert default_theme(os.environ) != default_theme(environment)
+    assert Console(_environ=environment, force_terminal=True).color_system == "truecolor"
 
 
 async def test_what_no_browser_sends_is_a_line_and_an_answer(lab: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -102,6 +103,17 @@ def test_a_walk_through_the_shell_leaves_the_terminal_as_it_was(terminal: Termin
     after = terminal.until(lambda screen: "rc=0" in screen)
     assert "\nbefore\n" in after
     assert "experiment " not in after
+    assert terminal.state() == before
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
+def test_a_signal_leaves_the_terminal_as_it_was(name: str, terminal: Terminal) -> None:
+    before = terminal.state()
+    blis = shlex.join([sys.executable, "-m", "blis_tui", "tui", "quickstart"])
+    terminal.type(f"sh -c 'echo $$ > pid; exec {blis}'; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "at the start" in screen)
+    os.kill(int(Path("pid").read_text()), signal.Signals[f"SIG{name}"])
+    terminal.until(lambda screen: "rc=130" in screen)
     assert terminal.state() == before
 
 

@@ -13,7 +13,8 @@ from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, 
 from blis_tui.debugger.conditions.syntax import NAMES, check_instance
 from blis_tui.debugger.conditions.vocabulary import TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.spec.diagnostics import printable, suggestion
+from blis_tui.printable import printable
+from blis_tui.spec.diagnostics import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -37,7 +37,8 @@ from blis_tui.debugger.conditions.vocabulary import (
     common_unit,
 )
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.spec.diagnostics import printable, suggestion
+from blis_tui.printable import printable
+from blis_tui.spec.diagnostics import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

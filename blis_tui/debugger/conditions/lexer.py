@@ -7,7 +7,8 @@ from typing import Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
-from blis_tui.spec.diagnostics import cells, printable
+from blis_tui.printable import printable
+from blis_tui.spec.diagnostics import cells
 
 MAX_LENGTH: Final = 500
 """Characters a condition may have."""

@@ -18,7 +18,8 @@ from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.lexer import ConditionError, Token, tokens, unquoted
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TEXT, TIME_UNITS, Quantity, of_unit
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.spec.diagnostics import printable, suggestion
+from blis_tui.printable import printable
+from blis_tui.spec.diagnostics import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blis_tui.classes import dataclass
+from blis_tui.printable import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +104,4 @@ class Explanation:
                 label = ("  " if row.inner else "") + row.label
                 note = said(row.note)
                 lines.append(f"  {label:<{width}}  {row.figure:>{figures}}  {row.share:>5}  {note}".rstrip())
-        return "\n".join(lines) + "\n"
+        return "\n".join(map(printable, lines)) + "\n"

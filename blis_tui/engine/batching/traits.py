@@ -62,6 +62,10 @@ class Traits:
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
     asks_for_more: str = ""
     """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
+    radix_tree: bool = False
+    """A radix tree shares prompts (``kv.radix_pool``), and steps follow one another as in SGLang's event loops."""
+    step_tokens: int = 0
+    """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

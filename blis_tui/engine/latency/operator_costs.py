@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_rest import Settings, rest_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, OperatorTables, worst
+from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.engine.portable_math import ln
 from blis_tui.errors import PolicyError
 
@@ -39,7 +40,7 @@ class OperatorCosts:
         settings: what is said of the fitted rest.
 
     Raises:
-        PolicyError: the tables lack what the model needs.
+        PolicyError: the tables lack what the model needs, or its experts cannot be spread like that.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class OperatorCosts:
             raise PolicyError(
                 f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
             )
+        check_expert_parallel(model, split, settings.expert_parallel)
         self.layers = layers = layers_of(model, split)
         self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0)
         self._hidden_bytes = model.hidden_size * model.activation_bytes
@@ -61,10 +63,6 @@ class OperatorCosts:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
             apart = settings.expert_parallel
-            if split % apart or model.num_experts % apart:
-                raise PolicyError(
-                    f"expert_parallel {apart} does not divide {split} GPUs and {model.num_experts} experts"
-                )
             shape = (model.hidden_size, width, model.num_experts // apart, model.num_experts_per_tok / apart)
             curve = tables.experts(layers.expert_weights, *shape, split // apart, spread)
             if curve is None:

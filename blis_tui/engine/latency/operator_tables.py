@@ -230,7 +230,7 @@ class OperatorTables:
         self, tables: Sequence[Prompts], kv_cache: str, head_dim: int, heads: int
     ) -> PrefillAttention:
         table = min(tables, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
-        measured = [at for at, row in enumerate(table.rows) if row[0] is not None]
+        measured = [at for at, row in enumerate(table.rows) if any(time is not None for time in row)]
         first, after, weight, inside = _between([table.heads[at] for at in measured], heads)
         low_row, high_row = table.rows[measured[first]], table.rows[measured[after]]
         more = max(1.0, heads / table.heads[measured[-1]])

@@ -108,6 +108,25 @@ def check_heads_or_copies(kind: str, pool: Pool) -> None:
     check_heads(kind, replace(pool, model=replace(pool.model, num_key_value_heads=heads)))
 
 
+def check_expert_parallel(model: Model, split: int, apart: int) -> None:
+    """For experts that are spread over ``apart`` of an instance's ``split`` accelerators, each whole.
+
+    Raises:
+        PolicyError: there are no experts, or they or the accelerators do not divide evenly.
+    """
+    if apart == 1:
+        return
+    experts = model.num_experts
+    if experts <= 1:
+        raise PolicyError(
+            f"{model.name} has no experts to spread over {apart} accelerators", help="leave out `expert_parallel`"
+        )
+    if split % apart or experts % apart:
+        whole = f"{split} accelerators of an instance" if split % apart else f"{experts} experts of {model.name}"
+        usable = ", ".join(str(count) for count in range(1, split + 1) if not (split % count or experts % count))
+        raise PolicyError(f"expert_parallel {apart} does not divide the {whole}", help=f"possible values are {usable}")
+
+
 def kv_cache_share(model: Model) -> float:
     """Bytes of a KV-cache element in units of what they are with ``kv_cache_dtype: auto``.
 

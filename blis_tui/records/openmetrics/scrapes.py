@@ -2,12 +2,16 @@
 
 Instances are looked at while the run stands still at such a time, as Prometheus would scrape them; what is told from
 requests is put together at the end. A step counts from its start: its tokens are on their way by then.
+
+A histogram is written as the series that it consists of, each with all its times, and of unknown type: Prometheus'
+parser for Python takes a histogram at one time only (it drops samples of later ones, and refuses what is left).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -98,6 +102,26 @@ class _Added:
             yield total, counts
 
 
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """What had been added up to a time."""
+
+    time_us: int
+    counts: Sequence[int]
+    """How much of it fell into each bucket; the list changes with the next point."""
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """One metric of one instance."""
+
+    labels: dict[str, str]
+    ends: tuple[float, ...]
+    """The upper ends of its buckets."""
+    points: Callable[[], Iterator[_Point]]
+
+
 class Scrapes:
     """The metrics of all instances over simulated time."""
 
@@ -133,14 +157,19 @@ class Scrapes:
                 first_tokens[prefill].add(self._shown(row.first_token_us), 0, 1)
         yield from self._state()
         yield from self._generation(first_tokens)
-        yield from self._gaps()
+        yield from _histogram(GAPS, [self._gaps(index) for index in range(len(self._targets))])
         told = ""
         for family, of_instances in zip(FAMILIES, added, strict=True):
+            series = [self._points(family, index, one) for index, one in enumerate(of_instances)]
+            if not family.counts:
+                yield from _histogram(family, series)
+                continue
             if family.name != told:
-                yield from _about(family.name, family.help, "counter" if family.counts else "histogram")
+                yield from _about(family.name, family.help, "counter")
                 told = family.name
-            for index, one in enumerate(of_instances):
-                yield from self._series(family, index, one)
+            for one in series:
+                for point in one.points():
+                    yield _line(f"{family.name}_total", one.labels, str(point.total), point.time_us)
         yield "# EOF\n"
 
     # ---- from requests ----
@@ -162,17 +191,15 @@ class Scrapes:
             return ()
         return family.buckets_s or _token_buckets(target.pool)
 
-    def _series(self, family: Family, index: int, added: _Added) -> Iterator[str]:
+    def _points(self, family: Family, index: int, added: _Added) -> _Series:
         target = self._targets[index]
-        labels = {**self._labels(index), **dict(family.labels)}
         times = range(target.first, len(self._times_us))
-        ends = self._buckets(family, target)
-        for time, (total, counts) in zip(times, added.over(times), strict=True):
-            if family.counts:
-                yield _line(family.name + "_total", labels, str(total), self._times_us[time])
-            else:
-                value = seconds(total) if family.buckets_s else str(total)
-                yield from _histogram(family.name, labels, ends, counts, value, self._times_us[time])
+
+        def points() -> Iterator[_Point]:
+            for time, (total, counts) in zip(times, added.over(times), strict=True):
+                yield _Point(self._times_us[time], counts, total)
+
+        return _Series({**self._labels(index), **dict(family.labels)}, self._buckets(family, target), points)
 
     # ---- from instances ----
 
@@ -203,12 +230,14 @@ class Scrapes:
                     total += count
                 yield _line("vllm:generation_tokens_total", self._labels(index), str(total), self._times_us[time])
 
-    def _gaps(self) -> Iterator[str]:
-        yield from _about(GAPS.name, GAPS.help, "histogram")
-        for index, one in enumerate(self._targets):
-            labels = self._labels(index)
-            for (*counts, total), time_us in zip(one.gaps, self._times_us[one.first :], strict=True):
-                yield from _histogram(GAPS.name, labels, GAPS.buckets_s, counts, seconds(total), time_us)
+    def _gaps(self, index: int) -> _Series:
+        target = self._targets[index]
+
+        def points() -> Iterator[_Point]:
+            for (*counts, total), time_us in zip(target.gaps, self._times_us[target.first :], strict=True):
+                yield _Point(time_us, counts, total)
+
+        return _Series(self._labels(index), GAPS.buckets_s, points)
 
 
 def _token_buckets(pool: Pool) -> tuple[float, ...]:
@@ -226,15 +255,27 @@ def _about(name: str, text: str, kind: str) -> Iterator[str]:
     yield f"# TYPE {name} {kind}\n"
 
 
-def _histogram(
-    name: str, labels: dict[str, str], ends: tuple[float, ...], counts: list[int], total: str, time_us: int
-) -> Iterator[str]:
-    upto = 0
-    for end, count in zip((*ends, None), counts, strict=True):
-        upto += count
-        yield _line(name + "_bucket", {**labels, "le": "+Inf" if end is None else _end(end)}, str(upto), time_us)
-    yield _line(name + "_count", labels, str(upto), time_us)
-    yield _line(name + "_sum", labels, total, time_us)
+def _histogram(family: Family, series: Sequence[_Series]) -> Iterator[str]:
+    name = f"{family.name}_bucket"
+    yield from _about(name, family.help, "unknown")
+    for one in series:
+        rows = [(list(accumulate(point.counts)), point.time_us) for point in one.points()]
+        for bucket, end in enumerate((*one.ends, None)):
+            labels = {**one.labels, "le": "+Inf" if end is None else _end(end)}
+            for upto, time_us in rows:
+                yield _line(name, labels, str(upto[bucket]), time_us)
+    name = f"{family.name}_count"
+    yield from _about(name, family.help, "unknown")
+    for one in series:
+        for point in one.points():
+            *_, count = accumulate(point.counts)
+            yield _line(name, one.labels, str(count), point.time_us)
+    name = f"{family.name}_sum"
+    yield from _about(name, family.help, "unknown")
+    for one in series:
+        for point in one.points():
+            value = seconds(point.total) if family.buckets_s else str(point.total)
+            yield _line(name, one.labels, value, point.time_us)
 
 
 def _end(value: float) -> str:

@@ -329,6 +329,10 @@ class Experiment:
     plugins: Registry = field(repr=False, compare=False)
     """What its names may refer to."""
 
+    def __repr__(self) -> str:
+        """One line: ``document`` is all of it."""
+        return f"<Experiment {self.name}, seed {self.seed}, sha256 {self.sha256[:12]}>"
+
     @property
     def has_detours(self) -> bool:
         """Whether a gateway may hold requests, or two instances may share one."""

@@ -18,6 +18,7 @@ from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.question import margins, trouble, verdict_of
 from blis_tui.study.planning.search import search_rate, search_size
 from blis_tui.study.store import MemoryStore
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -134,6 +135,12 @@ class Candidate:
             return None
         return knee.holds / (1 + off), knee.fails * (1 + off)
 
+    def __repr__(self) -> str:
+        """One line, without the runs."""
+        size = "" if self.size is None else f", size {self.size}"
+        rate = "" if self.knee is None or self.knee.holds is None else f", {self.knee.holds:g} {self.of}/s"
+        return f"<Candidate {self.coordinates}{size}{rate}: {self.why_not or 'holds'}>"
+
     def at(self, *, size: int | None, rate_per_s: float | None) -> Tried | None:
         """The runs at a size and rate, if there are any."""
         return next((one for one in self.tried if (one.size, one.rate_per_s) == (size, rate_per_s)), None)
@@ -186,6 +193,11 @@ class Plan:
     """What looks wrong with the runs at the answer: id -> message, of the first run that has it."""
     runs: int
     """How many runs it took, known ones counted."""
+
+    def __repr__(self) -> str:
+        """One line, without the runs."""
+        best = "nothing holds" if self.best is None else f"best {self.best!r}"
+        return f"<Plan {self.question.study.name}: {best} of {len(self.candidates):,}, {plural(self.runs, 'run')}>"
 
 
 def plan(

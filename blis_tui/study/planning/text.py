@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan import DISAGREEMENT
 from blis_tui.study.planning.question import trouble
@@ -30,7 +31,7 @@ def plan_text(plan: Plan) -> str:
         blocks.append(list(_configurations(plan)))
     elif plan.best is None:
         blocks.append([plan.candidates[0].why_not])
-    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+    return "\n\n".join("\n".join(map(printable, lines)) for lines in blocks if lines) + "\n"
 
 
 def answer_text(plan: Plan) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.records import streamed_kinds
 from blis_tui.errors import BlisError
-from blis_tui.spec.diagnostics import printable, suggestion
+from blis_tui.printable import printable
+from blis_tui.spec.diagnostics import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

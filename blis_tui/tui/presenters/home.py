@@ -39,6 +39,8 @@ class Entry:
     golden: GoldenState = field(default_factory=GoldenState)
     marked: bool = False
     """Chosen to be compared."""
+    about: str = ""
+    """What it says about itself, as far as that can be read without a check."""
 
 
 def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
@@ -113,7 +115,7 @@ def check_words(checked: Checked | None) -> Content:
 def _description(entry: Entry) -> str:
     checked = entry.checked
     if checked is None:
-        return ""
+        return entry.about
     if checked.facts is not None:
         return checked.facts.description
     return checked.unreadable or checked.problems[0].message
@@ -138,6 +140,7 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
     facts: list[tuple[str, Content]] = []
     checked = entry.checked
     if checked is None:
+        lines += [Content(entry.about)] if entry.about else []
         lines.append(Content.styled("being checked", "$text-muted"))
     elif checked.facts is not None:
         lines += [Content(checked.facts.description)] if checked.facts.description else []

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError
-from blis_tui.spec.diagnostics import printable, suggestion
+from blis_tui.printable import printable
+from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.study.metrics import is_metric
 from blis_tui.study.text import short_names, value_text, wanted
 

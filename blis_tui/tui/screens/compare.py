@@ -307,7 +307,7 @@ class CompareScreen(Screen[None]):
         self.set_class(event.size.width < _TIGHT, "-tight")
         self.set_class(event.size.height < _SHORT, "-short")
 
-    def _bring_to_front(self, name: str) -> CompareBox:
+    def _bring_to_front(self, name: str) -> CompareBox[CompareView]:
         self.set_class(name == "curves", "-curves")
         for pair in _PAIRS:
             if name in pair:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.compare import CompareView
 
 
-class CompareBox(VerticalScroll, can_focus=True, inherit_bindings=False):
+_View = TypeVar("_View")
+
+
+class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_bindings=False):
     """Shows what a presenter says about the comparison, in the width there is.
 
     Args:
@@ -48,17 +51,17 @@ class CompareBox(VerticalScroll, can_focus=True, inherit_bindings=False):
     }
     """
 
-    def __init__(self, title: Content | str, present: Callable[[CompareView, int], Content], *, id: str) -> None:  # noqa: A002  (Textual's name)
+    def __init__(self, title: Content | str, present: Callable[[_View, int], Content], *, id: str) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
         self.border_title = Content(title) if isinstance(title, str) else title
         self._present = present
-        self._view: CompareView | None = None
+        self._view: _View | None = None
 
     def compose(self) -> ComposeResult:
         """One text."""
         yield Static()
 
-    def show(self, view: CompareView) -> None:
+    def show(self, view: _View) -> None:
         """Show a new state."""
         self._view = view
         self._draw()
@@ -75,7 +78,7 @@ class CompareBox(VerticalScroll, can_focus=True, inherit_bindings=False):
             self.query_one(Static).update(self._present(self._view, width))
 
 
-class CurvesBox(CompareBox):
+class CurvesBox(CompareBox["CompareView"]):
     """One figure of both runs over time; up and down choose which."""
 
     BINDINGS: ClassVar = [

@@ -33,7 +33,8 @@ def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     """Arrivals count from the first request; the models that served it then are not asked for."""
     del settings, problems
     given = {**_COLUMNS, **trace.columns}
-    return read(text, given, trace.time_unit or "s", limit=trace.limit, adjust=_answered, from_first=True)
+    unit = trace.time_unit or "s"
+    return read(text, given, unit, limit=trace.limit, adjust=_answered, dropped="without an answer", from_first=True)
 
 
 def _answered(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:

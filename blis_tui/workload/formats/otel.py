@@ -11,7 +11,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.trace_json import JsonRow, brief, csv_only, json_values, whole_of
-from blis_tui.workload.trace_table import Interned, TraceColumns
+from blis_tui.workload.trace_table import Interned, LeftOut, TraceColumns
 from blis_tui.workload.trace_times import timestamp_ns
 from blis_tui.workload.traces import TRACES
 
@@ -45,11 +45,12 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
     inputs, outputs = array("q"), array("q")
     took, budgets = array("q"), array("q")
     sessions = Interned[str]()
-    spans = 0
+    spans = others = 0
     for line, value in json_values(text):
         for span in _spans(line, value, problems):
             spans += 1
             call = _call(span)
+            others += call is None
             if call is not None and (trace.limit is None or len(starts) < trace.limit):
                 starts.append(call[0])
                 inputs.append(call[1])
@@ -72,6 +73,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
         session_id=sessions,
         e2e_us=took,
         max_output_tokens=budgets if any(budgets) else None,
+        left_out=(LeftOut(others, "span", "that are no calls of a model with their tokens"),) if others else (),
     )
 
 

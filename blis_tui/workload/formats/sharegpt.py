@@ -9,14 +9,17 @@ whose prompt begins with all before; what comes after a message without text or 
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.trace_json import JsonRow, csv_only, json_values
-from blis_tui.workload.trace_table import Interned, TraceColumns
+from blis_tui.workload.trace_table import Interned, LeftOut, TraceColumns
 from blis_tui.workload.traces import TRACES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.registry import NoSettings
     from blis_tui.spec.model import Trace
     from blis_tui.workload.trace_text import Problems, TraceText
@@ -37,14 +40,18 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     whole = trace.pacing == "answers"
     inputs, outputs, rounds = array("q"), array("q"), array("q")
     sessions = Interned[str]()
-    found = 0
+    found = silent = later = 0
     for line, value in json_values(text):
         row = JsonRow.of(line, value, problems)
         if row is None:
             continue
         found += 1
         said = 0
-        for number, (prompt, answer) in enumerate(_turns(row, None if whole else 1)):
+        messages = _messages(row)
+        turns = _turns(row, messages if whole else messages[:2])
+        silent += not turns
+        later += len(messages) - 2 * len(turns) if turns else 0
+        for number, (prompt, answer) in enumerate(turns):
             if len(inputs) == trace.limit:
                 break
             inputs.append(said + prompt)
@@ -58,25 +65,37 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     if not inputs and not text.cut:
         message = f"none of {found} conversations has a message and an answer"
         problems.fail(1, "", message, 'a conversation is {"conversations": [{"from": …, "value": …}, …]}')
-    if not whole:
-        return TraceColumns(arrival_us=None, input_tokens=inputs, output_tokens=outputs)
-    return TraceColumns(
-        arrival_us=None, input_tokens=inputs, output_tokens=outputs, session_id=sessions, round_index=rounds
+    columns = TraceColumns(
+        arrival_us=None, input_tokens=inputs, output_tokens=outputs, left_out=_left_out(silent, later, whole=whole)
     )
+    return replace(columns, session_id=sessions, round_index=rounds) if whole else columns
 
 
-def _turns(row: JsonRow, most: int | None) -> list[tuple[int, int]]:
-    """Tokens of messages and answers, as far as both are there and not empty; what is wrong is noted."""
+def _left_out(silent: int, later: int, *, whole: bool) -> tuple[LeftOut, ...]:
+    """What is no request."""
+    why = "without an answer, or after one" if whole else "after the first answer (see `pacing`)"
+    found = (LeftOut(silent, "conversation", "without a message and its answer"), LeftOut(later, "message", why))
+    return tuple(one for one in found if one.count)
+
+
+def _messages(row: JsonRow) -> Sequence[object]:
+    """The messages of a conversation; what is wrong is noted."""
     key = next((name for name in _LISTS if name in row.data), None)
     if key is None:
         row.note("", "there is no list of messages", "it is called `conversations` or `messages`")
-        return []
+        return ()
     messages = row.data[key]
     if not isinstance(messages, list):
         row.note(key, "it is not a list", "it lists messages")
-        return []
+        return ()
+    return messages
+
+
+def _turns(row: JsonRow, messages: Sequence[object]) -> list[tuple[int, int]]:
+    """Tokens of messages and answers, as far as both are there and not empty; what is wrong is noted."""
+    key = next((name for name in _LISTS if name in row.data), "")
     lengths: list[int] = []
-    for number, message in enumerate(messages if most is None else messages[: 2 * most]):
+    for number, message in enumerate(messages):
         text = next((message[name] for name in _TEXTS if name in message), None) if isinstance(message, dict) else None
         if not isinstance(text, str):
             row.note(f"{key}[{number}]", "the message has no text", "it is called `value` or `content`")

@@ -10,7 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.trace_json import brief, csv_only, json_document, whole_of
-from blis_tui.workload.trace_table import TraceColumns
+from blis_tui.workload.trace_table import LeftOut, TraceColumns
 from blis_tui.workload.trace_text import LARGEST_NUMBER
 from blis_tui.workload.traces import TRACES
 
@@ -45,8 +45,10 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
             problems.fail(1, name, f"it has {len(column)} entries, but `start_times` {len(starts)}", _ADVICE)
     times: list[float] = []
     inputs, answers = array("q"), array("q")
+    left_out = 0
     for number, (start, prompt, output, error) in enumerate(zip(starts, prompts, outputs, failed, strict=True)):
         if error:
+            left_out += 1
             continue
         time = _time(start, f"start_times[{number}]", problems)
         tokens = whole_of(prompt, 1, f"input_lens[{number}]", problems, least=1)
@@ -63,7 +65,8 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
         problems.fail(1, "", message, "it has no answers that could be replayed")
     first = min(times)
     arrivals = array("q", (round((time - first) * _US_PER_S) for time in times))
-    return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=answers)
+    failures = (LeftOut(left_out, "request", "that failed"),) if left_out else ()
+    return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=answers, left_out=failures)
 
 
 def _list(value: object, name: str, problems: Problems) -> Sequence[object]:

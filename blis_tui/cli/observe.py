@@ -1,0 +1,316 @@
+"""``blis-tui observe``: a real server under a workload, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_text, tell
+from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.observe.observer import Observer
+    from blis_tui.observe.status import Status
+    from blis_tui.traffic.opening import Load
+
+_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+_NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or for what --duration"
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option(
+    "--workload", metavar="SPEC", shell_complete=completion.files, help="Load it with this workload or experiment."
+)
+@click.option("--trace", metavar="FILE", shell_complete=completion.files, help="Load it with these recorded requests.")
+@click.option("--trace-format", metavar="NAME", help="The trace's `format` [default: told by the file].")
+@click.option("-o", "--output", metavar="FOLDER", required=True, help="Where the recording goes: a new folder.")
+@click.option("--requests", type=click.IntRange(min=1), help="Send so many requests at most.")
+@click.option(
+    "--duration", "duration_s", type=click.FloatRange(min=0, min_open=True), help="Send for so many seconds at most."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.001),
+    default=300.0,
+    show_default=True,
+    help="Seconds after which a request is given up.",
+)
+@click.option(
+    "--api",
+    type=click.Choice(["completions", "chat"]),
+    default="completions",
+    show_default=True,
+    help="Which endpoint is asked.",
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(["vllm", "openai"]),
+    help="Whether vLLM's extensions (exact lengths, token ids) are used [default: told by the server].",
+)
+@click.option("--model", default="", help="The model to ask for [default: the server's first].")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this with each request; repeatable."
+)
+@click.option(
+    "--api-key-env",
+    default="OPENAI_API_KEY",
+    show_default=True,
+    metavar="VARIABLE",
+    help="The environment variable with the API key, where one is needed.",
+)
+@click.option("--stream/--no-stream", default=True, help="Whether answers come token by token [default: they do].")
+@click.option(
+    "--exact-lengths/--free-lengths",
+    "exact",
+    default=True,
+    help="Whether answers have the workload's lengths, or end where the model ends them [default: exact].",
+)
+@click.option("--text", is_flag=True, help="Send prompts as words, not as token ids.")
+@click.option("--vocabulary", type=click.IntRange(2), help="Token ids are below this [default: the model's, or 256].")
+@click.option(
+    "--prompt-seed",
+    metavar="TEXT",
+    help="What prompts are made from: equal seeds are equal prompts, which hit caches [default: a new one].",
+)
+@click.option(
+    "--warm-up",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Requests sent before, one after the other, and not recorded.",
+)
+@click.option(
+    "--scrape",
+    "scrape_s",
+    type=click.FloatRange(min=0.01),
+    default=0.25,
+    show_default=True,
+    help="Seconds between two looks at /metrics.",
+)
+@click.option("--log", metavar="FILE", help="The server's log, for its steps (--enable-logging-iteration-details).")
+@click.option("--kv-events", metavar="ADDRESS", help="Where it publishes KV events, such as tcp://127.0.0.1:5557.")
+@set_option
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Generate requests with this seed [default: the experiment's, or 0]."
+)
+@plugins_option
+@click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
+@click.option("--live", is_flag=True, help="Watch it in the terminal.")
+@click.option("--status-lines", is_flag=True, hidden=True, help="Progress as lines of JSON, for the live screen.")
+@format_option("table", "json", about="The summary, for people or programs.")
+@reported
+def observe(
+    url: str,
+    workload: str | None,
+    trace: str | None,
+    trace_format: str | None,
+    output: str,
+    requests: int | None,
+    duration_s: float | None,
+    timeout_s: float,
+    api: str,
+    dialect: str | None,
+    model: str,
+    headers: tuple[str, ...],
+    api_key_env: str,
+    stream: bool,
+    exact: bool,
+    text: bool,
+    vocabulary: int | None,
+    prompt_seed: str | None,
+    warm_up: int,
+    scrape_s: float,
+    log: str | None,
+    kv_events: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+    progress: bool | None,
+    live: bool,
+    status_lines: bool,
+    output_format: str,
+) -> None:
+    """Load the server at URL with a workload, and record what it does.
+
+    URL is any OpenAI-compatible endpoint. Requests are sent on the workload's own schedule; every chunk of every answer
+    is recorded with its time, /metrics and the server's log beside it. Every request has a row, whatever became of it.
+
+    Exits with 1 if any request has no whole answer, and with 3 if the server cannot be reached at all.
+    """
+    if (workload is None) == (trace is None):
+        raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
+    if live:
+        _show_live(url)
+        return
+    try:
+        from blis_tui.observe.observer import Observer, Plan  # noqa: PLC0415  (an extra that may not be there)
+    except ImportError:
+        raise click.UsageError("this needs extra packages: pip install 'blis-tui[observe]'") from None
+    from blis_tui.observe.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.observe.load import Limits  # noqa: PLC0415
+    from blis_tui.observe.prompts import Asking  # noqa: PLC0415
+    from blis_tui.observe.server_log import Tail  # noqa: PLC0415
+    from blis_tui.observe.target import target_of  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_load  # noqa: PLC0415
+    from blis_tui.workload.factory import create_source  # noqa: PLC0415
+
+    target = target_of(url, _headers(headers, os.environ.get(api_key_env)))
+    choice = Choice(overrides, seed, requests, trace_format, known_plugins(plugins))
+    load = open_load(workload or trace or "", choice)
+    source = create_source(load.workload, load.seed, load.plugins)
+    plan = Plan(
+        target=target,
+        address=url,
+        source=source,
+        total=_total(load, source, requests, duration_s),
+        asking=Asking(
+            api=api,
+            dialect=dialect or "",
+            model=model,
+            stream=stream,
+            exact=exact,
+            text=text,
+            vocabulary=vocabulary or load.vocabulary or 256,
+            seed=secrets.token_hex(8) if prompt_seed is None else prompt_seed,
+        ),
+        limits=Limits(timeout_us=round(timeout_s * 1e6), duration_us=_duration_us(load, duration_s), requests=requests),
+        warm_up=warm_up,
+        scrape_s=scrape_s,
+        about={"url": url, "workload": load.name, "workload_seed": load.seed, "timeout_s": timeout_s}
+        | {"warm_up_requests": warm_up},
+    )
+    tail = None if log is None else Tail(Path(log))
+    listener = None
+    if kv_events is not None:
+        from blis_tui.observe.kv_events import KvEvents  # noqa: PLC0415
+
+        listener = KvEvents(kv_events)
+    folder = Folder(Path(output))
+    line = ProgressLine(progress)
+    say = _status_line if status_lines else _shown_on(line)
+    observer = Observer(plan, folder, log=tail, kv_events=listener, tell=say)
+    try:
+        complete = _run(observer)
+    finally:
+        line.clear()
+    _finish(folder.path, output_format, complete=complete)
+
+
+def _show_live(url: str) -> None:
+    """Run the same command without a screen, and show how it goes."""
+    from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only here)
+    from blis_tui.tui.app import BlisApp  # noqa: PLC0415
+    from blis_tui.tui.observing import ObservingStart  # noqa: PLC0415
+
+    if not has_terminal():
+        raise click.UsageError("not a terminal: leave --live out, and see --progress")
+    words = [word for word in sys.argv[1:] if word != "--live"]
+    command = (sys.executable, "-m", "blis_tui", *words, "--no-progress", "--status-lines")
+    start = ObservingStart(url=url, words=command)
+    app = BlisApp(start, survive=True)
+    app.run()
+    print_text(start.said, nl=False)
+    sys.exit(app.return_code or start.code)
+
+
+def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
+    """What is sent with each request. Raises UsageError: one has no value."""
+    found = {"Authorization": f"Bearer {key}"} if key else {}
+    for one in given:
+        name, mark, value = one.partition("=")
+        if not mark:
+            raise click.UsageError(f"--header {one}: NAME=VALUE is wanted")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
+    """How many requests will be sent; None = nobody knows. Raises UsageError: nothing ends them."""
+    workload = load.workload
+    known = len(source) if hasattr(source, "__len__") else workload.requests
+    ends = known is not None or workload.stages or workload.sessions is not None
+    if not ends and requests is None and duration_s is None and load.horizon_us is None:
+        raise click.UsageError(_NO_LIMIT.format(name=load.name))
+    if requests is not None:
+        return requests if known is None else min(known, requests)
+    return known if duration_s is None else None
+
+
+def _duration_us(load: Load, duration_s: float | None) -> int | None:
+    given = [load.horizon_us, None if duration_s is None else round(duration_s * 1e6)]
+    return min([one for one in given if one is not None], default=None)
+
+
+def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
+    """Show how it goes on a line of the terminal."""
+    from blis_tui.observe.status_text import status_text  # noqa: PLC0415
+
+    return lambda status: line.show(lambda: status_text(status))
+
+
+def _status_line(status: Status) -> None:
+    tell(json.dumps(asdict(status)))
+
+
+def _run(observer: Observer) -> bool:
+    """Observe; a first signal ends it in good order, a second one at once."""
+
+    async def main() -> bool:
+        loop = asyncio.get_running_loop()
+        numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
+
+        def stop() -> None:
+            observer.stop()
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+        for number in numbers:
+            with suppress(NotImplementedError):  # Windows has only Ctrl-C, which raises KeyboardInterrupt
+                loop.add_signal_handler(number, stop)
+        return await observer.run()
+
+    return asyncio.run(main())
+
+
+def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
+    """Write the tables and the summary, and exit accordingly."""
+    from blis_tui.canonical import to_json  # noqa: PLC0415
+    from blis_tui.observe.folder import write_tables  # noqa: PLC0415
+    from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
+    from blis_tui.observe.summary import summed_up, warnings  # noqa: PLC0415
+    from blis_tui.observe.summary_text import summary_document, summary_text  # noqa: PLC0415
+
+    if not is_recording(folder):
+        tell("interrupted before the first request: there is no recording")
+        sys.exit(ExitCode.INTERRUPTED)
+    recording = read_recording(folder)
+    write_tables(recording)
+    summary = summed_up(recording.requests)
+    found = warnings(summary, recording)
+    if output_format == "json":
+        print_text(to_json(summary_document(summary, recording, found)), nl=False)
+    else:
+        print_text(summary_text(summary, recording), nl=False)
+    for warning in found:
+        tell(f"warning: {warning}")
+    if not complete:
+        sys.exit(ExitCode.INTERRUPTED)
+    if summary.failed:
+        sys.exit(ExitCode.CHECK_FAILED)

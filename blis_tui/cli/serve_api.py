@@ -1,0 +1,131 @@
+"""``blis-tui serve-api``: an OpenAI-compatible endpoint that answers at simulated times."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import require_different_files, require_spared, tell
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+
+if TYPE_CHECKING:
+    from blis_tui.serving.server import Endpoint
+
+_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+_LATE_US: Final = 20_000
+
+
+@click.command("serve-api")
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 = a free one."
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0.001, max=1000),
+    default=1.0,
+    show_default=True,
+    help="Simulated seconds in a second.",
+)
+@click.option("--kv-events", metavar="ADDRESS", help="Publish events of the KV cache there, such as tcp://*:5557.")
+@click.option("-o", "--output", metavar="FILE", help="At the end, write the report of what was served.")
+@click.option("--requests", "requests_file", metavar="FILE.csv", help="Likewise a row for each request; it replays.")
+@set_option
+@seed_option
+@plugins_option
+@reported
+def serve_api(
+    source: str,
+    host: str,
+    port: int,
+    speed: float,
+    kv_events: str | None,
+    output: str | None,
+    requests_file: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+) -> None:
+    """Serve what SPEC describes, without a GPU: an OpenAI-compatible endpoint that answers at simulated times.
+
+    It has completions, chat, streaming, models, and /metrics with vLLM's names. Answers are words without meaning, as
+    long as `max_tokens` says with `ignore_eos`, else as SPEC's workload has them. Ctrl-C ends it.
+    """
+    try:
+        from blis_tui.serving.server import Endpoint  # noqa: PLC0415  (an extra that may not be there)
+    except ImportError:
+        raise click.UsageError("this needs extra packages: pip install 'blis-tui[serve-api]'") from None
+    from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    outputs = {"-o": output, "--requests": requests_file}
+    require_different_files(outputs)
+    resolved = resolve_source(source, overrides=overrides, seed=seed, plugins=known_plugins(plugins))
+    experiment = build(resolved)
+    require_spared(outputs, resolved.files)
+    with ExitStack() as opened:
+        publisher = None
+        if kv_events is not None:
+            from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
+
+            publisher = KvPublisher(kv_events)
+            opened.callback(publisher.close)
+
+        async def main() -> Endpoint:
+            endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
+            await _served(endpoint, host, port)
+            return endpoint
+
+        try:
+            endpoint = asyncio.run(main())
+        except OSError as error:
+            tell(f"error: cannot listen on {host}:{port}: {error.strerror or error}")
+            sys.exit(ExitCode.IO)
+    _finish(endpoint, output, requests_file)
+
+
+async def _served(endpoint: Endpoint, host: str, port: int) -> None:
+    """Serve until a signal comes."""
+    from blis_tui.serving.server import run  # noqa: PLC0415
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in _ENDING:
+        if hasattr(signal, name):
+            with suppress(NotImplementedError):  # Windows has only Ctrl-C, which raises KeyboardInterrupt
+                loop.add_signal_handler(getattr(signal, name), stop.set)
+
+    def said(opened: int) -> None:
+        where = f"[{host}]" if ":" in host else host
+        tell(f"serving at http://{where}:{opened}  (Ctrl-C ends it)")
+
+    await run(endpoint, host, port, said, stop)
+
+
+def _finish(endpoint: Endpoint, output: str | None, requests_file: str | None) -> None:
+    """Write what was served, say how it went, and exit accordingly."""
+    from blis_tui.errors import BlisError  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
+    from blis_tui.serving.table import served_csv  # noqa: PLC0415
+    from blis_tui.units import plural, span_text  # noqa: PLC0415
+
+    if endpoint.failure is not None:
+        if isinstance(endpoint.failure, BlisError):
+            raise endpoint.failure
+        raise endpoint.failure
+    report = endpoint.core.simulation.report(complete=False, verify=False)
+    if requests_file is not None:
+        with atomic_text(requests_file) as file:
+            file.writelines(served_csv(endpoint.core.requests, report.rows))
+    if output is not None:
+        write_text(output, report.to_json())
+    tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
+    if endpoint.late_us > _LATE_US:
+        tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind its clock: this machine was busy")

@@ -1,0 +1,98 @@
+"""``blis-tui twin``: a recording beside a simulation of its requests, or beside another recording."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_text, require_spared, tell
+from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+
+if TYPE_CHECKING:
+    from blis_tui.twin.twin import Twin
+
+
+@click.command()
+@click.argument("recording", metavar="RECORDING", type=click.Path(path_type=Path))
+@click.argument("other", metavar="SPEC|RECORDING", shell_complete=completion.experiments)
+@click.option(
+    "--steps",
+    type=click.Choice(["model", "measured", "fitted"]),
+    default="model",
+    show_default=True,
+    help="Step times: the experiment's model, the recording's log step by step, or a simple model fitted to that.",
+)
+@set_option
+@plugins_option
+@click.option(
+    "--within",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="Exit with 1 if a mean latency differs by more than that.",
+)
+@click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write each request with both latencies.")
+@format_option("table", "json")
+@reported
+def twin(
+    recording: Path,
+    other: str,
+    steps: str,
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+    within: float | None,
+    requests_file: str | None,
+    output_format: str,
+) -> None:
+    """Compare RECORDING, which `blis-tui observe` made, with a simulation of the same requests.
+
+    SPEC is an experiment that says what the server is; its workload is replaced by the requests of the recording, each
+    at the time at which it was sent. Shown are latencies side by side, what the engines did, the first step at which
+    they part, and how much of the error goes away with measured step times, gaps and front end.
+
+    With another recording of the same workload in the place of SPEC, two servers, or one at two times, are compared.
+    """
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.twin.document import pairs_csv, twin_document  # noqa: PLC0415
+    from blis_tui.twin.text import twin_text  # noqa: PLC0415
+    from blis_tui.twin.twin import of_simulated, of_two  # noqa: PLC0415
+
+    left = read_recording(recording)
+    require_spared({"--requests": requests_file}, recording.iterdir())
+    if is_recording(Path(other)):
+        if overrides or plugins or steps != "model":
+            raise click.UsageError("--set, --plugins and --steps are for an experiment, not for a recording")
+        found = of_two(left, read_recording(Path(other)))
+    else:
+        from blis_tui.spec.load import load  # noqa: PLC0415
+
+        experiment = load(other, overrides=overrides, plugins=known_plugins(plugins))
+        found = of_simulated(left, experiment, other, steps)
+    if requests_file is not None:
+        with atomic_text(requests_file) as file:
+            file.writelines(pairs_csv(found))
+    text = to_json(twin_document(found)) if output_format == "json" else twin_text(found)
+    print_text(text, nl=False)
+    _judge(found, within)
+
+
+def _judge(found: Twin, within: float | None) -> None:
+    """Tell which mean latency is too far off, and exit accordingly."""
+    failures = [
+        f"FAIL  mean {metric} differs by {100 * error.bias:+.1f} %, more than {within:g} %"
+        for metric, error in found.errors.items()
+        if within is not None and abs(error.bias) > within / 100
+    ]
+    for failure in failures:
+        tell(failure)
+    if within is not None and not found.pairs:
+        failures.append("")
+        tell("FAIL  no request was answered on both sides")
+    if failures:
+        sys.exit(ExitCode.CHECK_FAILED)

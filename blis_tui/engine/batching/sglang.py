@@ -1,0 +1,442 @@
+"""``sglang``: the scheduler of SGLang, batch for batch. Prompts go first, and victims are retracted.
+
+Source: SGLang 0.5.23, ``managers/scheduler.py`` (``get_next_batch_to_run``, ``_get_new_batch_prefill_raw``,
+``update_running_batch``), ``managers/schedule_batch.py`` (``retract_decode``) and
+``managers/scheduler_components/new_token_ratio_tracker.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.batching.rule import BATCHING, Plain
+from blis_tui.engine.batching.sglang_prefill import Adder, Verdict
+from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
+from blis_tui.engine.plan import Ghost, Plan
+from blis_tui.engine.request import RequestState
+from blis_tui.engine.scheduling.radix_order import LongestPrefix
+from blis_tui.registry import setting, setting_or
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Engine
+
+_INITIAL_RATIO: Final = 0.7
+"""``SGLANG_INIT_NEW_TOKEN_RATIO``."""
+_LEAST_SHARE: Final = 0.14
+"""``SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR``."""
+_DECAY_STEPS: Final = 600
+"""``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``."""
+_RETRACT_STEPS: Final = 20
+"""``SGLANG_RETRACT_DECODE_STEPS``: decodes for which room is made at a retraction."""
+_REFRESH_INTERVAL: Final = 32
+"""``WAITING_PREFIX_REFRESH_INTERVAL``: every so many prefills, what the queue will find counts as used."""
+_REFRESHED: Final = 128
+"""``WAITING_QUEUE_PREFIX_MATCH_MAX``."""
+_PREFILL_WEIGHT: Final = 1000
+"""``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: of a step that is no decode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Under SGLang's names."""
+
+    chunked_prefill_size: int | None = setting_or(
+        "Tokens that prompts may take of a step; one that exceeds it is split. none = prompts are never split.",
+        ["none"],
+        default=8192,
+        minimum=1,
+        maximum=10**15,
+    )
+    max_prefill_tokens: int = setting(
+        "Tokens of prompts after which a step takes no further request.", default=16384, minimum=1
+    )
+    schedule_conservativeness: float = setting(
+        "Factor of the share of their declared answers that running requests are expected to generate, which is 0.7 at"
+        " first; what they are expected to need is kept free. Less admits more, and retracts more.",
+        default=1.0,
+        minimum=0,
+    )
+    enable_mixed_chunk: bool = setting(
+        "Let running requests generate in steps that compute prompts; off = they wait.", default=False
+    )
+    overlap_schedule: bool = setting(
+        "Plan a step while the one before it runs (off is SGLang's --disable-overlap-schedule).", default=True
+    )
+    scheduler_recv_interval: int = setting(
+        "Decode steps after which the scheduler looks for new requests.", default=1, minimum=1
+    )
+
+
+class Formed(NamedTuple):
+    """A batch that has been formed."""
+
+    plan: Plan
+    prefills: tuple[Request, ...]
+    """Whose prompts it computes, in order."""
+    chunked: Request | None
+    """Of these, the one whose prompt goes on."""
+    decodes: bool
+
+
+@BATCHING.plugin("sglang", "As SGLang forms batches: prompts first, and a radix tree of what was computed.", Settings)
+class SglangBatching(Plain):
+    """A step computes prompts or generates. Whoever runs may have to give way, and waits again at the queue's end.
+
+    Attributes:
+        ratio: share of their declared answers that running requests are expected to generate.
+        full: nobody else is looked at until somebody leaves.
+        running: who generates, or will, by index, in SGLang's order.
+        chunked: the request whose prompt is computed in parts; None = there is none.
+        before: the batch that was formed last; None = none was.
+        under_way: the same, if its results are not known yet.
+        told: what the latest plan says of itself, for explanations.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._first_ratio = min(_INITIAL_RATIO * settings.schedule_conservativeness, 1.0)
+        self._least_ratio = min(self._first_ratio * _LEAST_SHARE, 1.0)
+        self._decay = (self._first_ratio - self._least_ratio) / _DECAY_STEPS
+        self.ratio = self._first_ratio
+        self.full = False
+        self.running: dict[int, Request] = {}
+        self.chunked: Request | None = None
+        self.before: Formed | None = None
+        self.under_way: Formed | None = None
+        self._computed = 0
+        self._turns: dict[int, int] = {}
+        self._turn = 0
+        self._refreshes = 0
+        self._received_us = 0
+        self._weight = 0
+        self.traits = Traits(
+            keeps_output=True,
+            running_first=False,
+            prefills_apart=not settings.enable_mixed_chunk,
+            plans_ahead=settings.overlap_schedule,
+            busy_until_the_end=True,
+            ties_by_name=False,
+            cuts_output=True,
+            radix_tree=True,
+            step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,
+        )
+
+    # ---- what it says of itself ----
+
+    def prefill_threshold(self, engine: Engine) -> int:  # noqa: ARG002  (the protocol's signature)
+        """Prompts are split by the budget alone."""
+        return 0
+
+    def place_of(self, request: Request) -> int:
+        """Its place among those of a batch."""
+        return self._turns.get(request.index, 0)
+
+    def state(self) -> tuple[object, ...]:
+        """All it remembers from step to step, as plain values (for digests)."""
+        chunked = None if self.chunked is None else self.chunked.index
+        return (
+            *(self.ratio, self.full, list(self.running), chunked, self._computed),
+            *(_state_of(self.before), self.under_way is not None, list(self._turns.items())),
+            *(self._refreshes, self._received_us, self._weight),
+        )
+
+    # ---- a plan ----
+
+    def idle(self) -> None:
+        """There was nothing to do for a while."""
+        self.ratio = self._first_ratio
+        self.before = None
+
+    def plan(self, batch: Batch) -> Plan:
+        """Form a batch; the plan computes nothing where there is none."""
+        plan = Plan()
+        plan.decodes = False
+        self._look_for_requests(batch)
+        self._take_note(batch)
+        refused = batch.refused
+        self.before = self._prefill(batch, plan) or self._decode(batch, plan)
+        if batch.refused is not refused and batch.refused is not None:
+            batch.refused = (batch.refused[0], batch.pool.epoch)
+        return plan
+
+    def forget(self, request: Request) -> None:
+        """It has left with nothing."""
+        self.running.pop(request.index, None)
+        self._turns.pop(request.index, None)
+        if self.chunked is request:
+            self.chunked = None
+        self.full = False
+
+    def _look_for_requests(self, batch: Batch) -> None:
+        if self._settings.scheduler_recv_interval <= 1:
+            return
+        before = self.before
+        if before is not None:
+            self._weight += _PREFILL_WEIGHT if before.prefills else 1
+        if before is None or self._weight >= self._settings.scheduler_recv_interval:
+            self._weight = 0
+            self._received_us = batch.now
+
+    def _waiting(self, batch: Batch, count: int | None) -> list[Request]:
+        """The first of the queue that the scheduler knows of."""
+        if self._settings.scheduler_recv_interval <= 1:
+            return batch.waiting.first(count)
+        known = [one for one in batch.waiting.ordered() if one.queued_us <= self._received_us]
+        return known[:count]
+
+    def _take_note(self, batch: Batch) -> None:
+        """What has become of the batch before: its prefills run, and who has ended leaves."""
+        pool = radix_pool(batch.pool)
+        chunked = self.chunked
+        if chunked is not None and chunked.computed_tokens < self._computed:
+            chunked.computed_tokens = self._computed
+        if chunked is not None:
+            pool.checkpoint(chunked, self._computed)
+        before = self.before
+        if before is not None and before.prefills:
+            joining = [one for one in before.prefills if one is not before.chunked and _runs(one)]
+            if len(joining) < len(before.prefills):
+                self.full = False
+            if before.decodes or (joining and not self.running):
+                self.full = False
+            if before.decodes:  # those who went along stand behind them
+                joined = {one.index: one for one in joining}
+                self.running = {**joined, **self.running}
+            else:
+                self.running.update((one.index, one) for one in joining)
+        gone = [one for one in self.running.values() if not _runs(one)]
+        for one in gone:
+            del self.running[one.index]
+            self._turns.pop(one.index, None)
+            self.full = False
+        if not self.running:
+            self.full = False
+
+    # ---- prompts ----
+
+    def _prefill(self, batch: Batch, plan: Plan) -> Formed | None:
+        """Compute prompts, if any may be."""
+        limit = batch.limits.max_num_seqs
+        if self.chunked is None and (self.full or not self._waiting(batch, 1)):
+            return None
+        if self.chunked is None and len(self.running) >= limit:
+            self.full = True
+            return None
+        pool = radix_pool(batch.pool)
+        self._arrange(batch, pool)
+        settings = self._settings
+        adder = Adder(
+            pool,
+            self.running.values(),
+            batch.cohort.generated_tokens,
+            ratio=self.ratio,
+            max_prefill_tokens=settings.max_prefill_tokens,
+            chunk=settings.chunked_prefill_size,
+            beside=len(self.running) if settings.enable_mixed_chunk else 0,
+        )
+        chunked = self.chunked
+        if chunked is not None and not adder.go_on(chunked):
+            self.chunked = None
+        places = limit - len(self.running)
+        for request in self._waiting(batch, max(0, places) + 1):
+            if adder.state() is Verdict.OTHER:
+                break
+            if len(adder.entries) >= places:
+                self.full = True
+            if self.full:
+                break
+            verdict = adder.add(request, known=request.ignore_eos and not pool.caching)
+            if verdict is Verdict.NO_TOKEN:
+                self.full = bool(adder.entries or self.running)
+                batch.refused = (request.index, pool.epoch)
+            if verdict is not Verdict.GO_ON:
+                break
+        if not adder.entries:
+            return None
+        if adder.chunked is not None:
+            self.chunked = adder.chunked
+        self._grant(batch, pool, plan, adder)
+        mixed = settings.enable_mixed_chunk and bool(self.running) and self._go_along(batch, pool, plan)
+        prefills = tuple(entry.request for entry in adder.entries)
+        self._seat(prefills)
+        if mixed:
+            self._seat(self.running.values())
+        return Formed(plan, prefills, self.chunked, mixed)
+
+    def _arrange(self, batch: Batch, pool: RadixPool) -> None:
+        """Put the queue in order; what it will find counts as used."""
+        queue = batch.waiting
+        if isinstance(queue, LongestPrefix) and pool.caching and queue.arrange(self._waiting(batch, None), pool):
+            return
+        if not pool.caching or not self._waiting(batch, 1):
+            return
+        self._refreshes += 1
+        if self._refreshes % _REFRESH_INTERVAL == 1:
+            for request in reversed(self._waiting(batch, _REFRESHED)):
+                pool.match(request, request.target_tokens)
+
+    def _grant(self, batch: Batch, pool: RadixPool, plan: Plan, adder: Adder) -> None:
+        """Take room for all of a prefill at once."""
+        page = pool.block_size_tokens
+        tokens = 0
+        for entry in adder.entries:
+            tokens += entry.new + (page if page > 1 else 0)
+        pool.make_room(-(-tokens // page))
+        for request, computed, new in adder.entries:
+            if request.state is RequestState.RUNNING:
+                batch.grant(plan, request, new)
+            else:
+                batch.admit(plan, request, computed // page, new)
+            if request is self.chunked:
+                self._computed = computed + new
+
+    def _go_along(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
+        """Let those who run generate beside a prefill, if there is room without retracting anybody."""
+        if self._let_go_finishing(batch):
+            self.full = False
+        if not self.running or not pool.make_room(self._due(batch, self.running.values())):
+            return False
+        self._generate(batch, pool, plan)
+        return True
+
+    def _seat(self, requests: Iterable[Request]) -> None:
+        """They stand behind all others in the order of a batch."""
+        for request in requests:
+            self._turn += 1
+            self._turns[request.index] = self._turn
+
+    # ---- answers ----
+
+    def _decode(self, batch: Batch, plan: Plan) -> Formed | None:
+        """Let those who run generate a token each, retracting some if there is no room for it."""
+        pool, before = radix_pool(batch.pool), len(self.running)
+        if not self.running:
+            return None
+        ending = self._let_go_finishing(batch)
+        if not self.running:
+            self.full = False
+            return None
+        fits = pool.make_room(self._due(batch, self.running.values()))
+        if not fits and ending:  # there will be room when the step under way is over
+            self.full = False
+            return None
+        if fits:
+            self.ratio = max(self.ratio - self._decay, self._least_ratio)
+        elif not self._retract(batch, pool, plan):
+            return None
+        if len(self.running) < before:
+            self.full = False
+        self._generate(batch, pool, plan)
+        return Formed(plan, (), None, decodes=True)
+
+    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan) -> None:
+        """Take room for a token of everybody who runs; who ends unexpectedly in the step under way gets one, too."""
+        due = self._due(batch, self.running.values())
+        if pool.block_size_tokens > 1:
+            pool.make_room(len(self.running))
+        pool.take(due)
+        plan.decodes = True
+        if self.under_way is not None:
+            for one in self._ending(batch):
+                if one.index in self.running:
+                    plan.ghosts.append(Ghost(one, 1, self._committed(batch, one)))
+
+    def _due(self, batch: Batch, requests: Collection[Request]) -> int:
+        """KV blocks that these requests need for their next tokens."""
+        page = batch.pool.block_size_tokens
+        if page == 1:
+            return len(requests)
+        due = 0
+        for one in requests:
+            due += self._committed(batch, one) % page == 0
+        return due
+
+    def _committed(self, batch: Batch, request: Request) -> int:
+        """Tokens for which it has room: also those of the step under way."""
+        if request.joined_clock < 0:
+            return request.target_tokens
+        return batch.cohort.context_tokens(request) + batch.cohort.ahead
+
+    # ---- who ends in the step under way ----
+
+    def _ending(self, batch: Batch) -> list[Request]:
+        """Who has the last token in the step under way."""
+        under_way, cohort = self.under_way, batch.cohort
+        if under_way is None:
+            return []
+        found = [
+            one
+            for one in under_way.prefills
+            if one is not under_way.chunked and _runs(one) and one.generated_tokens + 1 >= _wanted(one)
+        ]
+        if under_way.decodes:
+            found += cohort.calendar.get(cohort.clock + 1, {}).values()
+        return found
+
+    def _let_go_finishing(self, batch: Batch) -> bool:
+        """Who ends by length in the step under way takes no part in the next; returns whether there is anybody."""
+        ending = [
+            one
+            for one in self._ending(batch)
+            if one.index in self.running and batch.cohort.generated_tokens(one) + 1 >= one.max_output_tokens
+        ]
+        for one in ending:
+            del self.running[one.index]
+        return bool(ending)
+
+    # ---- victims ----
+
+    def _retract(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
+        """Put some back into the queue: who has generated least goes first, of these the longest prompt.
+
+        Returns whether the others can generate now.
+        """
+        generated = batch.cohort.generated_tokens
+        kept = sorted(self.running.values(), key=lambda one: (generated(one), -one.input_tokens), reverse=True)
+        room = False
+        while not room and len(kept) > 1:
+            victim = kept.pop()
+            self._put_back(batch, plan, victim, kept[0])
+            pool.make_room(-(-_RETRACT_STEPS * len(kept) // pool.block_size_tokens))
+            room = pool.make_room(self._due(batch, kept))
+        if not room and not pool.make_room(self._due(batch, kept)):
+            return False
+        self.running = {one.index: one for one in kept}
+        self._seat(kept)
+        decoded = declared = 0
+        for one in kept:
+            decoded += generated(one)
+            declared += one.max_output_tokens
+        self.ratio = min(1.0, (decoded + _RETRACT_STEPS * len(kept)) / (declared + 1))
+        return True
+
+    def _put_back(self, batch: Batch, plan: Plan, victim: Request, beneficiary: Request) -> None:
+        """What it generates in the step under way is lost, too."""
+        under_way = self.under_way
+        if victim.joined_clock >= 0:
+            if under_way is not None and under_way.decodes:
+                under_way.plan.ghosts.append(Ghost(victim, 1, batch.cohort.context_tokens(victim)))
+            batch.cohort.leave(victim)
+        self._turns.pop(victim.index, None)
+        batch.retract(plan, victim, beneficiary)
+
+
+def _runs(request: Request) -> bool:
+    return request.state is RequestState.RUNNING
+
+
+def _wanted(request: Request) -> int:
+    return min(request.output_tokens, request.max_output_tokens)
+
+
+def _state_of(formed: Formed | None) -> object:
+    if formed is None:
+        return None
+    prefills: Sequence[int] = [one.index for one in formed.prefills]
+    return (prefills, formed.chunked and formed.chunked.index, formed.decodes)

@@ -1,0 +1,215 @@
+"""Whom SGLang admits to a prefill: four budgets, and how much of what runs is still to come.
+
+Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder``) and ``mem_cache/prefill_budget.py``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from blis_tui.engine.kv.radix_pool import RadixPool
+    from blis_tui.engine.request import Request
+
+MOST_NEW_TOKENS: Final = 4096
+"""No request is expected to generate more than this (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+_SPARE_TOKENS: Final = 1
+"""Of each request that generates, where the course of all answers is known (``IGNORE_EOS_RESERVE_TOKENS``)."""
+
+
+class Verdict(Enum):
+    """What comes of a candidate, or of the budgets behind it."""
+
+    GO_ON = "go on"
+    NO_TOKEN = "no token"  # noqa: S105  (SGLang's name)
+    OTHER = "other"
+
+
+class Entry(NamedTuple):
+    """What a prefill computes of a request."""
+
+    request: Request
+    computed: int
+    """Tokens that are there already."""
+    new: int
+
+
+class Adder:
+    """One prefill, as it is put together.
+
+    Args:
+        pool: the KV blocks.
+        running: who generates, in order.
+        generated: how many tokens a request has generated, as far as SGLang knows.
+        ratio: share of what is declared that requests are expected to generate.
+        max_prefill_tokens: input tokens after which nobody else is looked at.
+        chunk: tokens after which a prompt is split; None = never.
+        beside: tokens that requests generate in the same step.
+
+    Attributes:
+        entries: what it computes, in order.
+        chunked: of these, the one whose prompt goes on later; None = there is none.
+        expected: tokens that the budget of all that is to come has taken off for those who run.
+    """
+
+    def __init__(
+        self,
+        pool: RadixPool,
+        running: Iterable[Request],
+        generated: Callable[[Request], int],
+        *,
+        ratio: float,
+        max_prefill_tokens: int,
+        chunk: int | None,
+        beside: int,
+    ) -> None:
+        self._pool = pool
+        self._page = pool.block_size_tokens
+        self._running = running
+        self._generated = generated
+        self._ratio = ratio
+        self._input = max_prefill_tokens - beside
+        self._chunk = None if chunk is None else chunk - beside
+        self.entries: list[Entry] = []
+        self.chunked: Request | None = None
+        expected: float = 0
+        for one in running:  # (in this order: the last bits of the sum depend on it)
+            expected += self.still_expected(one)
+        self.expected = expected
+        self._total_offset = beside + expected
+        self._current_offset = beside
+        self._to_come: list[tuple[float, int]] | None = None
+
+    # ---- budgets ----
+
+    def still_expected(self, request: Request) -> float:
+        """Tokens that somebody who runs is expected to generate yet."""
+        ratio = 1.0 if request.ignore_eos else self._ratio
+        return min(request.max_output_tokens - self._generated(request), MOST_NEW_TOKENS) * ratio
+
+    @property
+    def total(self) -> float:
+        """Tokens for which there is room, now and later."""
+        return self._pool.free * self._page - self._total_offset
+
+    @property
+    def current(self) -> int:
+        """Tokens for which there is room now."""
+        return self._pool.free * self._page - self._current_offset
+
+    def state(self) -> Verdict:
+        """Whether anything is left for the next candidate."""
+        if self.total <= 0 or self.current <= 0:
+            return Verdict.NO_TOKEN
+        if self._input <= 0 or (self._chunk is not None and self._chunk <= 0):
+            return Verdict.OTHER
+        return Verdict.GO_ON
+
+    def _take(self, entry: Entry, answer: int) -> None:
+        self.entries.append(entry)
+        paged = self._paged(entry.new)
+        self._total_offset += paged + self._page + answer
+        self._current_offset += paged + self._page
+        self._input -= paged
+        if self._chunk is not None:
+            self._chunk -= paged
+
+    def _paged(self, tokens: int) -> int:
+        return -(-tokens // self._page) * self._page
+
+    # ---- candidates ----
+
+    def go_on(self, request: Request) -> bool:
+        """A prompt that was split goes on, whatever else is short; returns whether more of it is left."""
+        if self._chunk is None:
+            return True
+        most = min(self._chunk, int(self.total))
+        if most <= 0:
+            most = self._chunk
+        rest = request.target_tokens - request.computed_tokens
+        new = min(rest, most)
+        self._take(Entry(request, request.computed_tokens, new), 0 if new < rest else _most(request))
+        return new < rest
+
+    def add(self, request: Request, *, known: bool) -> Verdict:
+        """Look at a candidate; ``known``: nothing is ever found in the cache, and nobody stops early."""
+        if known:
+            return self._add_known(request)
+        node, blocks = self._pool.match(request, request.target_tokens - 1)
+        start = blocks * self._page
+        rest = request.target_tokens - start
+        left = min(max(request.max_output_tokens - self._generated(request), 0), MOST_NEW_TOKENS)
+        self._pool.lock(request, node)
+        verdict = self._admit(request, start, rest, left)
+        if verdict is not None:
+            self._pool.unlock(request)
+            return verdict
+        return self.state()
+
+    def _admit(self, request: Request, start: int, rest: int, left: int) -> Verdict | None:
+        """Admit it, or say why not; what it found is locked, so that it does not count as room."""
+        if not rest + left + self._page < self.total:
+            return Verdict.NO_TOKEN
+        if self._chunk is None:
+            if self.entries and self._paged(rest) >= self._input:
+                return Verdict.OTHER
+        elif self._paged(rest) > self._chunk:
+            new = self._chunk // self._page * self._page
+            new = (start + new) // self._page * self._page - start
+            if new <= 0:
+                return Verdict.OTHER
+            self._take(Entry(request, start, new), 0)
+            self.chunked = request
+            return None
+        self._take(Entry(request, start, rest), _most(request))
+        return None
+
+    def _add_known(self, request: Request) -> Verdict:
+        rest = request.target_tokens
+        need = self._paged(rest) + self._page
+        if need > min(self.current, self.total):
+            return Verdict.NO_TOKEN
+        if not self._lasts(request, self.current - need):
+            return Verdict.NO_TOKEN
+        if self._chunk is None or rest <= self._chunk:
+            self._take(Entry(request, 0, rest), _most(request))
+        elif self._chunk <= 0:
+            return Verdict.OTHER
+        else:
+            self.chunked = request
+            self._take(Entry(request, 0, self._chunk), 0)
+        return self.state()
+
+    def _lasts(self, request: Request, room: float) -> bool:
+        """Whether there is room at the end of each answer for what others have generated by then."""
+        to_come = self._to_come
+        if to_come is None:
+            everybody = (request, *self._running, *(one.request for one in self.entries))
+            to_come = self._to_come = sorted(filter(None, map(self._course, everybody)), key=_first)
+        elif (course := self._course(request)) is not None:
+            place = next((at for at, one in enumerate(to_come) if course[0] <= one[0]), max(0, len(to_come) - 1))
+            to_come.insert(place, course)
+        freed = 0
+        for at, (left, occupied) in enumerate(to_come):
+            others = len(to_come) - at
+            if room + freed - left * others <= _SPARE_TOKENS * others:
+                return False
+            freed += occupied
+        return True
+
+    def _course(self, request: Request) -> tuple[float, int] | None:
+        """Tokens that it is expected to generate yet, and those that it has; None = it is at its end."""
+        ratio, generated = 1.0 if request.ignore_eos else self._ratio, self._generated(request)
+        left = request.max_output_tokens * ratio - generated
+        return (left, request.input_tokens + generated) if left > 0 else None
+
+
+def _most(request: Request) -> int:
+    return min(request.max_output_tokens, MOST_NEW_TOKENS)
+
+
+def _first(course: tuple[float, int]) -> float:
+    return course[0]

@@ -1,0 +1,176 @@
+"""How SGLang's steps follow one another: its two event loops.
+
+Source: SGLang 0.5.23, ``managers/scheduler.py`` (``event_loop_normal``, ``event_loop_overlap``) and
+``managers/scheduler_components/batch_result_processor.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.batching.sglang import SglangBatching
+from blis_tui.engine.flow import Flow
+from blis_tui.engine.kv.radix_pool import radix_pool
+from blis_tui.engine.plan import Ghost, Plan, Planned
+from blis_tui.engine.request import RequestState
+from blis_tui.engine.step_event import IDLE, NO_STEP
+from blis_tui.engine.tallies import tally_wait
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.steps import Steps
+
+
+class EventLoop(Flow):
+    """A step is planned when it starts, or (overlap) when the one before it does, whose results nobody knows by then.
+
+    The rule sees a request as the latest results show it. So a plan that is made while a step runs is made before that
+    step's effects are noted, though both happen in one event: who ends in it by length takes no part in the next, who
+    ends otherwise does, to no avail, and who is retracted loses the token that is under way. What a step has computed
+    can be found, and who has ended gives up its KV blocks, when the step is over.
+
+    Attributes:
+        rule: how batches are formed.
+        computed: whose prompts the latest step completes, in the order of its batch: they can be found when it is over.
+    """
+
+    __slots__ = ("_overlaps", "_pool", "computed", "rule")
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(steps)
+        rule = steps.rule
+        if not isinstance(rule, SglangBatching):
+            raise TypeError(f"{rule!r} does not know SGLang's event loops")
+        self.rule = rule
+        self._pool = radix_pool(steps.batch.pool)
+        self._overlaps = rule.traits.plans_ahead
+        self.computed: list[Request] = []
+        steps.holds = True
+        steps.place_of = rule.place_of
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request waits or runs, or a step is planned."""
+        return self.batch.has_requests or self.batch.planned is not None
+
+    def step(self, now: int) -> int:
+        """Take the results of the step before, and start the next; returns when that ends, IDLE or NO_STEP."""
+        batch, steps, rule = self.batch, self.steps, self.rule
+        self._take_results()
+        ready, batch.planned = batch.planned, None
+        if ready is None:
+            if not batch.has_requests:
+                return NO_STEP
+            if now > steps.free_us:
+                rule.idle()
+            ready = self._form(now)
+            if ready is None:
+                raise batch.deadlock(self.index, now)
+        plan = ready.plan or Plan()
+        following = self._form_ahead(plan, now) if self._overlaps else None
+        members = batch.load.decode_requests
+        end = steps.run(plan, ready.epoch, now)
+        if plan.decodes and not members:
+            batch.cohort.ahead = 0  # all for whom it was planned have left
+        self._note(plan, following)
+        goes_on = self.has_work
+        if steps.done is not None:
+            steps.tell(plan, end if goes_on else IDLE)
+        if self._overlaps and batch.waiting.items:
+            self._tally(following, end - now)
+        return end if goes_on else IDLE
+
+    def _form(self, now: int) -> Planned | None:
+        """Plan a step; None = there is nothing it could do."""
+        batch = self.batch
+        plan = self.steps.plan(now, ahead=self.rule.under_way is not None)
+        if plan is None or self.rule.before is None:
+            return None
+        return Planned(plan, batch.pool.epoch, batch.pool.free, len(batch.running) + len(batch.ending))
+
+    def _form_ahead(self, plan: Plan, now: int) -> Planned | None:
+        """Plan the step behind the one that starts now."""
+        rule = self.rule
+        rule.under_way = rule.before
+        self.batch.cohort.ahead = int(plan.decodes)
+        following = self._form(now)
+        rule.under_way = None
+        return following
+
+    def _note(self, plan: Plan, following: Planned | None) -> None:
+        """What the step that has started leaves behind, and what the next one needs."""
+        batch = self.batch
+        batch.planned = following
+        self.computed = [
+            one.request for one in plan.chunks if one.computed + one.new == one.prompt and one.request.batch_slot >= 0
+        ]
+        if following is None or following.plan is None or not following.plan.decodes:
+            return
+        batch.cohort.ahead = 1
+        for ghost in following.plan.ghosts:  # its last token is stored with the others
+            request = ghost.request
+            request.computed_tokens += 1
+            request.held_blocks = -(-request.computed_tokens // batch.pool.block_size_tokens)
+
+    def _take_results(self) -> None:
+        """The latest step is over: what it has computed can be found, and who has ended leaves."""
+        batch, computed = self.batch, self.computed
+        if computed:
+            self.computed = []
+            for request in computed:
+                if batch.ending.get(request.batch_slot) is request:
+                    batch.release_ending(request)
+                elif request.state is RequestState.RUNNING:
+                    self._pool.checkpoint(request, request.target_tokens)
+        if batch.ending or batch.leaving:
+            batch.release_all()
+
+    def _tally(self, following: Planned | None, duration: int) -> None:
+        batch = self.batch
+        plan = (following and following.plan) or Plan()
+        tokens = 0
+        for chunk in plan.chunks:
+            tokens += chunk.new
+        full = tokens >= batch.limits.max_num_batched_tokens
+        tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full)
+
+    # ---- who leaves with nothing ----
+
+    def abort(self, request: Request, now: int) -> None:
+        """A running request leaves with nothing: a step that is planned computes it all the same.
+
+        Its blocks are free when the step under way is over.
+        """
+        batch = self.batch
+        planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
+        batch.take_out(request)
+        self.rule.forget(request)
+        if planned is not None and planned.plan is not None and decodes:
+            planned.plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
+        if self.steps.free_us <= now:
+            batch.pool.release(request, request.computed_tokens)
+        else:
+            batch.leaving.append((request, request.computed_tokens))
+
+    def abandon(self) -> None:
+        """Stop in the middle of everything: the requests have been taken out."""
+        batch = self.batch
+        batch.planned = None
+        batch.cohort.ahead = 0
+        self.computed = []
+        batch.release_all()
+        self.rule.idle()
+        super().abandon()
+
+    def state(self) -> tuple[object, ...]:
+        """What is planned and not carried out, and whose results are not known, as plain values (for digests)."""
+        batch = self.batch
+        leaving = [(one.index, content) for one, content in batch.leaving]
+        state = (list(batch.ending), leaving, [one.index for one in self.computed])
+        if batch.planned is None or batch.planned.plan is None:
+            return state
+        plan = batch.planned.plan
+        chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
+        preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
+        ghosts = [(one.request.index, one.context_tokens) for one in plan.ghosts]
+        return (*state, batch.planned.epoch, plan.decodes, chunks, preempted, ghosts)

@@ -1,0 +1,77 @@
+"""Step times as they were measured, one after the other: what is left to be wrong is the schedule.
+
+The first step of the instance takes as long as the first that was measured, and so on, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.latency.model import LATENCY, Overheads
+from blis_tui.errors import PolicyError
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.tallies import Tallies
+    from blis_tui.spec.model import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What was measured."""
+
+    durations_us: tuple[float, ...] = setting(
+        "How long each step took, in microseconds, until the next one could begin. Later steps take the mean.",
+        items={"type": "number", "minimum": 1},
+        minItems=1,
+        examples=[[9000, 8400, 8700]],
+    )
+    queue_us: float = setting(
+        "From sending a request to the waiting queue, and from its last step to the client, in microseconds.",
+        default=0.0,
+        minimum=0,
+    )
+    queue_per_token_us: float = setting("The same for each token of its prompt.", default=0.0, minimum=0)
+
+
+@LATENCY.plugin("recorded", "Measured steps by their number, whatever is in them; of one instance.", Settings)
+class RecordedSteps(Overheads):
+    """The n-th step of an instance takes what the n-th measured one took."""
+
+    __slots__ = ("_durations_us", "_mean_us", "_tallies")
+
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        if pool.instances > 1 or pool.engine.pipeline_parallel > 1:
+            raise PolicyError(
+                "`recorded` step times are those of one instance without pipeline stages",
+                help="set cluster.instances=1 and engine.pipeline_parallel=1",
+            )
+        super().__init__(
+            queue_us=settings.queue_us,
+            queue_per_token_us=settings.queue_per_token_us,
+            output_token_us=0.0,
+            post_decode_us=0.0,
+        )
+        self._durations_us = tuple(max(int(one), 1) for one in settings.durations_us)
+        total = 0
+        for one in self._durations_us:
+            total += one
+        self._mean_us = max(total // len(self._durations_us), 1)
+        self._tallies: Tallies | None = None
+
+    def follow(self, tallies: Tallies) -> None:
+        """Whose steps these are: from then on, how many there were tells which comes next.
+
+        Raises:
+            PolicyError: they are another instance's already.
+        """
+        if self._tallies is not None:
+            raise PolicyError("`recorded` step times are those of one instance", help="instances must not be added")
+        self._tallies = tallies
+
+    def step_time_us(self, load: StepLoad) -> int:  # noqa: ARG002  (whatever is in it)
+        """Duration of the next step."""
+        number = 0 if self._tallies is None else self._tallies.steps
+        return self._durations_us[number] if number < len(self._durations_us) else self._mean_us

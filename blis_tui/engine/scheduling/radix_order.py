@@ -1,0 +1,130 @@
+"""Orders of the queue that SGLang knows beside the order of arrival.
+
+Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``SchedulePolicy``).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.kv.prompt_keys import PromptKeys
+from blis_tui.engine.kv.radix_tree import RadixTree
+from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.kv.radix_pool import RadixPool
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.scheduling.queue import SortKey, WaitingQueue
+    from blis_tui.registry import NoSettings
+
+_MOST_MATCHED: Final = 128
+"""``WAITING_QUEUE_PREFIX_MATCH_MAX``: with more in the queue nobody is looked up."""
+_LITTLE: Final = 32
+"""``IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD``: who finds no more is compared with the others of the queue."""
+_MUCH: Final = 32
+"""``IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD``: who shares as much with one of them waits for that one."""
+
+
+@SCHEDULING.plugin("lof", "Longest declared output first (SGLang's lof).")
+def lof(settings: NoSettings) -> WaitingQueue:
+    """By declared output, then as they came; who comes back, comes last."""
+    del settings
+    return LongestOutput()
+
+
+@SCHEDULING.plugin("lpm", "Longest prefix in the radix tree first (SGLang's lpm; sglang batching only).")
+def lpm(settings: NoSettings) -> WaitingQueue:
+    """By what is found in the cache, which the batching rule looks up before it computes prompts."""
+    del settings
+    return LongestPrefix()
+
+
+class LongestOutput(SortedQueue):
+    """The request goes first that declares the longest answer; of equals, the one that has waited longest."""
+
+    __slots__ = ("_turn", "_turns")
+
+    def __init__(self) -> None:
+        super().__init__(_by_output, "The request with the longest declared answer goes first", by_name=False)
+        self._turn = 0
+        self._turns: dict[int, int] = {}
+
+    def __getstate__(self) -> tuple[int, dict[int, int], list[Request]]:  # type: ignore[override]
+        return (self._turn, self._turns, self.ordered())
+
+    def __setstate__(self, state: tuple[int, dict[int, int], list[Request]]) -> None:  # type: ignore[override]
+        self._turn, self._turns, requests = state
+        super().__setstate__((_by_output, "The request with the longest declared answer goes first", False, requests))
+
+    def _key(self, request: Request) -> SortKey:
+        return (self._rank(request), self._turns[request.index], "", request.index)
+
+    def push(self, request: Request) -> None:
+        """Add behind all that declare as much."""
+        self._turn += 1
+        self._turns[request.index] = self._turn
+        super().push(request)
+
+    def remove(self, request: Request) -> None:
+        """Take out a request from anywhere."""
+        super().remove(request)
+        del self._turns[request.index]
+
+
+def _by_output(request: Request) -> int:
+    return -request.max_output_tokens
+
+
+class LongestPrefix(FcfsQueue):
+    """The request goes first that finds most of its prompt in the cache, as it was when prompts were last computed.
+
+    Requests that find little and share much with one before them wait for that one: then they find it.
+    """
+
+    order = "The request that finds most of its prompt in the cache goes first"
+
+    __slots__ = ()
+
+    def arrange(self, known: Sequence[Request], pool: RadixPool) -> bool:
+        """Look up everybody and sort the queue; returns whether that is done, for it is not where many wait.
+
+        Args:
+            known: those that the scheduler knows of; all others stay behind them.
+            pool: the KV blocks.
+        """
+        if len(known) > _MOST_MATCHED:
+            return False
+        beside, keys = RadixTree(), PromptKeys(1)
+        found: dict[int, int] = {}
+        for request in known:
+            tokens = request.target_tokens
+            _, blocks = pool.match(request, tokens)
+            length = blocks * pool.block_size_tokens
+            found[request.index] = -min(length, tokens - 1)
+            if length <= _LITTLE:
+                content = _content(keys, request)
+                if beside.length(content) >= _MUCH:
+                    found[request.index] = 1
+                else:
+                    beside.insert(content)
+        first = sorted(known, key=lambda one: found[one.index])
+        rest = [one for index, one in self.items.items() if index not in found]
+        self.items = OrderedDict((one.index, one) for one in (*first, *rest))
+        return True
+
+
+def _content(keys: PromptKeys, request: Request) -> tuple[range, ...]:
+    """What a request has, token by token."""
+    tokens = request.target_tokens
+    shared = keys.stretches(request.content)
+    parts, left = [], tokens
+    for part in shared.parts:
+        parts.append(part[:left])
+        left -= len(parts[-1])
+    if left:
+        first = keys.own(request, tokens - left)
+        parts.append(range(first, first + left))
+    return tuple(part for part in parts if part)

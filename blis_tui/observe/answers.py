@@ -1,0 +1,190 @@
+"""What an answer says: its tokens with their times, what the server counted, and why it ended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_DATA: Final = b"data:"
+_DONE: Final = b"[DONE]"
+_ERROR_TEXT: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the server counted; None = it does not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What an answer says.
+
+    Attributes:
+        chunks: when each piece with tokens came, in nanoseconds of ``monotonic_ns``, and how many tokens it has.
+        tokens: the ids of the tokens, where the server tells them.
+        told_ids: whether it does, for every chunk.
+        text: the answer as text.
+        usage: the server's counts.
+        finish_reason: why it ended, as the server says; empty = it does not.
+        error: what went wrong, as the server says it in the answer; empty = nothing.
+        ended: whether the answer says that it is at its end.
+        merged: chunks that were read together with an earlier one of this answer, and have its time.
+    """
+
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    told_ids: bool = False
+    text: str = ""
+    usage: Usage = Usage()
+    finish_reason: str = ""
+    error: str = ""
+    ended: bool = False
+    merged: int = 0
+
+
+def read_stream(pieces: Sequence[tuple[int, bytes]]) -> Answer:
+    """The answer that a stream of server-sent events tells; what is no event of a known kind is left out."""
+    answer = Answer()
+    reader = _Reader(answer)
+    latest_ns, in_piece = -1, 0
+    for stamp_ns, payload in _events(pieces):
+        if payload == _DONE:
+            answer.ended = True
+            continue
+        tokens = reader.take(payload)
+        if tokens:
+            in_piece = in_piece + 1 if stamp_ns == latest_ns else 0
+            answer.merged += in_piece > 0
+            latest_ns = stamp_ns
+            answer.chunks.append((stamp_ns, tokens))
+    reader.close()
+    return answer
+
+
+def read_whole(body: bytes, stamp_ns: int) -> Answer:
+    """The answer that came in one piece."""
+    answer = Answer(ended=True)
+    reader = _Reader(answer)
+    tokens = reader.take(body)
+    told = answer.usage.completion_tokens
+    if not answer.told_ids and told is not None:
+        tokens = told
+    if tokens:
+        answer.chunks.append((stamp_ns, tokens))
+    if not answer.finish_reason and not answer.error:
+        answer.error = "the answer has no `choices`"
+    return answer
+
+
+def error_text(body: bytes, status: int) -> str:
+    """What a refusal says."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        inner = document.get("error", document)
+        message = inner.get("message", inner.get("detail")) if isinstance(inner, dict) else inner
+        if isinstance(message, str) and message:
+            return f"HTTP {status}: {message[:_ERROR_TEXT]}"
+    text = " ".join(body[:_ERROR_TEXT].decode(errors="replace").split())
+    return f"HTTP {status}: {text}" if text else f"HTTP {status}"
+
+
+def _events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The data of each event, and when its last byte came."""
+    rest = b""
+    for stamp_ns, piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(_DATA):
+                yield stamp_ns, line[len(_DATA) :].strip()
+    if rest.startswith(_DATA) and pieces:
+        yield stamp_ns, rest[len(_DATA) :].strip()
+
+
+class _Reader:
+    """Reads what servers send in an event, or as a whole answer."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._texts: list[str] = []
+        self._counted = self._seen = 0
+        self._chunks = self._with_ids = 0
+
+    def take(self, payload: bytes) -> int:
+        """How many tokens came with it."""
+        answer = self._answer
+        try:
+            event = json.loads(payload)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            answer.error = answer.error or f"an event is no JSON: {payload[:80].decode(errors='replace')}"
+            return 0
+        if (error := event.get("error")) is not None:
+            message = error.get("message") if isinstance(error, dict) else error
+            answer.error = str(message)[:_ERROR_TEXT] or "error"
+        before = self._counted
+        self._take_usage(event.get("usage"))
+        choices = event.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return 0
+        tokens = self._take_choice(choices[0], before)
+        self._seen += tokens
+        return tokens
+
+    def _take_choice(self, choice: Mapping[str, object], counted_before: int) -> int:
+        answer = self._answer
+        inner = next((choice[name] for name in ("delta", "message") if isinstance(choice.get(name), dict)), choice)
+        text = _text_of(inner)
+        self._texts.append(text)
+        if isinstance(reason := choice.get("finish_reason"), str):
+            answer.finish_reason = reason
+        ids = choice.get("token_ids")
+        if isinstance(ids, list) and all(type(one) is int for one in ids):
+            answer.tokens += ids
+            self._chunks += bool(ids)
+            self._with_ids += bool(ids)
+            answer.told_ids = self._with_ids == self._chunks
+            return len(ids)
+        if self._counted > counted_before:  # it says how many there are up to here
+            return max(self._counted - self._seen, 0)
+        self._chunks += bool(text)
+        answer.told_ids = False
+        return 1 if text else 0
+
+    def _take_usage(self, usage: object) -> None:
+        if not isinstance(usage, dict):
+            return
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        told = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached))
+        self._answer.usage = told
+        self._counted = told.completion_tokens or self._counted
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._answer.text = "".join(self._texts)
+
+
+def _text_of(inner: object) -> str:
+    """The text of a choice, reasoning included."""
+    if not isinstance(inner, dict):
+        return ""
+    parts = [inner.get(name) for name in ("reasoning_content", "reasoning", "text", "content")]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value >= 0 else None

@@ -1,0 +1,204 @@
+"""One request and its answer over HTTP/1.1: the pieces of the answer's body, each with the time at which it came."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from blis_tui.classes import dataclass
+from blis_tui.observe.wire import connect
+
+if TYPE_CHECKING:
+    from blis_tui.observe.target import Target
+    from blis_tui.observe.wire import Wire
+
+_IDLE_NS: Final = 1_000_000_000
+"""An idle connection is used again within a second; servers keep them for five or more."""
+MOST_BYTES: Final = 1 << 28
+"""An answer that is longer is given up: nothing that generates tokens sends 256 MiB."""
+
+
+class BrokenError(OSError):
+    """The answer ended before its end."""
+
+
+class NotHttpError(OSError):
+    """What came is no answer of HTTP."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What has come of an answer so far.
+
+    Attributes:
+        status: HTTP's status; 0 = none has come.
+        pieces: the body as it came: times of ``monotonic_ns``, and bytes.
+        sent_ns: when the request's first byte was handed to the kernel.
+        done_ns: when the answer was complete, or known to stay as it is; 0 = not yet.
+        kernel_stamps: whether times are the kernel's.
+    """
+
+    status: int = 0
+    pieces: list[tuple[int, bytes]] = field(default_factory=list)
+    sent_ns: int = 0
+    done_ns: int = 0
+    kernel_stamps: bool = False
+
+    @property
+    def body(self) -> bytes:
+        """The body as far as it has come."""
+        return b"".join(piece for _, piece in self.pieces)
+
+
+class _Reading:
+    """Puts an answer together from the bytes of a connection; both a ``Sink`` and what the parser calls."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begun = self.reusable = False
+        self._parser = HttpResponseParser(self)
+        self._stamp_ns = 0
+        self._bytes = 0
+        self._delimited = False
+        self._headed = False
+
+    # ---- the connection ----
+
+    def feed(self, data: bytes, stamp_ns: int) -> None:
+        """Bytes that came then."""
+        self.begun = True
+        self._stamp_ns = stamp_ns
+        self._bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            self._fail(NotHttpError(f"the answer is not HTTP: {error or type(error).__name__}"))
+        if self._bytes > MOST_BYTES:
+            self._fail(NotHttpError(f"the answer is longer than {MOST_BYTES >> 20} MiB"))
+
+    def end(self, error: OSError | None, stamp_ns: int) -> None:
+        """The server has closed the connection, or it broke."""
+        self._stamp_ns = stamp_ns
+        if error is None and self._headed and not self._delimited:
+            self._finish()  # it ends where the connection does
+        else:
+            self._fail(error or BrokenError("the connection was closed before the end of the answer"))
+
+    # ---- the parser ----
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header of the answer."""
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._delimited = bool(value) or self._delimited
+
+    def on_headers_complete(self) -> None:
+        """Status and headers are there."""
+        self.reply.status = self._parser.get_status_code()
+        self._headed = True
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self.reply.pieces.append((self._stamp_ns, body))
+
+    def on_message_complete(self) -> None:
+        """The answer is complete."""
+        if 100 <= self.reply.status < 200:  # only an announcement
+            self._headed = self._delimited = False
+            return
+        self.reusable = self._parser.should_keep_alive()
+        self._finish()
+
+    # ---- the end ----
+
+    def _finish(self) -> None:
+        if not self.over.done():
+            self.reply.done_ns = self._stamp_ns
+            self.over.set_result(None)
+
+    def _fail(self, error: OSError) -> None:
+        if not self.over.done():
+            self.reply.done_ns = self._stamp_ns
+            self.over.set_exception(error)
+
+
+class Exchanges:
+    """Requests to one server, each over a connection of its own while it lasts.
+
+    Connections are used again right after an answer, as HTTP clients do, and can be opened before they are needed.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._idle: deque[tuple[int, Wire]] = deque()
+        self._open: dict[int, Wire] = {}
+
+    async def prepare(self) -> Wire:
+        """A connection that is open and idle. Raises OSError: there is none to be had."""
+        while self._idle:
+            since_ns, wire = self._idle.pop()
+            if wire.usable and time.monotonic_ns() - since_ns < _IDLE_NS:
+                return wire
+            self._discard(wire)
+        return await self._new()
+
+    async def ask(self, method: str, path: str, body: bytes, reply: Reply, wire: Wire | None = None) -> None:
+        """Send a request and wait for the whole answer, which grows in ``reply`` meanwhile.
+
+        Nothing is sent twice: a server that was asked may have begun to compute.
+
+        Args:
+            method: of HTTP.
+            path: behind the endpoint's root.
+            body: JSON, or nothing.
+            reply: where the answer goes.
+            wire: a prepared connection; None = whichever there is.
+
+        Raises:
+            OSError: the connection cannot be opened, or breaks before the end.
+        """
+        data = self._target.head(method, path, len(body)) + body
+        if wire is None or not wire.usable:
+            wire = await self.prepare()
+        reading = _Reading(reply)
+        reply.kernel_stamps = wire.kernel_stamps
+        try:
+            reply.sent_ns = await wire.send(data, reading)
+            await reading.over
+        except BaseException:
+            if not reply.done_ns:
+                reply.done_ns = time.monotonic_ns()
+            if reading.over.done() and not reading.over.cancelled():
+                reading.over.exception()  # it has been heard of: the connection broke while the request was sent
+            self._discard(wire)
+            raise
+        if reading.reusable and wire.usable:
+            self.release(wire)
+        else:
+            self._discard(wire)
+
+    def release(self, wire: Wire) -> None:
+        """Give back a prepared connection that is not needed."""
+        if wire.usable:
+            self._idle.append((time.monotonic_ns(), wire))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for wire in list(self._open.values()):
+            wire.close()
+        self._open.clear()
+        self._idle.clear()
+
+    async def _new(self) -> Wire:
+        wire = await connect(self._target)
+        self._open[id(wire)] = wire
+        return wire
+
+    def _discard(self, wire: Wire) -> None:
+        wire.close()
+        self._open.pop(id(wire), None)

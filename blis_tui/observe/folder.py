@@ -1,0 +1,216 @@
+"""Writes the folder of a recording: lines while it runs, so that it can be broken off any time, tables at its end."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final, TextIO
+
+from blis_tui.canonical import to_json
+from blis_tui.errors import InputError
+from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
+from blis_tui.observe.lines import STEP_COLUMNS, request_line, scrape_line, server_document, step_line
+from blis_tui.observe.reading import ABOUT, METRICS, REQUESTS, STEPS, VERSION
+from blis_tui.observe.recording import BROKEN, COMPLETED, SERVED, TIMED_OUT
+from blis_tui.observe.timeline import write_timeline
+from blis_tui.records.files import atomic_bytes, atomic_text, write_text
+from blis_tui.records.tables import csv_line
+from blis_tui.records.trace_v2 import COLUMNS as TRACE_COLUMNS
+from blis_tui.workload.trace_segments import segments_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from blis_tui.engine.request import Segments
+    from blis_tui.observe.recording import Observed, Recording, Scrape, Server, Step
+
+KV_EVENTS: Final = "kv-events.jsonl"
+TABLE: Final = "requests.csv"
+TRACE: Final = "trace.csv"
+TRACE_HEADER: Final = "trace.yaml"
+TIMELINE: Final = "timeline.perfetto-trace"
+_STATES: Final = {COMPLETED: "completed", TIMED_OUT: "timed-out"}
+"""An outcome -> the state that request tables name; all others are ``lost``."""
+_STATUS: Final = {COMPLETED: "ok", TIMED_OUT: "timeout", BROKEN: "incomplete"}
+"""The same as TraceV2 names it; all others are ``error``."""
+
+
+class Folder:
+    """The folder of a recording that is being made.
+
+    Raises:
+        InputError: it exists and is not empty, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kv_blocks: int | None = None
+        self._files = ExitStack()
+        self._open: dict[str, TextIO] = {}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise InputError(f"{path} exists and is not empty", help="name a new folder for the recording")
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+    def begin(self, about: Mapping[str, object], server: Server) -> None:
+        """Say what is going to be recorded."""
+        self.kv_blocks = server.kv_blocks
+        self.say(about, server)
+        self._append(REQUESTS, "")
+
+    def say(self, about: Mapping[str, object], server: Server) -> None:
+        """Write what the recording is."""
+        document = {"version": VERSION, **about, "server": server_document(server)}
+        write_text(self.path / ABOUT, to_json(document))
+
+    def request(self, row: Observed) -> None:
+        """One request has ended."""
+        self._append(REQUESTS, request_line(row))
+
+    def scrape(self, scrape: Scrape) -> None:
+        """The metrics were read."""
+        self._append(METRICS, scrape_line(scrape))
+
+    def step(self, step: Step) -> None:
+        """The server's log told a step."""
+        if STEPS not in self._open:
+            self._append(STEPS, csv_line(STEP_COLUMNS))
+        self._append(STEPS, step_line(step, self.kv_blocks))
+
+    def kv_event(self, document: Mapping[str, object]) -> None:
+        """The server published an event of its KV cache."""
+        self._append(KV_EVENTS, json.dumps(document, separators=(",", ":")) + "\n")
+
+    def close(self) -> None:
+        """Nothing more comes; a folder into which nothing came is gone again."""
+        self._files.close()
+        self._open.clear()
+        with suppress(OSError):
+            self.path.rmdir()
+
+    def _append(self, name: str, line: str) -> None:
+        try:
+            if name not in self._open:
+                opened = (self.path / name).open("w", encoding="utf-8", newline="\n")
+                self._open[name] = self._files.enter_context(opened)
+            self._open[name].write(line)
+            self._open[name].flush()
+        except OSError as error:
+            raise InputError(f"cannot write {self.path / name}: {error.strerror or error}") from error
+
+
+def write_tables(recording: Recording) -> None:
+    """The same requests as a table that replays, as TraceV2, and as a time line for Perfetto."""
+    rows = recording.requests
+    tables = {
+        TABLE: table_csv(rows),
+        TRACE: _trace_csv(rows),
+        TRACE_HEADER: iter([_trace_header(recording)]),
+    }
+    for name, lines in tables.items():
+        with atomic_text(recording.folder / name) as file:
+            file.writelines(lines)
+    with atomic_bytes(recording.folder / TIMELINE) as out:
+        write_timeline(out, recording)
+
+
+def table_csv(rows: Sequence[Observed]) -> Iterator[str]:
+    """The requests that may have been computed, as ``run --requests`` writes them, line by line.
+
+    A request arrives when it was sent, has the length that it had, and is given up when it was.
+    """
+    served = [row for row in rows if row.outcome in SERVED]
+    more = [name for name in ("model", "adapter") if any(getattr(row, name) for row in served)]
+    more += ["prefix_segments"] if any(len(row.segments) > 1 for row in served) else []
+    columns = [*PLAIN_COLUMNS, *more]
+    places = [RequestRow._fields.index(name) for name in columns]
+    named = any(row.answer_segment for row in served)
+    yield csv_line([*columns, *(["answer_segment"] if named else [])])
+    for row in served:
+        cells = _table_row(row)
+        yield csv_line([*(cells[place] for place in places), *([row.answer_segment] if named else [])])
+
+
+def _table_row(row: Observed) -> RequestRow:
+    ttft_us, e2e_us = row.ttft_us, row.e2e_us
+    done = row.outcome == COMPLETED
+    segments = _within(row.segments, row.prompt)
+    group, shared = segments[0] if segments else ("", 0)
+    return RequestRow(
+        request_id=row.request_id,
+        state=_STATES.get(row.outcome, "lost"),
+        instance=None,
+        arrival_us=row.sent_us,
+        queued_us=None,
+        scheduled_us=None,
+        first_token_us=None if ttft_us is None else row.sent_us + ttft_us,
+        completed_us=None if e2e_us is None else row.sent_us + e2e_us,
+        ttft_us=ttft_us,
+        e2e_us=e2e_us,
+        input_tokens=row.prompt,
+        output_tokens=row.tokens,
+        cached_tokens=row.cached_tokens or 0,
+        preemptions=0,
+        slo_class=row.slo_class,
+        tenant_id=row.tenant,
+        session_id=row.session_id,
+        round_index=row.round_index if row.session_id else None,
+        requested_output_tokens=row.tokens if done else row.output_tokens,
+        prefix_group=group,
+        prefix_tokens=shared,
+        deadline_us=None if done else max(row.done_us, row.sent_us + 1),
+        model=row.model,
+        prefix_segments=segments_cell(segments),
+        adapter=row.adapter,
+    )
+
+
+def _within(segments: Segments, tokens: int) -> Segments:
+    """What of a shareable head fits into a prompt of so many tokens: the server may have counted fewer."""
+    found: list[tuple[str, int]] = []
+    for name, length in segments:
+        part = min(length, tokens)
+        if part > 0:
+            found.append((name, part))
+        tokens -= part
+    return tuple(found)
+
+
+def _trace_csv(rows: Sequence[Observed]) -> Iterator[str]:
+    yield csv_line(TRACE_COLUMNS)
+    for number, row in enumerate(rows):
+        group, shared = row.segments[0] if len(row.segments) == 1 else ("", 0)
+        first_us, last_us = (row.chunks[0][0], row.chunks[-1][0]) if row.chunks else (0, 0)
+        status = _STATUS.get(row.outcome, "error")
+        yield csv_line(
+            (
+                *(number, "", row.tenant, row.slo_class, row.session_id, row.round_index, group, shared),
+                *("true", row.prompt - shared, row.tokens if status == "ok" else row.output_tokens, 0, 0, 0, 0, 0),
+                *(row.model, row.deadline_us, row.prompt_tokens or 0, row.due_us, row.sent_us, first_us, last_us),
+                *(len(row.chunks), status, row.error, row.finish_reason),
+            )
+        )
+
+
+def _trace_header(recording: Recording) -> str:
+    server = recording.server
+    about: dict[str, object] = {
+        "trace_version": 2,
+        "time_unit": "microseconds",
+        "mode": "real",
+        "warm_up_requests": 0,
+        "workload_seed": recording.about.get("workload_seed", 0),
+        "workload_spec": recording.about.get("workload", ""),
+    }
+    told: dict[str, object] = {
+        "type": "vllm" if server.version else "openai",
+        "model": server.model,
+        "block_size": server.block_size_tokens,
+        "max_model_len": server.max_model_len,
+    }
+    lines = [f"{key}: {json.dumps(value)}\n" for key, value in about.items()]
+    lines += ["server:\n", *(f"  {key}: {json.dumps(value)}\n" for key, value in told.items() if value is not None)]
+    return "".join(lines)

@@ -1,0 +1,78 @@
+"""What a server publishes of its KV cache over ZeroMQ: batches of events in MessagePack.
+
+Source: vLLM 0.32.0, ``distributed/kv_events.py`` (``--kv-events-config``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.observe.clock import Clock
+
+_SEQUENCE_BYTES: Final = 8
+
+
+class KvEvents:
+    """Listens to one publisher.
+
+    Raises:
+        InputError: its address cannot be one.
+    """
+
+    def __init__(self, endpoint: str, topic: str = "") -> None:
+        self._context = zmq.asyncio.Context()
+        self._socket: zmq.asyncio.Socket = self._context.socket(zmq.SUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt_string(zmq.SUBSCRIBE, topic)
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise InputError(
+                f"{endpoint!r} is no address to listen to: {error}", help="such as tcp://127.0.0.1:5557"
+            ) from error
+
+    async def listen(self, clock: Clock, heard: Callable[[Mapping[str, object]], None]) -> None:
+        """Hand over every batch as plain data, until cancelled; what is none is left out."""
+        while True:
+            frames = await self._socket.recv_multipart()
+            if (batch := _batch(frames)) is not None:
+                heard({"time_us": clock.now_us(), **batch})
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        self._socket.close()
+        self._context.term()
+
+
+def _batch(frames: list[bytes]) -> Mapping[str, object] | None:
+    if len(frames) != 3 or len(frames[1]) != _SEQUENCE_BYTES:
+        return None
+    try:
+        decoded = msgspec.msgpack.decode(frames[2])
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(decoded, list) or len(decoded) < 2 or not isinstance(decoded[1], list):
+        return None
+    sequence = int.from_bytes(frames[1], "big")
+    return {"sequence": sequence, "server_time_s": decoded[0], "events": _plain(decoded[1])}
+
+
+def _plain(value: object) -> object:
+    """The same as JSON has it: hashes that are bytes in hexadecimal."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,180 @@
+"""Recordings as lines of files: each request, scrape and step is one, written when it is known."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+from blis_tui.inputs import parse_json
+from blis_tui.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
+from blis_tui.workload.trace_segments import read_segments, segments_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STEP_COLUMNS: Final = (
+    *("step", "end_us", "duration_us", "prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens"),
+    *("kv_share", "kv_blocks_free"),
+)
+"""``calibrate`` reads such files, too; it needs the last one."""
+_LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_INTEGERS: Final = ("index", "due_us", "sent_us", "done_us", "input_tokens", "output_tokens")
+_COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens")
+_LONGEST_PROMPT: Final = 1 << 40
+_TEXTS: Final = ("finish_reason", "error", "slo_class", "tenant", "model", "adapter", "session_id", "answer_segment")
+_NUMBERS: Final = ("merged", "status", "round_index", "deadline_us")
+
+
+def request_line(row: Observed) -> str:
+    """A request as a line of JSON; what says nothing is left out."""
+    document: dict[str, object] = {"request_id": row.request_id, "outcome": row.outcome}
+    document |= {name: getattr(row, name) for name in _INTEGERS}
+    document["chunks"] = [list(chunk) for chunk in row.chunks]
+    document |= {name: value for name in _COUNTS if (value := getattr(row, name)) is not None}
+    document["told_ids"] = row.told_ids
+    document |= {name: value for name in (*_TEXTS, *_NUMBERS) if (value := getattr(row, name))}
+    if row.segments:
+        document["segments"] = segments_cell(row.segments)
+    return _LINE.encode(document) + "\n"
+
+
+def read_request(line: str) -> Observed:
+    """What :func:`request_line` wrote.
+
+    Raises:
+        ValueError: it is something else; the message says what.
+    """
+    found = _document(line)
+    outcome, chunks = found.get("outcome"), found.get("chunks")
+    if outcome not in OUTCOMES:
+        raise ValueError(f"`outcome` is {outcome!r}")
+    if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
+        raise ValueError("`chunks` is no list of times and numbers of tokens")
+    return Observed(
+        request_id=_text(found, "request_id"),
+        index=_whole(found, "index"),
+        outcome=str(outcome),
+        due_us=_whole(found, "due_us"),
+        sent_us=_whole(found, "sent_us"),
+        done_us=_whole(found, "done_us"),
+        input_tokens=_whole(found, "input_tokens"),
+        output_tokens=_whole(found, "output_tokens"),
+        chunks=tuple((time_us, count) for time_us, count in chunks),
+        prompt_tokens=_optional(found, "prompt_tokens"),
+        completion_tokens=_optional(found, "completion_tokens"),
+        cached_tokens=_optional(found, "cached_tokens"),
+        told_ids=found.get("told_ids") is True,
+        merged=_optional(found, "merged") or 0,
+        status=_optional(found, "status") or 0,
+        finish_reason=_text(found, "finish_reason", ""),
+        error=_text(found, "error", ""),
+        segments=read_segments(_text(found, "segments", ""), _LONGEST_PROMPT),
+        answer_segment=_text(found, "answer_segment", ""),
+        slo_class=_text(found, "slo_class", "standard"),
+        tenant=_text(found, "tenant", ""),
+        model=_text(found, "model", ""),
+        adapter=_text(found, "adapter", ""),
+        session_id=_text(found, "session_id", ""),
+        round_index=_optional(found, "round_index") or 0,
+        deadline_us=_optional(found, "deadline_us") or 0,
+    )
+
+
+def scrape_line(scrape: Scrape) -> str:
+    """A scrape as a line of JSON."""
+    return _LINE.encode({"time_us": scrape.time_us, **scrape.values}) + "\n"
+
+
+def read_scrape(line: str) -> Scrape:
+    """What :func:`scrape_line` wrote. Raises ValueError: it is something else."""
+    found = dict(_document(line))
+    time_us = _whole(found, "time_us")
+    del found["time_us"]
+    values = {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+    return Scrape(time_us=time_us, values=values)
+
+
+def step_line(step: Step, kv_blocks: int | None = None) -> str:
+    """A step as a line of CSV; ``kv_blocks`` is how many the server has, where that is known."""
+    cells = (
+        *(step.number, "" if step.end_us is None else step.end_us, step.duration_us, step.prefill_requests),
+        *(step.prefill_tokens, step.decode_requests, step.decode_tokens),
+        "" if step.kv_share is None else f"{step.kv_share:.4f}",
+        "" if step.kv_share is None or kv_blocks is None else round(kv_blocks * (1.0 - step.kv_share)),
+    )
+    return ",".join(map(str, cells)) + "\n"
+
+
+def read_step(line: str) -> Step:
+    """What :func:`step_line` wrote. Raises ValueError: it is something else."""
+    cells = line.strip().split(",")
+    if len(cells) != len(STEP_COLUMNS):
+        raise ValueError(f"{len(cells)} cells, not {len(STEP_COLUMNS)}")
+    number, end_us, duration_us, prefills, prefill_tokens, decodes, decode_tokens, share, _ = cells
+    return Step(
+        number=int(number),
+        end_us=int(end_us) if end_us else None,
+        duration_us=int(duration_us),
+        prefill_requests=int(prefills),
+        prefill_tokens=int(prefill_tokens),
+        decode_requests=int(decodes),
+        decode_tokens=int(decode_tokens),
+        kv_share=float(share) if share else None,
+    )
+
+
+def server_document(server: Server) -> dict[str, object]:
+    """What is known of a server, as plain data."""
+    found = {name: getattr(server, name) for name in Server.__dataclass_fields__}
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def read_server(document: object) -> Server:
+    """What :func:`server_document` made. Raises ValueError: it is something else."""
+    if not isinstance(document, dict):
+        raise ValueError("`server` is no map")  # noqa: TRY004  (a file is wrong, not the caller)
+    caching = document.get("prefix_caching")
+    return Server(
+        version=_text(document, "version", ""),
+        model=_text(document, "model", ""),
+        max_model_len=_optional(document, "max_model_len"),
+        block_size_tokens=_optional(document, "block_size_tokens"),
+        kv_blocks=_optional(document, "kv_blocks"),
+        prefix_caching=caching if isinstance(caching, bool) else None,
+        engines=_optional(document, "engines"),
+    )
+
+
+def _document(line: str) -> Mapping[str, object]:
+    found = parse_json(line)
+    if not isinstance(found, dict):
+        raise ValueError("the line is no JSON object")  # noqa: TRY004  (as above)
+    return found
+
+
+def _whole(found: Mapping[str, object], name: str) -> int:
+    value = found.get(name)
+    if type(value) is not int:
+        raise ValueError(f"`{name}` is {value!r}, no whole number")
+    return value
+
+
+def _optional(found: Mapping[str, object], name: str) -> int | None:
+    return _whole(found, name) if found.get(name) is not None else None
+
+
+def _text(found: Mapping[str, object], name: str, otherwise: str | None = None) -> str:
+    value = found.get(name, otherwise)
+    if not isinstance(value, str):
+        raise ValueError(f"`{name}` is {value!r}, no text")  # noqa: TRY004  (as above)
+    return value
+
+
+def _is_chunk(chunk: object) -> bool:
+    return isinstance(chunk, list) and len(chunk) == 2 and all(type(one) is int for one in chunk)
+
+
+def refuse(path: object, number: int, error: ValueError) -> InputError:
+    """A line of a recording that is none."""
+    return InputError(f"{path}, line {number}: {error}", help="`blis-tui observe` writes these files")

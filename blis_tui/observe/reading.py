@@ -1,0 +1,87 @@
+"""A recording, read from its folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from blis_tui.errors import InputError
+from blis_tui.inputs import parse_json, read_input
+from blis_tui.observe.lines import (
+    STEP_COLUMNS,
+    read_request,
+    read_scrape,
+    read_server,
+    read_step,
+    refuse,
+)
+from blis_tui.observe.recording import Recording, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ABOUT: Final = "recording.json"
+REQUESTS: Final = "requests.jsonl"
+METRICS: Final = "metrics.jsonl"
+STEPS: Final = "steps.csv"
+VERSION: Final = 1
+_MAX_BYTES: Final = 1 << 31
+
+T = TypeVar("T")
+
+
+def is_recording(path: Path) -> bool:
+    """Whether this is the folder of a recording."""
+    return (path / ABOUT).is_file()
+
+
+def read_recording(folder: Path) -> Recording:
+    """Everything that a run left; of one that was broken off, what there is.
+
+    Raises:
+        InputError: a file is missing, cannot be read, or says something else than ``observe`` writes.
+    """
+    if not is_recording(folder):
+        raise InputError(f"{folder} is no recording: it has no {ABOUT}", help="`blis-tui observe` makes such folders")
+    about, server = _about(folder / ABOUT)
+    requests = sorted(_lines(folder / REQUESTS, read_request), key=lambda row: (row.sent_us, row.index))
+    steps = _lines(folder / STEPS, read_step, head=",".join(STEP_COLUMNS)) if (folder / STEPS).is_file() else []
+    scrapes = _lines(folder / METRICS, read_scrape) if (folder / METRICS).is_file() else []
+    return Recording(
+        folder=folder,
+        server=server,
+        requests=tuple(requests),
+        steps=tuple(steps),
+        scrapes=tuple(scrapes),
+        about=about,
+    )
+
+
+def _about(path: Path) -> tuple[dict[str, object], Server]:
+    try:
+        found = parse_json(read_input(path, limit=_MAX_BYTES))
+        if not isinstance(found, dict) or found.get("version") != VERSION:
+            raise ValueError("it is none that this version writes")  # noqa: TRY301
+        return found, read_server(found.get("server", {}))
+    except ValueError as error:
+        raise InputError(f"{path}: {error}", help="`blis-tui observe` writes this file") from error
+
+
+def _lines(path: Path, read: Callable[[str], T], head: str | None = None) -> list[T]:
+    """The lines of a file; a last one that was not written whole is left out."""
+    try:
+        text = read_input(path, limit=_MAX_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no text in UTF-8") from error
+    lines = text.split("\n")[:-1]
+    if head is not None:
+        if lines[:1] != [head]:
+            raise InputError(f"{path} does not begin with the columns {head}")
+        lines = lines[1:]
+    found = []
+    for number, line in enumerate(lines, 1 if head is None else 2):
+        try:
+            found.append(read(line))
+        except ValueError as error:
+            raise refuse(path, number, error) from error
+    return found

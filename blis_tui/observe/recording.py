@@ -1,0 +1,184 @@
+"""What was observed: requests with every chunk of their answers, steps, scrapes of metrics, and what the server is.
+
+All times are microseconds since the schedule began, on the client's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from blis_tui.engine.request import Segments
+
+COMPLETED: Final = "completed"
+REJECTED: Final = "rejected"
+REFUSED: Final = "refused"
+BROKEN: Final = "broken"
+TIMED_OUT: Final = "timed-out"
+UNREADABLE: Final = "unreadable"
+INTERRUPTED: Final = "interrupted"
+OUTCOMES: Final[Mapping[str, str]] = {
+    COMPLETED: "the whole answer came",
+    REJECTED: "the server answered with an error",
+    REFUSED: "no connection could be opened",
+    BROKEN: "the connection broke, or the answer ended, before its end",
+    TIMED_OUT: "the time-out came before the end of the answer",
+    UNREADABLE: "what came is no answer",
+    INTERRUPTED: "observing was stopped before the end of the answer",
+}
+"""How a request can end -> what that means."""
+
+SERVED: Final = frozenset({COMPLETED, BROKEN, TIMED_OUT, INTERRUPTED})
+"""Outcomes of requests that may have been computed, in part at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One request: what was asked for, and what came."""
+
+    request_id: str
+    index: int
+    due_us: int
+    """When it was to be sent."""
+    sent_us: int
+    """When it was; the time at which it could not be, where there was no connection."""
+    done_us: int
+    """When its answer was complete, or known to stay as it is."""
+    outcome: str
+    """One of ``OUTCOMES``."""
+    input_tokens: int
+    """Asked for; the server's own count is ``prompt_tokens``."""
+    output_tokens: int
+    """Likewise."""
+    chunks: tuple[tuple[int, int], ...] = ()
+    """When each piece of the answer came, and how many tokens it has."""
+    prompt_tokens: int | None = None
+    """As the server counts; None = it does not say. So below."""
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    told_ids: bool = False
+    """Whether the tokens of each chunk are known by their ids; else they are counted by their texts."""
+    merged: int = 0
+    """Chunks that were read together with an earlier one, and have its time."""
+    status: int = 0
+    """Of HTTP; 0 = there was none."""
+    finish_reason: str = ""
+    error: str = ""
+    segments: Segments = ()
+    answer_segment: str = ""
+    """What its answer is called in the prompts that begin with it; empty = none does."""
+    slo_class: str = "standard"
+    tenant: str = ""
+    model: str = ""
+    adapter: str = ""
+    session_id: str = ""
+    round_index: int = 0
+    deadline_us: int = 0
+    """When its client would have given it up; 0 = never."""
+
+    @property
+    def late_us(self) -> int:
+        """How much later than it should it was sent."""
+        return self.sent_us - self.due_us
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that came."""
+        total = 0
+        for _, count in self.chunks:
+            total += count
+        if not self.told_ids and self.completion_tokens is not None and self.outcome == COMPLETED:
+            return self.completion_tokens
+        return total
+
+    @property
+    def ttft_us(self) -> int | None:
+        """From sending to the first token; None = there was none."""
+        return self.chunks[0][0] - self.sent_us if self.chunks else None
+
+    @property
+    def e2e_us(self) -> int | None:
+        """From sending to the last token; None = the answer is not complete."""
+        return self.chunks[-1][0] - self.sent_us if self.chunks and self.outcome == COMPLETED else None
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of its prompt: the server's count, where it says."""
+        return self.input_tokens if self.prompt_tokens is None else self.prompt_tokens
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the server counted other tokens than it sent."""
+        told = self.completion_tokens
+        return self.told_ids and self.outcome == COMPLETED and told is not None and told != self.tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of the engine, as its log tells it."""
+
+    number: int
+    end_us: int | None
+    """When its line came; None = nobody looked."""
+    duration_us: int
+    prefill_requests: int
+    prefill_tokens: int
+    decode_requests: int
+    decode_tokens: int
+    """More than the requests where preempted ones are computed again."""
+    kv_share: float | None
+    """Of the KV blocks, those in use after it."""
+
+    @property
+    def requests(self) -> int:
+        """Those in its batch."""
+        return self.prefill_requests + self.decode_requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrape:
+    """The metrics at a moment, summed over the engines behind the endpoint."""
+
+    time_us: int
+    """In the middle between asking and hearing."""
+    values: Mapping[str, float]
+    """By vLLM's names, without labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What the server is, as far as it says; None and empty = it does not."""
+
+    version: str = ""
+    model: str = ""
+    max_model_len: int | None = None
+    block_size_tokens: int | None = None
+    kv_blocks: int | None = None
+    """Blocks that requests can have: vLLM keeps one of those that it counts, for padding."""
+    prefix_caching: bool | None = None
+    engines: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """Everything that was observed of one run."""
+
+    folder: Path
+    server: Server
+    requests: tuple[Observed, ...]
+    """In the order in which they were sent."""
+    steps: tuple[Step, ...] = ()
+    scrapes: tuple[Scrape, ...] = ()
+    about: Mapping[str, object] = field(default_factory=dict)
+    """What ``recording.json`` says."""
+
+    @property
+    def answered(self) -> Sequence[Observed]:
+        """The requests whose whole answer came."""
+        return [one for one in self.requests if one.outcome == COMPLETED and one.chunks]

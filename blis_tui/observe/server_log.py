@@ -1,0 +1,96 @@
+"""The steps of an engine by its log, each line with the client's time: vLLM's own times are whole seconds.
+
+Source of the line: vLLM 0.32.0, ``v1/metrics/loggers.py`` (``--enable-logging-iteration-details``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+from blis_tui.observe.recording import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import FileIO
+    from pathlib import Path
+
+_ITERATION: Final = re.compile(
+    rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, (\d+) generation "
+    rb"tokens, iteration elapsed time: ([0-9.]+) ms( \(dummy\))?(?:, \w+ KV cache usage: ([0-9.]+)%)?"
+)
+_READ_BYTES: Final = 1 << 16
+_LONGEST_LINE: Final = 1 << 16
+
+
+def step_of(line: bytes, end_us: int | None) -> Step | None:
+    """The step that a line of a log tells; None = it tells none."""
+    found = _ITERATION.search(line)
+    if found is None or found[7]:
+        return None
+    number, prefills, prefill_tokens, decodes, decode_tokens = (int(text) for text in found.groups()[:5])
+    return Step(
+        number=number,
+        end_us=end_us,
+        duration_us=round(float(found[6]) * 1000),
+        prefill_requests=prefills,
+        prefill_tokens=prefill_tokens,
+        decode_requests=decodes,
+        decode_tokens=decode_tokens,
+        kv_share=None if found[8] is None else float(found[8]) / 100,
+    )
+
+
+class Tail:
+    """The end of a file that grows, line by line.
+
+    Raises:
+        InputError: it cannot be read, or is no ordinary file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rest = b""
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise InputError(f"cannot read {path}: it is no ordinary file")
+            self._file: FileIO = path.open("rb", buffering=0)
+            self._file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def lines(self) -> Iterator[tuple[bytes, int]]:
+        """Whole lines that have come since the last call, and by when, in nanoseconds of ``monotonic_ns``.
+
+        That is when the file was written last, so it does not matter how late somebody looks: of several lines, the
+        last one has its own time. Of a file that was cut, lines from its beginning on.
+        """
+        while True:
+            try:
+                if os.fstat(self._file.fileno()).st_size < self._file.tell():
+                    self._file.seek(0)
+                    self._rest = b""
+                read = self._file.read(_READ_BYTES)
+                written_ns = _written_ns(self._file)
+            except OSError:
+                return
+            if not read:
+                return
+            *found, rest = (self._rest + read).split(b"\n")
+            self._rest = rest[-_LONGEST_LINE:]
+            for line in found:
+                yield line, written_ns
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+        self._file.close()
+
+
+def _written_ns(file: FileIO) -> int:
+    """When a file was written last, in nanoseconds of ``monotonic_ns``."""
+    age_ns = time.time_ns() - os.fstat(file.fileno()).st_mtime_ns
+    return time.monotonic_ns() - max(age_ns, 0)

@@ -1,0 +1,162 @@
+"""What a recording says in sum, and what may be wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.observe.recording import COMPLETED, OUTCOMES
+from blis_tui.units import count_text, plural, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.observe.recording import Observed, Recording
+
+_LATE_SHARE: Final = 0.1
+"""Requests that are sent later than this share of the median time to first token are another load than was wanted."""
+_LATE_US: Final = 5_000
+"""But so much lateness is the clock's."""
+_MERGED_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How something is spread over requests, in microseconds."""
+
+    mean_us: float
+    p50_us: int
+    p99_us: int
+    max_us: int
+
+    def to_dict(self) -> dict[str, float]:
+        """In milliseconds, as reports have it."""
+        names = ("mean", "p50", "p99", "max")
+        return {name: getattr(self, f"{name}_us") / 1000 for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A recording in sum."""
+
+    requests: int
+    outcomes: Mapping[str, int]
+    duration_us: int
+    """From the first request that was sent to the end of the last."""
+    input_tokens: int
+    output_tokens: int
+    ttft: Spread | None
+    itl: Spread | None
+    """The mean of each request's gaps between tokens."""
+    e2e: Spread | None
+    late: Spread | None
+    """How late requests were sent."""
+    shorter: int
+    """Answers that have fewer tokens than was asked for."""
+    contradictions: int
+    """Answers whose tokens are not as many as the server counted."""
+    merged: int
+    """Chunks that were read together with an earlier one."""
+    chunks: int
+    failures: Mapping[str, str]
+    """Outcome -> the first error of it."""
+
+    @property
+    def failed(self) -> int:
+        """Requests without a whole answer."""
+        return self.requests - self.outcomes.get(COMPLETED, 0)
+
+
+def summed_up(rows: Sequence[Observed]) -> Summary:
+    """The requests of a recording in sum."""
+    done = [row for row in rows if row.outcome == COMPLETED]
+    outcomes = {name: len([row for row in rows if row.outcome == name]) for name in OUTCOMES}
+    begin_us = min((row.sent_us for row in rows), default=0)
+    failures: dict[str, str] = {}
+    for row in rows:
+        if row.outcome != COMPLETED and row.error:
+            failures.setdefault(row.outcome, row.error)
+    return Summary(
+        requests=len(rows),
+        outcomes={name: count for name, count in outcomes.items() if count},
+        duration_us=max((row.done_us for row in rows), default=0) - begin_us,
+        input_tokens=_sum([row.prompt for row in done]),
+        output_tokens=_sum([row.tokens for row in rows]),
+        ttft=spread([row.ttft_us for row in done if row.ttft_us is not None]),
+        itl=spread([gap for row in done if (gap := mean_gap_us(row)) is not None]),
+        e2e=spread([row.e2e_us for row in done if row.e2e_us is not None]),
+        late=spread([row.late_us for row in rows]),
+        shorter=len([row for row in done if row.tokens < row.output_tokens]),
+        contradictions=len([row for row in done if row.contradicts]),
+        merged=_sum([row.merged for row in rows]),
+        chunks=_sum([len(row.chunks) for row in rows]),
+        failures=failures,
+    )
+
+
+def mean_gap_us(row: Observed) -> int | None:
+    """The mean of the gaps between a request's tokens; None where it has fewer than two."""
+    gaps = row.tokens - 1
+    if gaps < 1 or len(row.chunks) < 2:
+        return None
+    return (row.chunks[-1][0] - row.chunks[0][0]) // gaps
+
+
+def spread(values: Sequence[int]) -> Spread | None:
+    """How values are spread; percentiles are the nearest ranks. None where there are no values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    count = len(ordered)
+    return Spread(
+        mean_us=_sum(ordered) / count,
+        p50_us=ordered[-(-count * 50 // 100) - 1],
+        p99_us=ordered[-(-count * 99 // 100) - 1],
+        max_us=ordered[-1],
+    )
+
+
+def _sum(values: Sequence[int]) -> int:
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+def warnings(summary: Summary, recording: Recording) -> list[str]:
+    """What distorts the recording, a sentence each."""
+    found = []
+    if summary.failed:
+        parts = [f"{count_text(count)} {name}" for name, count in summary.outcomes.items() if name != COMPLETED]
+        found.append(f"{plural(summary.failed, 'request')} without a whole answer: {', '.join(parts)}")
+    late, ttft = summary.late, summary.ttft
+    if late is not None and ttft is not None and late.p99_us > max(_LATE_US, _LATE_SHARE * ttft.p50_us):
+        found.append(
+            f"1 in 100 requests was sent {span_text(late.p99_us)} late or more, beside a median time to first token of"
+            f" {span_text(ttft.p50_us)}: this machine was busy, and the load was not quite the one that was wanted"
+        )
+    if summary.chunks and summary.merged > _MERGED_SHARE * summary.chunks:
+        found.append(
+            f"{count_text(summary.merged)} of {plural(summary.chunks, 'chunk')} were read together with an earlier one:"
+            " gaps between tokens are less exact"
+        )
+    if summary.contradictions:
+        found.append(f"the server counted other tokens than it sent in {plural(summary.contradictions, 'answer')}")
+    if summary.shorter:
+        found.append(
+            f"{plural(summary.shorter, 'answer')} ended before the length that was asked for: they replay as they were"
+        )
+    found += _server_warnings(summary, recording)
+    return found
+
+
+def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
+    """Where the server's counters contradict what was seen."""
+    counters = recording.about.get("counters")
+    if not isinstance(counters, dict):
+        return []
+    told = counters.get("vllm:generation_tokens_total")
+    if not summary.failed and isinstance(told, int | float) and round(told) != summary.output_tokens:
+        counts = f"{count_text(round(told))} tokens generated, {count_text(summary.output_tokens)} came"
+        return [f"the server's metrics count {counts}: it served others meanwhile, or its counts are wrong"]
+    return []

@@ -1,0 +1,131 @@
+"""What there is to know of a server before it is loaded: its model, its engine's settings, what it makes of words."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.errors import InputError
+from blis_tui.inputs import parse_json
+from blis_tui.observe.answers import error_text, read_stream, read_whole
+from blis_tui.observe.exchange import Reply
+from blis_tui.observe.metrics import settings
+from blis_tui.observe.prompts import TextScale
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.observe.answers import Answer
+    from blis_tui.observe.exchange import Exchanges
+    from blis_tui.observe.prompts import Asking, Prompts
+    from blis_tui.observe.recording import Server
+
+_PATIENCE_S: Final = 10.0
+_SHORT, _LONG = 20, 220
+"""Words of the prompts that tell what a server makes of them."""
+METRICS_PATH: Final = "/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server that answers."""
+
+    server: Server
+    metrics: bool
+    """Whether it has vLLM's metrics."""
+
+
+async def fetch(exchanges: Exchanges, path: str) -> Reply | None:
+    """An answer to a question that not every server knows; None = it does not.
+
+    Raises:
+        OSError: it cannot be reached.
+        TimeoutError: it says nothing.
+    """
+    reply = Reply()
+    async with asyncio.timeout(_PATIENCE_S):
+        await exchanges.ask("GET", path, b"", reply)
+    return reply if reply.status == 200 else None
+
+
+async def survey(exchanges: Exchanges, address: str) -> Found:
+    """Ask a server what it is.
+
+    Raises:
+        InputError: it cannot be reached.
+    """
+    try:
+        models, metrics, version = [await fetch(exchanges, path) for path in ("/v1/models", METRICS_PATH, "/version")]
+    except (OSError, TimeoutError) as error:
+        why = "it does not answer" if isinstance(error, TimeoutError) else str(error)
+        raise InputError(f"cannot reach {address}: {why}", help="is the server up, and the address right?") from error
+    text = "" if metrics is None else metrics.body.decode(errors="replace")
+    told = settings(text)
+    model = _first_model(models)
+    longest, name = model.get("max_model_len"), model.get("id")
+    number = _map(version).get("version")
+    server = replace(
+        told,
+        version=number if isinstance(number, str) else "",
+        model=name if isinstance(name, str) else "",
+        max_model_len=longest if type(longest) is int else None,
+    )
+    return Found(server, "vllm:" in text)
+
+
+async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: float) -> Answer:
+    """One request, outside of the schedule.
+
+    Raises:
+        InputError: it gets no answer.
+    """
+    reply = Reply()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await exchanges.ask("POST", asking.path, body, reply)
+    except (OSError, TimeoutError) as error:
+        why = f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
+        raise InputError(f"the server does not answer a first request: {why}") from error
+    if reply.status != 200:
+        raise InputError(
+            f"the server refuses a first request: {error_text(reply.body, reply.status)}",
+            help="see --api, --model, --vocabulary and --dialect",
+        )
+    answer = read_stream(reply.pieces) if asking.stream else read_whole(reply.body, reply.done_ns)
+    if answer.error or not answer.chunks:
+        raise InputError(f"the server's first answer has no tokens: {answer.error or 'there is nothing in it'}")
+    return answer
+
+
+async def scale_of(exchanges: Exchanges, prompts: Prompts, timeout_s: float) -> TextScale:
+    """How many tokens the server makes of words, from two prompts.
+
+    Raises:
+        InputError: it does not say how many tokens a prompt has.
+    """
+    counts = []
+    for words in (_SHORT, _LONG):
+        answer = await ask(exchanges, prompts.asking, prompts.probe(words, f"probe-{words}"), timeout_s)
+        counts.append(answer.usage.prompt_tokens)
+    short, long = counts
+    if short is None or long is None or long <= short:
+        raise InputError("the server does not say how many tokens a prompt has, so none can be made to measure")
+    per_word = (long - short) / (_LONG - _SHORT)
+    return TextScale(per_word, max(short - per_word * _SHORT, 0.0))
+
+
+def _first_model(reply: Reply | None) -> Mapping[str, object]:
+    models = _map(reply).get("data")
+    return models[0] if isinstance(models, list) and models and isinstance(models[0], dict) else {}
+
+
+def _map(reply: Reply | None) -> Mapping[str, object]:
+    if reply is None:
+        return {}
+    try:
+        found = parse_json(reply.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,84 @@
+"""The server that is asked: its address, and what every request to it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from dataclasses import field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from blis_tui.classes import dataclass
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, "tuple[str, int] | tuple[str, int, int, int]"]
+
+
+@dataclass(slots=True)
+class Target:
+    """An OpenAI-compatible endpoint.
+
+    Attributes:
+        host: its name or address.
+        port: its port.
+        root: what stands in the URL before ``/v1``; empty for most.
+        tls: how it is encrypted; None = it is not.
+        headers: what is sent with every request, such as ``Authorization``.
+    """
+
+    host: str
+    port: int
+    root: str = ""
+    tls: ssl.SSLContext | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    _found: Sequence[_Address] = ()
+
+    async def addresses(self) -> Sequence[_Address]:
+        """Where it listens, looked up once. Raises OSError: there is no such host."""
+        if not self._found:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            self._found = [one for one in found if one[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
+        return self._found
+
+    def head(self, method: str, path: str, length: int) -> bytes:
+        """The beginning of a request, up to its body."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        lines = [
+            f"{method} {self.root}{path} HTTP/1.1",
+            f"Host: {name}:{self.port}",
+            "Accept: */*",
+            "User-Agent: blis-tui",
+            *(f"{name}: {value}" for name, value in self.headers.items()),
+        ]
+        if length:
+            lines += ["Content-Type: application/json", f"Content-Length: {length}"]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def target_of(url: str, headers: Mapping[str, str]) -> Target:
+    """The endpoint that a URL names; ``/v1`` at its end may be there or not.
+
+    Raises:
+        InputError: it is no URL of HTTP, or a header cannot be sent.
+    """
+    hint = "such as http://127.0.0.1:8000"
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port
+    except ValueError as error:
+        raise InputError(f"{url!r} is no URL: {error}", help=hint) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InputError(f"{url!r} is no URL of an HTTP server", help=hint)
+    if parts.username or parts.query or parts.fragment:
+        raise InputError(f"{url!r}: only host, port and path are wanted", help=hint)
+    for name, value in headers.items():
+        if not name.isascii() or any(one in name + value for one in "\r\n\0") or not name.strip():
+            raise InputError(f"the header {name!r} cannot be sent")
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    root = parts.path.rstrip("/").removesuffix("/v1")
+    return Target(parts.hostname, port or (443 if tls else 80), root, tls, headers)

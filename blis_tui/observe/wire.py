@@ -1,0 +1,175 @@
+"""A connection to the server: bytes out, and bytes in with the times at which they came."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from blis_tui.observe.stamps import receive, stamp_receipts
+
+if TYPE_CHECKING:
+    from blis_tui.observe.target import Target
+
+_READ_BYTES: Final = 1 << 18
+
+
+class Sink(Protocol):
+    """What takes the bytes of one answer."""
+
+    def feed(self, data: bytes, stamp_ns: int) -> None:
+        """Bytes that came then; nothing must be raised."""
+
+    def end(self, error: OSError | None, stamp_ns: int) -> None:
+        """The server has closed the connection, or it broke."""
+
+
+class Wire(Protocol):
+    """A connection that is open."""
+
+    kernel_stamps: bool
+    """Whether times are the kernel's."""
+
+    async def send(self, data: bytes, sink: Sink) -> int:
+        """Send a request whose answer goes to ``sink``; returns when the first byte was handed to the kernel.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+
+    def close(self) -> None:
+        """Close it, whatever is under way."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent."""
+
+
+class StampedWire:
+    """A plain connection, read with the kernel's stamps where there are any."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = sock
+        self._sink: Sink | None = None
+        self._closed = False
+        self.kernel_stamps = stamp_receipts(sock)
+        self._loop.add_reader(sock.fileno(), self._readable)
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent."""
+        return not self._closed
+
+    async def send(self, data: bytes, sink: Sink) -> int:
+        """Send a request whose answer goes to ``sink``; returns when the first byte was handed to the kernel."""
+        self._sink = sink
+        sent_ns = time.monotonic_ns()
+        try:
+            count = self._socket.send(data)
+        except BlockingIOError:
+            count = 0
+        if count < len(data):
+            await self._loop.sock_sendall(self._socket, memoryview(data)[count:])
+        return sent_ns
+
+    def close(self) -> None:
+        """Close it, whatever is under way."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _readable(self) -> None:
+        try:
+            data, stamp_ns = receive(self._socket, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error, time.monotonic_ns())
+            return
+        if not data:
+            self._end(None, stamp_ns)
+        elif self._sink is None:
+            self.close()  # it speaks without being asked: whatever that is, it is no answer
+        else:
+            self._sink.feed(data, stamp_ns)
+
+    def _end(self, error: OSError | None, stamp_ns: int) -> None:
+        self.close()
+        if self._sink is not None:
+            self._sink.end(error, stamp_ns)
+
+
+class TransportWire(asyncio.Protocol):
+    """An encrypted connection, stamped when its bytes are deciphered."""
+
+    kernel_stamps = False
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._sink: Sink | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def send(self, data: bytes, sink: Sink) -> int:
+        """Send a request whose answer goes to ``sink``; returns when the first byte was handed over."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self._sink = sink
+        sent_ns = time.monotonic_ns()
+        self._transport.write(data)
+        return sent_ns
+
+    def close(self) -> None:
+        """Close it, whatever is under way."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  (what stream connections have)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._sink is not None:
+            self._sink.feed(data, time.monotonic_ns())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has been closed, or broke."""
+        if self._sink is not None:
+            broken = exc if isinstance(exc, OSError) else None if exc is None else OSError(str(exc))
+            self._sink.end(broken, time.monotonic_ns())
+
+
+async def connect(target: Target) -> Wire:
+    """A new connection to the server.
+
+    Raises:
+        OSError: it refuses, cannot be found, or its certificate is not trusted.
+    """
+    loop = asyncio.get_running_loop()
+    if target.tls is not None:
+        _, wire = await loop.create_connection(TransportWire, target.host, target.port, ssl=target.tls)
+        return wire
+    failure = OSError(f"no address for {target.host}")
+    for family, kind, protocol, _, address in await target.addresses():
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return StampedWire(sock)
+    raise failure

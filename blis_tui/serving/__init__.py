@@ -1,0 +1,1 @@
+"""A server that is not there: an OpenAI-compatible endpoint that answers at simulated times."""

@@ -1,0 +1,184 @@
+"""What OpenAI's completions and chat look like: requests understood or refused, answers put into their form.
+
+With the extensions of vLLM 0.32 that load generators use: prompts as token ids, ``ignore_eos``, ``min_tokens``,
+``return_token_ids``, ``continuous_usage_stats``. What changes nothing here (temperatures, penalties, log probabilities)
+is accepted and passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.serving.tokens import encode, encode_chat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_DEFAULT_TOKENS: Final = 16
+"""What completions without ``max_tokens`` get, as with OpenAI and vLLM."""
+
+
+class RefusedError(Exception):
+    """A request that is refused: an HTTP status, and why."""
+
+    def __init__(self, status: int, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.parameter = parameter
+
+    def document(self) -> dict[str, object]:
+        """As vLLM says it."""
+        kind = "NotFoundError" if self.status == 404 else "BadRequestError" if self.status < 500 else "InternalError"
+        kind = "RateLimitError" if self.status == 429 else kind
+        return {"error": {"message": self.message, "type": kind, "param": self.parameter, "code": self.status}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A request, understood."""
+
+    chat: bool
+    model: str
+    prompt: Sequence[int]
+    max_tokens: int | None
+    """None = as many as there is room for."""
+    min_tokens: int
+    ignore_eos: bool
+    stream: bool
+    usage: bool
+    """Whether a stream ends with the counts of tokens; likewise whether each chunk has them."""
+    usage_in_chunks: bool
+    token_ids: bool
+    user: str
+
+
+def understood(document: object, *, chat: bool) -> Wanted:
+    """What a body asks for.
+
+    Raises:
+        RefusedError: it cannot be done.
+    """
+    if not isinstance(document, dict):
+        raise RefusedError(400, "the body is no JSON object")
+    if _integer(document, "n", 1) != 1 or _integer(document, "best_of", 1) != 1:
+        raise RefusedError(400, "only one choice is generated here", "n")
+    options = document.get("stream_options")
+    options = options if isinstance(options, dict) else {}
+    prompt = _conversation(document) if chat else _prompt(document)
+    limit = document.get("max_completion_tokens", document.get("max_tokens")) if chat else document.get("max_tokens")
+    if limit is None and not chat:
+        limit = _DEFAULT_TOKENS
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise RefusedError(400, f"max_tokens must be at least 1, got {limit!r}.", "max_tokens")
+    model, user = document.get("model"), document.get("user")
+    return Wanted(
+        chat=chat,
+        model=model if isinstance(model, str) else "",
+        prompt=prompt,
+        max_tokens=limit,
+        min_tokens=_integer(document, "min_tokens", 0),
+        ignore_eos=document.get("ignore_eos") is True,
+        stream=document.get("stream") is True,
+        usage=options.get("include_usage") is True,
+        usage_in_chunks=options.get("continuous_usage_stats") is True,
+        token_ids=document.get("return_token_ids") is True,
+        user=user if isinstance(user, str) else "",
+    )
+
+
+def _prompt(document: Mapping[str, object]) -> list[int]:
+    prompt = document.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
+        prompt = prompt[0]
+    if isinstance(prompt, str):
+        tokens = encode(prompt)
+    elif isinstance(prompt, list) and all(type(one) is int and one >= 0 for one in prompt):
+        tokens = [one for one in prompt if isinstance(one, int)]
+    else:
+        raise RefusedError(400, "`prompt` must be one text, or one list of token ids", "prompt")
+    if not tokens:
+        raise RefusedError(400, "the prompt is empty", "prompt")
+    return tokens
+
+
+def _conversation(document: Mapping[str, object]) -> list[int]:
+    messages = document.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RefusedError(400, "`messages` must be a list of messages", "messages")
+    found = []
+    for message in messages:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise RefusedError(400, "each message needs a role", "messages")
+        found.append((message["role"], _text(message.get("content"))))
+    return encode_chat(found)
+
+
+def _text(content: object) -> str:
+    """A message's text; of one in parts, that of its text parts."""
+    if isinstance(content, list):
+        return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _integer(document: Mapping[str, object], name: str, otherwise: int) -> int:
+    value = document.get(name)
+    if value is None:
+        return otherwise
+    if type(value) is not int or value < 0:
+        raise RefusedError(400, f"`{name}` must be a whole number, got {value!r}", name)
+    return value
+
+
+@dataclass(slots=True)
+class Shape:
+    """The form of the answers to one request."""
+
+    wanted: Wanted
+    identifier: str
+    created: int
+    model: str
+
+    def usage(self, tokens: int, cached: int) -> dict[str, object]:
+        """Counts of tokens."""
+        prompt = len(self.wanted.prompt)
+        counts: dict[str, object] = {"prompt_tokens": prompt, "total_tokens": prompt + tokens}
+        return {**counts, "completion_tokens": tokens, "prompt_tokens_details": {"cached_tokens": cached}}
+
+    def chunk(self, text: str, ids: Sequence[int], finish: str | None, usage: object = None) -> dict[str, object]:
+        """A piece of a stream."""
+        choice: dict[str, object] = {"index": 0}
+        choice |= {"delta": {"content": text}} if self.wanted.chat else {"text": text}
+        choice |= {"logprobs": None, "finish_reason": finish}
+        if self.wanted.token_ids:
+            choice["token_ids"] = list(ids)
+        return self._document([choice], usage, chunk=True)
+
+    def beginning(self) -> dict[str, object] | None:
+        """What a stream begins with."""
+        if not self.wanted.chat:
+            return None
+        delta = {"role": "assistant", "content": ""}
+        return self._document([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], None, chunk=True)
+
+    def ending(self, usage: object) -> dict[str, object]:
+        """The counts at the end of a stream."""
+        return self._document([], usage, chunk=True)
+
+    def whole(self, text: str, ids: Sequence[int], finish: str, usage: object) -> dict[str, object]:
+        """A whole answer."""
+        choice: dict[str, object] = {"index": 0}
+        choice |= {"message": {"role": "assistant", "content": text}} if self.wanted.chat else {"text": text}
+        choice |= {"logprobs": None, "finish_reason": finish}
+        if self.wanted.token_ids:
+            choice["token_ids"] = list(ids)
+        return self._document([choice], usage, chunk=False)
+
+    def _document(self, choices: list[dict[str, object]], usage: object, *, chunk: bool) -> dict[str, object]:
+        kind = "text_completion" if not self.wanted.chat else "chat.completion.chunk" if chunk else "chat.completion"
+        document: dict[str, object] = {"id": self.identifier, "object": kind, "created": self.created}
+        document |= {"model": self.model, "choices": choices}
+        if usage is not None:
+            document["usage"] = usage
+        return document

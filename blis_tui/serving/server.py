@@ -1,0 +1,390 @@
+"""The endpoint: HTTP in front of a simulation that keeps pace with the clock on the wall."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.streams import Streams
+from blis_tui.serving.api import RefusedError, Shape, understood
+from blis_tui.serving.content import Contents
+from blis_tui.serving.core import ABORTED, LOST, OVER, REJECTED, Asked, Core
+from blis_tui.serving.metrics import CONTENT_TYPE, Metrics
+from blis_tui.serving.tokens import Answer
+from blis_tui.workload.lengths import LENGTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.engine.request import Request
+    from blis_tui.serving.api import Wanted
+    from blis_tui.serving.core import News
+    from blis_tui.serving.kv_events import KvPublisher
+    from blis_tui.spec.model import Experiment
+
+_MOST_BYTES: Final = 64 << 20
+_STATUS: Final = {REJECTED: 429, LOST: 503, ABORTED: 499}
+"""How a request can end without an answer -> the HTTP status of that; all others are the client's fault."""
+_STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+
+
+@dataclass(slots=True)
+class _Client:
+    """Whoever waits for an answer."""
+
+    request: Request
+    answer: Answer
+    news: deque[News] = field(default_factory=deque)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, news: News) -> None:
+        """Something has come."""
+        self.news.append(news)
+        self.heard.set()
+
+    async def wait(self) -> None:
+        """Until something has come, or nothing will."""
+        self.heard.clear()
+        if not self.news:
+            await self.heard.wait()
+
+    def latest(self) -> News | None:
+        """What has come since, taken together."""
+        last = self.news.pop() if self.news else None
+        self.news.clear()
+        return last
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint.
+
+    Args:
+        experiment: what serves.
+        speed: simulated seconds in a second.
+        kv_events: where the events of the KV caches go; None = nowhere.
+
+    Attributes:
+        core: the simulation.
+        failure: why it cannot go on; None = it can.
+        late_us: how far behind the simulation has been at most, in simulated time.
+    """
+
+    def __init__(self, experiment: Experiment, *, speed: float = 1.0, kv_events: KvPublisher | None = None) -> None:
+        self.core = Core(experiment)
+        self.failure: Exception | None = None
+        self.late_us = 0
+        self._experiment = experiment
+        self._speed = speed
+        self._kv_events = kv_events
+        self._models = list(dict.fromkeys(pool.model.name for pool in experiment.pools))
+        self._metrics = Metrics(self._models[0])
+        self._contents = Contents(experiment.pools[0].engine.block_size_tokens)
+        self._answers = _Lengths(experiment)
+        self._clients: dict[int, _Client] = {}
+        self._work = asyncio.Event()
+        self._start_ns = time.monotonic_ns()
+        self._created = int(time.time())
+
+    # ---- the clock ----
+
+    def now_us(self) -> int:
+        """Simulated time, as it should be."""
+        return int((time.monotonic_ns() - self._start_ns) * self._speed) // 1000
+
+    async def keep_pace(self) -> None:
+        """Let happen what is due, until the simulation cannot go on."""
+        while True:
+            due_us = self.core.next_us()
+            wait_s = None if due_us is None else (due_us - self.now_us()) / self._speed / 1e6
+            if wait_s is None or wait_s > 0:
+                self._work.clear()
+                await _either(self._work, wait_s)
+            try:
+                self._catch_up()
+            except Exception as error:  # noqa: BLE001  (whatever it is: clients must not wait for ever)
+                self.failure = error
+                for client in self._clients.values():
+                    client.heard.set()
+                return
+            await asyncio.sleep(0)
+
+    def _catch_up(self) -> None:
+        now_us = self.now_us()
+        due_us = self.core.next_us()
+        self.late_us = max(self.late_us, 0 if due_us is None else now_us - due_us)
+        for news in self.core.advance(now_us):
+            client = self._clients.get(news.number)
+            if client is not None:
+                client.tell(news)
+        if self._kv_events is not None:
+            self._kv_events.publish(self.core.simulation.cluster, time.time())
+
+    # ---- HTTP ----
+
+    def app(self) -> web.Application:
+        """The web application."""
+        app = web.Application(client_max_size=_MOST_BYTES)
+        app.router.add_post("/v1/completions", self._completions)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._list_models)
+        app.router.add_get("/metrics", self._show_metrics)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/ping", self._health)
+        app.router.add_get("/version", self._version)
+        app.router.add_post("/tokenize", self._tokenize)
+        return app
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        return await self._serve(request, chat=False)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._serve(request, chat=True)
+
+    async def _serve(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
+        try:
+            document = await _json(request)
+            arrived_us = self.now_us()
+            wanted = understood(document, chat=chat)
+            client = self._submit(wanted, arrived_us)
+        except RefusedError as error:
+            return web.json_response(error.document(), status=error.status)
+        number = client.request.index
+        identifier = f"{'chatcmpl' if chat else 'cmpl'}-{number}"
+        shape = Shape(wanted, identifier, int(time.time()), wanted.model or self._models[0])
+        try:
+            if wanted.stream:
+                return await self._stream(request, client, shape)
+            return await self._whole(client, shape)
+        except RefusedError as error:
+            return web.json_response(error.document(), status=error.status)
+        finally:
+            del self._clients[number]
+            self.core.abort(number, self.now_us())  # nothing, where it has ended
+            self._work.set()
+
+    def _submit(self, wanted: Wanted, arrived_us: int) -> _Client:
+        """Let a request arrive.
+
+        Raises:
+            RefusedError: it can never be served.
+        """
+        if self.failure is not None:
+            raise RefusedError(500, f"the simulation cannot go on: {self.failure}")
+        if wanted.model and wanted.model not in self._models:
+            raise RefusedError(404, f"The model `{wanted.model}` does not exist.", "model")
+        count = self._answer_tokens(wanted)
+        number = len(self.core.requests)
+        answer = Answer(number, count, goes_on=not wanted.chat)
+        ids = answer.tokens()
+        content = self._contents.add(f"r{number}", wanted.prompt, ids)
+        several = len(self._models) > 1
+        request = self.core.submit(
+            Asked(
+                prompt_tokens=len(wanted.prompt),
+                output_tokens=count,
+                content=content,
+                tenant=wanted.user,
+                model=wanted.model if several else "",
+            ),
+            arrived_us,
+        )
+        if self._kv_events is not None:
+            cluster = self.core.simulation.cluster
+            self._kv_events.note(cluster, request, content.hashes, [*wanted.prompt, *ids])
+        client = self._clients[number] = _Client(request, answer)
+        self._work.set()
+        return client
+
+    def _answer_tokens(self, wanted: Wanted) -> int:
+        """How long the answer will be.
+
+        Raises:
+            RefusedError: there is no room for any.
+        """
+        longest = min(
+            pool.engine.max_model_len or pool.model.max_position_embeddings for pool in self._experiment.pools
+        )
+        room = longest - len(wanted.prompt)
+        if room < 1:
+            count = len(wanted.prompt)
+            raise RefusedError(400, f"This model's maximum context length is {longest} tokens; the prompt has {count}.")
+        if wanted.max_tokens is not None and wanted.max_tokens > longest:
+            limit = wanted.max_tokens
+            raise RefusedError(400, f"max_tokens={limit} cannot be greater than max_model_len={longest}.", "max_tokens")
+        limit = room if wanted.max_tokens is None else min(wanted.max_tokens, room)
+        if wanted.ignore_eos:
+            return limit
+        drawn = self._answers.draw()
+        return limit if drawn is None else min(max(drawn, wanted.min_tokens, 1), limit)
+
+    def _finish(self, wanted: Wanted, client: _Client) -> str:
+        """Why an answer ends."""
+        count = client.request.output_tokens
+        return "length" if wanted.ignore_eos or wanted.max_tokens is None or count >= wanted.max_tokens else "stop"
+
+    async def _news(self, client: _Client) -> News:
+        """What comes next of a request.
+
+        Raises:
+            RefusedError: it has ended without an answer.
+        """
+        while (news := client.latest()) is None:
+            if self.failure is not None:
+                raise RefusedError(500, f"the simulation cannot go on: {self.failure}")
+            await client.wait()
+        if news.end not in ("", OVER):
+            reason = news.reason or "the request ended without an answer"
+            raise RefusedError(_STATUS.get(news.end, 400), f"{news.end}: {reason}")
+        return news
+
+    async def _whole(self, client: _Client, shape: Shape) -> web.StreamResponse:
+        while not (await self._news(client)).end:
+            pass
+        count = client.request.generated_tokens
+        text, ids = client.answer.piece(0, count)
+        usage = shape.usage(count, client.request.cached_tokens)
+        return web.json_response(shape.whole(text, ids, self._finish(shape.wanted, client), usage))
+
+    async def _stream(self, request: web.Request, client: _Client, shape: Shape) -> web.StreamResponse:
+        news = await self._news(client)  # what is refused at once is no stream
+        response = web.StreamResponse(headers=_STREAM_HEADERS)
+        await response.prepare(request)
+        if (beginning := shape.beginning()) is not None:
+            await _event(response, beginning)
+        sent, wanted = 0, shape.wanted
+        total = client.request.output_tokens
+        while True:
+            if news.tokens > sent:
+                text, ids = client.answer.piece(sent, news.tokens)
+                sent = news.tokens
+                finish = self._finish(wanted, client) if sent >= total else None
+                usage = shape.usage(sent, client.request.cached_tokens) if wanted.usage_in_chunks else None
+                await _event(response, shape.chunk(text, ids, finish, usage))
+            if news.end:
+                break
+            try:
+                news = await self._news(client)
+            except RefusedError as error:
+                await _event(response, error.document())
+                break
+        if wanted.usage and sent >= total:
+            await _event(response, shape.ending(shape.usage(sent, client.request.cached_tokens)))
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    async def _list_models(self, _: web.Request) -> web.StreamResponse:
+        models = [
+            {
+                "id": name,
+                "object": "model",
+                "created": self._created,
+                "owned_by": "blis-tui",
+                "root": name,
+                "max_model_len": next(
+                    pool.engine.max_model_len or pool.model.max_position_embeddings
+                    for pool in self._experiment.pools
+                    if pool.model.name == name
+                ),
+            }
+            for name in self._models
+        ]
+        return web.json_response({"object": "list", "data": models})
+
+    async def _show_metrics(self, _: web.Request) -> web.StreamResponse:
+        simulation = self.core.simulation
+        live = [client.request for client in self._clients.values() if client.request.completed_us < 0]
+        text = self._metrics.text(simulation.cluster, simulation.log, live)
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _health(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(status=200 if self.failure is None else 503)
+
+    async def _version(self, _: web.Request) -> web.StreamResponse:
+        from blis_tui._version import __version__  # noqa: PLC0415
+
+        return web.json_response({"version": f"blis-tui {__version__}"})
+
+    async def _tokenize(self, request: web.Request) -> web.StreamResponse:
+        try:
+            document = await _json(request)
+            chat = isinstance(document, dict) and "messages" in document
+            tokens = self._tokens(document, chat=chat)
+        except RefusedError as error:
+            return web.json_response(error.document(), status=error.status)
+        longest = self._experiment.pools[0].engine.max_model_len
+        return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": longest})
+
+    def _tokens(self, document: object, *, chat: bool) -> list[int]:
+        return list(understood(document, chat=chat).prompt)
+
+
+class _Lengths:
+    """How long answers are that may end before ``max_tokens``: as the first client of the workload says."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        clients = experiment.workload.clients
+        self._counts = None
+        if clients:
+            config = clients[0].output_tokens
+            self._counts = experiment.plugins.create(LENGTHS, config.kind, config.settings)
+        self._stream = Streams(experiment.seed).stream("serving/output")
+
+    def draw(self) -> int | None:
+        """The length of the next answer; None = nobody says."""
+        return None if self._counts is None else self._counts.sample(self._stream)
+
+
+async def _json(request: web.Request) -> object:
+    try:
+        document: object = json.loads(await request.read())
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(400, f"the body is no JSON: {error}") from error
+    return document
+
+
+async def _event(response: web.StreamResponse, document: object) -> None:
+    data = json.dumps(document, separators=(",", ":"))
+    await response.write(f"data: {data}\n\n".encode())
+
+
+async def _either(event: asyncio.Event, wait_s: float | None) -> None:
+    """Wait for an event, but no longer than that."""
+    try:
+        await asyncio.wait_for(event.wait(), wait_s)
+    except TimeoutError:
+        return
+
+
+async def run(endpoint: Endpoint, host: str, port: int, said: Callable[[int], None], stop: asyncio.Event) -> None:
+    """Serve until asked to stop, or until the simulation cannot go on.
+
+    Raises:
+        OSError: nobody can listen there.
+    """
+    runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    pace = asyncio.create_task(endpoint.keep_pace())
+    waiting = asyncio.create_task(stop.wait())
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        said(_port(runner.addresses))
+        await asyncio.wait([pace, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        pace.cancel()
+        waiting.cancel()
+        await runner.cleanup()
+        endpoint.core.close()
+
+
+def _port(addresses: Sequence[object]) -> int:
+    first = addresses[0]
+    return int(first[1]) if isinstance(first, tuple) else 0

@@ -1,0 +1,309 @@
+"""A recording and its simulation at one time, in words and tables: both sides, where they part, and over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.braille import draw
+from blis_tui.classes import dataclass
+from blis_tui.compare.wording import clip
+from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_position
+from blis_tui.tui.presenters.series import PAST
+from blis_tui.tui.presenters.timeline import Scale, axis, round_end
+from blis_tui.twin.course import Levels, sampled
+from blis_tui.twin.parting import where, words_of
+from blis_tui.units import count_text, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.twin.course import Course, Life
+    from blis_tui.twin.twin import Rung, Twin
+
+LETTERS: Final = ("A", "B")
+_LIT: Final = "$warning"
+_MUTED: Final = "$text-muted"
+_METRICS: Final = (("ttft", "TTFT"), ("itl", "ITL"), ("e2e", "E2E"))
+_CLOSE: Final = 0.1
+"""Figures that differ by less than this share are alike."""
+_ALL_FROM: Final = 100
+"""Columns from which on all simulations are listed."""
+_LEAST_ROWS: Final = 4
+_REQUESTS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwinView:
+    """Everything the screen shows."""
+
+    twin: Twin
+    rung: int
+    """Which of the simulations."""
+    sides: tuple[Course, Course]
+    time_us: int
+
+    @property
+    def simulated(self) -> Rung:
+        """The simulation on the right."""
+        return self.twin.rungs[self.rung]
+
+    @property
+    def end_us(self) -> int:
+        """When both sides have ended."""
+        return max(side.end_us for side in self.sides)
+
+
+def title_text(view: TwinView) -> Content:
+    """What is compared."""
+    parts = [(f"{letter} ", side.name) for letter, side in zip(LETTERS, view.sides, strict=True)]
+    return Content.assemble(
+        *(piece for head, name in parts for piece in ((head, "$accent bold"), (f"{name}  ", "bold")))
+    )
+
+
+def place_text(view: TwinView) -> Content:
+    """The time, and which step times the simulation has."""
+    return Content.assemble((f"{view.simulated.name} ", _MUTED), ("  t ", _MUTED), time_text(view.time_us))
+
+
+# ---- where they part ----
+
+
+def parting_text(view: TwinView, width: int) -> Content:
+    """Where they part first, and how much of the error each measured thing explains."""
+    cell = 8
+    room = max(width - 3 * cell - 10, 10)
+    rungs = list(enumerate(view.twin.rungs))
+    head = "MAPE"
+    if width < _ALL_FROM:  # there is room for the one that is shown
+        head = f"MAPE, {view.rung + 1} of {len(rungs)}"
+        rungs = [rungs[view.rung]]
+    titles = "".join(f"{name:>{cell}}" for _, name in _METRICS)
+    lines = [*_parted(view), Content.styled(f"{head:<{room}}{titles}{'alike':>10}", _MUTED)]
+    for number, rung in rungs:
+        mark = "▸ " if number == view.rung else "  "
+        errors = "".join(_share(rung, metric, cell) for metric, _ in _METRICS)
+        line = f"{mark}{clip(rung.name, room - 2):<{room - 2}}{errors}{_alike(view.twin, rung):>10}"
+        lines.append(Content.styled(line, "bold" if number == view.rung else ""))
+    return Content("\n").join(lines)
+
+
+def _parted(view: TwinView) -> list[Content]:
+    parting = view.simulated.parting
+    if parting is None:
+        return [Content.styled("✓ Batch by batch the same, from the first step to the last.", "$success")]
+    return [
+        Content.styled(f"≠ first at {where(parting)}: {parting.text}", _LIT),
+        Content.assemble((f"  {parting.cause}: ", "bold"), parting.why),
+    ]
+
+
+def _share(rung: Rung, metric: str, width: int) -> str:
+    found = rung.errors.get(metric)
+    return f"{'-' if found is None else f'{found.mape:.1%}':>{width}}"
+
+
+def _alike(twin: Twin, rung: Rung) -> str:
+    measured = twin.left.batches or ()
+    equal = len([None for one, other in zip(measured, rung.run.batches, strict=False) if one == other])
+    return f"{equal / len(measured):.1%}" if measured else "-"
+
+
+# ---- one side ----
+
+
+def side_text(view: TwinView, side: int, width: int) -> Content:
+    """What a side does at this time."""
+    own, other = view.sides[side], view.sides[1 - side]
+    now = view.time_us
+    lines = [_step(own, now, width)]
+    figures: tuple[tuple[str, Callable[[Course], float | None]], ...] = (
+        ("in flight", lambda one: one.in_flight(now)),
+        ("in the batch", lambda one: _batch(one, now)),
+        ("waiting", lambda one: _level(one, "waiting", now)),
+        ("KV in use", lambda one: _level(one, "KV in use", now)),
+        ("preempted", lambda one: _level(one, "preemptions", now)),
+        ("answered", lambda one: len(one.answered(now))),
+        ("tokens", lambda one: one.tokens(now)),
+    )
+    for name, read in figures:
+        mine, theirs = read(own), read(other)
+        lines.append(_figure(name, mine, theirs, width, share=name == "KV in use"))
+    return Content("\n").join(lines)
+
+
+def _step(side: Course, now: int, width: int) -> Content:
+    number = side.step(now)
+    if number is None:
+        return Content.styled("no step has begun" if side.begins_us else "its steps were not recorded", _MUTED)
+    took = side.step_times.at(now)
+    text = f"{count_text(number)}: {words_of(side.batches[number])}"
+    time = "" if took is None else f"  {span_text(round(took))}"
+    return Content.assemble(("step ", _MUTED), clip(text, max(width - 5 - len(time), 8)), (time, _MUTED))
+
+
+def _batch(side: Course, now: int) -> float | None:
+    number = side.step(now)
+    if number is not None:
+        return side.batches[number].requests
+    return _level(side, "running", now)
+
+
+def _level(side: Course, name: str, now: int) -> float | None:
+    """A figure at this time; nothing before it was first told."""
+    known = side.figures.get(name)
+    return None if known is None else known.at(now) or 0.0
+
+
+def _figure(name: str, mine: float | None, theirs: float | None, width: int, *, share: bool) -> Content:
+    if mine is None:
+        return Content.assemble((f"{name:<14}", _MUTED), (f"{'-':>{min(width - 14, 12)}}", _MUTED))
+    text = f"{100 * mine:.1f} %" if share else count_text(round(mine))
+    apart = theirs is not None and abs(mine - theirs) > max(_CLOSE * max(mine, theirs), 0.0 if share else 1.0)
+    cell = f"{'≠ ' if apart else ''}{text}"
+    return Content.assemble((f"{name:<14}", _MUTED), (f"{cell:>{min(width - 14, 12)}}", _LIT if apart else ""))
+
+
+# ---- latencies ----
+
+
+def latencies_text(view: TwinView, width: int) -> Content:
+    """Latencies of the requests that both sides have answered by now."""
+    pairs = _answered(view)
+    cell = min(max((width - 16) // 3, 8), 12)
+    if not pairs:
+        return Content.styled(
+            "Nothing is answered on both sides yet: M goes on by 100 ms, D to where they part.", _MUTED
+        )
+    lines = [
+        Content.styled(f"{f'{len(pairs):,} answered':<14}{'A ms':>{cell}}{'B ms':>{cell}}{'B - A':>{cell}}", _MUTED)
+    ]
+    for metric, name in _METRICS:
+        values = [(_latency(one, metric), _latency(other, metric)) for one, other in pairs]
+        known = [(one, other) for one, other in values if one is not None and other is not None]
+        for word, pick in (("mean", _mean), ("p99", _p99)):
+            if known:
+                left, right = pick([one for one, _ in known]), pick([other for _, other in known])
+                lines.append(_compared(f"{name} {word}", left, right, cell))
+    return Content("\n").join(lines)
+
+
+def _answered(view: TwinView) -> list[tuple[Life, Life]]:
+    left, right = view.sides
+    now = view.time_us
+    done = {life.name: life for life in right.answered(now)}
+    return [(life, done[life.name]) for life in left.answered(now) if life.name in done]
+
+
+def _latency(life: Life, metric: str) -> float | None:
+    ttft_us, e2e_us = life.ttft_us, life.e2e_us
+    if ttft_us is None or e2e_us is None:
+        return None
+    if metric != "itl":
+        return float(ttft_us if metric == "ttft" else e2e_us)
+    gaps = life.counts[-1] - 1
+    return (e2e_us - ttft_us) / gaps if gaps > 0 else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total / len(values)
+
+
+def _p99(values: Sequence[float]) -> float:
+    return sorted(values)[-(-len(values) * 99 // 100) - 1]
+
+
+def _compared(name: str, left: float, right: float, cell: int) -> Content:
+    share = right / left - 1 if left else 0.0
+    change = (f"{f'{share:+.1%}':>{cell}}", _LIT if abs(share) > _CLOSE else _MUTED)
+    return Content.assemble(f"{name:<14}{left / 1e3:>{cell},.1f}{right / 1e3:>{cell},.1f}", change)
+
+
+# ---- requests ----
+
+
+def requests_text(view: TwinView, width: int) -> Content:
+    """The requests that stand elsewhere on the other side."""
+    left, right = view.sides
+    rows = []
+    for name in left.lives:
+        one, other = (_standing(side.lives.get(name), view.time_us) for side in (left, right))
+        if one != other and not (one.startswith("✓") and other.startswith("✓")):
+            rows.append((name, one, other))
+    if not rows:
+        return Content.styled("Every request stands where it stands on the other side.", _MUTED)
+    name_room = min(max(len(name) for name, *_ in rows), max(width - 26, 8))
+    cell = max((width - name_room - 2) // 2, 8)
+    lines = [Content.styled(f"{'':<{name_room}} {'A':<{cell}} {'B':<{cell}}", _MUTED)]
+    for name, one, other in rows[:_REQUESTS]:
+        text = f"{clip(name, name_room):<{name_room}} {clip(one, cell):<{cell}} {clip(other, cell):<{cell}}"
+        lines.append(Content(text))
+    return Content("\n").join(lines)
+
+
+def _standing(life: Life | None, now: int) -> str:
+    if life is None or now < life.sent_us:
+        return "not sent"
+    tokens = life.tokens(now)
+    if now >= life.end_us:
+        return f"✓ {span_text(life.e2e_us)}" if life.e2e_us is not None else "✗ ended"
+    return f"decode {count_text(tokens)}" if tokens else "no token yet"
+
+
+# ---- over time ----
+
+SERIES: Final = ("in flight", "KV in use", "waiting", "running", "preemptions", "step time", "batch")
+
+
+def curves_text(view: TwinView, series: str, width: int, height: int) -> Content:
+    """A figure of A as an area and of B as a line over it; what lies behind the position is dimmed."""
+    if height < _LEAST_ROWS or width <= 2 * GUTTER:
+        return Content("")
+    scale = Scale(max(view.end_us, 1) + 1, width - GUTTER)
+    a, b = (_course(side, series, scale) for side in view.sides)
+    highest = max((value for value in [*a, *b] if value is not None), default=0.0)
+    share, times = series == "KV in use", series == "step time"
+    top = 1.0 if share else float(round_end(max(int(highest + 0.999), 1)))
+    label = f"{100 * top:.0f} %" if share else span_text(int(top)) if times else count_text(int(top))
+    labels = [label, *[""] * (height - 4), "0"]
+    area, line = draw(a, len(labels), top, filled=True), draw(b, len(labels), top)
+    here = scale.cell(min(view.time_us, scale.end_us - 1))
+    rows = [
+        Content.assemble(Content.styled(text.rjust(GUTTER - 1) + " ", _MUTED), with_position(below, above, here))
+        for below, above, text in zip(area, line, labels, strict=True)
+    ]
+    title = Content.assemble((f"{AREA} A measured", PAST), (f"  {LINE} B simulated", SECOND))
+    return Content("\n").join([title.truncate(width, ellipsis=True), *rows, Content(" " * GUTTER) + axis(scale)])
+
+
+def _course(side: Course, series: str, scale: Scale) -> Sequence[float | None]:
+    cells = 2 * scale.cells
+    if series == "in flight":
+        return [float(side.in_flight(cell * scale.end_us // cells)) for cell in range(cells)]
+    levels: Levels | None = side.figures.get(series)
+    if series == "step time":
+        levels = side.step_times
+    elif series == "batch":
+        levels = Levels(side.begins_us, tuple(float(batch.requests) for batch in side.batches))
+    return [None] * cells if levels is None or not levels.times_us else sampled(levels, scale.end_us, cells)
+
+
+# ---- as text ----
+
+
+def file_text(view: TwinView) -> str:
+    """The position as text: both sides, latencies, requests."""
+    width = 100
+    blocks = [
+        title_text(view).plain + place_text(view).plain,
+        parting_text(view, width).plain,
+        *(f"{letter}\n{side_text(view, side, width).plain}" for side, letter in enumerate(LETTERS)),
+        latencies_text(view, width).plain,
+        requests_text(view, width).plain,
+    ]
+    return "\n\n".join("\n".join(line.rstrip() for line in block.splitlines()) for block in blocks) + "\n"

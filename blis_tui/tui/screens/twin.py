@@ -1,0 +1,358 @@
+"""A recording of a server and its simulation side by side, moved together by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.reactive import reactive
+from textual.screen import Screen
+
+from blis_tui.debugger.places import parse_place
+from blis_tui.errors import BlisError, InputError
+from blis_tui.records.files import write_text
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.presenters.twin import (
+    LETTERS,
+    SERIES,
+    TwinView,
+    curves_text,
+    file_text,
+    latencies_text,
+    parting_text,
+    place_text,
+    requests_text,
+    side_text,
+    title_text,
+)
+from blis_tui.tui.screens.files import new_name
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.widgets.compare_box import CompareBox
+from blis_tui.twin.course import of_recording, of_simulation
+from blis_tui.twin.pace import pace_of
+from blis_tui.twin.replay import simulate
+
+if TYPE_CHECKING:
+    from typing import ClassVar
+
+    from textual.app import ComposeResult
+    from textual.events import Resize
+    from textual.timer import Timer
+
+    from blis_tui.observe.recording import Recording
+    from blis_tui.twin.course import Course
+    from blis_tui.twin.twin import Twin
+
+_TICK_S: Final = 1 / 15
+_LITTLE_US: Final = 100_000
+_FAR_US: Final = 1_000_000
+_LONG_S: Final = 8.0
+_TIGHT: Final = 100
+"""Columns below which one table is shown at a time."""
+_SHORT: Final = 34
+"""Rows below which tables and curves take turns."""
+_BOXES: Final = ("parting", "a", "b", "latencies", "requests", "curves")
+_PAIRS: Final = (("latencies", "requests"),)
+
+
+class _Curves(CompareBox[TwinView]):
+    """One figure of both sides over time; up and down choose which."""
+
+    BINDINGS: ClassVar = [
+        Binding("up", "choose(-1)", "figure before", show=False),
+        Binding("down", "choose(1)", "next figure", show=False),
+    ]
+    choice: reactive[int] = reactive(0, init=False)
+    """Which figure is drawn."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
+        super().__init__("", self._curves, id=id)
+        self.watch_choice()
+
+    def _curves(self, view: TwinView, width: int) -> Content:
+        return curves_text(view, SERIES[self.choice], width, self.content_size.height)
+
+    def watch_choice(self) -> None:
+        """Draw the other figure."""
+        self.border_title = Content(f"Over time: {SERIES[self.choice]}")
+        self.border_subtitle = "up down: another figure"
+        if self.is_mounted:
+            self._draw()
+
+    def action_choose(self, by: int) -> None:
+        """Draw another figure."""
+        self.choice = (self.choice + by) % len(SERIES)
+
+
+class TwinScreen(Screen[None]):
+    """The comparison.
+
+    Args:
+        twin: what was found out about both sides.
+        recording: the measured side.
+        name: what the simulated side is called.
+    """
+
+    SCOPE = "twin"
+    NAME = "twin"
+    AUTO_FOCUS = "#a"
+    BINDINGS = bindings(SCOPE)
+    DEFAULT_CSS = """
+    TwinScreen {
+        #parting { height: auto; min-height: 3; max-height: 9; }
+        #sides { height: auto; max-height: 45%; }
+        #sides > CompareBox { width: 1fr; height: auto; max-height: 100%; }
+        #tables { height: 1fr; min-height: 9; }
+        #latencies { width: 52%; height: 100%; }
+        #requests { width: 1fr; height: 100%; }
+        #curves { height: 1fr; min-height: 9; }
+        &.-short #tables { min-height: 0; }
+        &.-short #parting { max-height: 7; }
+        &.-short #curves { display: none; }
+        &.-short.-curves #curves { display: block; }
+        &.-short.-curves #tables { display: none; }
+        &.-tight #latencies { width: 100%; }
+        &.-tight .-behind { display: none; }
+    }
+    """
+
+    def __init__(self, twin: Twin, recording: Recording, name: str) -> None:
+        super().__init__()
+        self._twin = twin
+        self._called = name
+        self._left = of_recording(recording, pace_of(recording))
+        self._courses: dict[int, Course] = {}
+        self.rung = 0
+        self.time_us = 0
+        self._clock: Timer | None = None
+        self._played_s = 0.0
+        self._playing = False
+
+    def compose(self) -> ComposeResult:
+        """Title, where they part, the two sides, two tables, curves, keys."""
+        yield TitleBar(Content(""), id="status")
+        yield CompareBox("Where they part", parting_text, id="parting")
+        with Horizontal(id="sides"):
+            for side, (letter, what) in enumerate(zip(LETTERS, ("measured", "simulated"), strict=True)):
+                title = Content.assemble((f"{letter} ", "$accent bold"), what)
+                yield CompareBox(title, partial(_side, side), id=letter.lower())
+        with Horizontal(id="tables"):
+            yield CompareBox("Latencies so far", latencies_text, id="latencies")
+            yield CompareBox("Requests that stand elsewhere", requests_text, id="requests")
+        yield _Curves(id="curves")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Show the beginning."""
+        self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
+        self._bring_to_front("latencies")
+        self._show()
+
+    # ---- what is shown ----
+
+    def view(self) -> TwinView:
+        """Everything there is to show now."""
+        return TwinView(twin=self._twin, rung=self.rung, sides=(self._left, self._right()), time_us=self.time_us)
+
+    def _right(self) -> Course:
+        if self.rung not in self._courses:
+            run = simulate(self._twin.rungs[self.rung].experiment, follow=True)
+            self._courses[self.rung] = of_simulation(self._called, run)
+        return self._courses[self.rung]
+
+    def _show(self) -> None:
+        view = self.view()
+        with self.app.batch_update():
+            for box in self.query(CompareBox):
+                box.show(view)
+            status = self.query_one("#status", TitleBar)
+            status.left, status.right = title_text(view), place_text(view)
+        self.refresh_bindings()
+
+    def on_resize(self, event: Resize) -> None:
+        """Side by side, or one at a time."""
+        self.set_class(event.size.width < _TIGHT, "-tight")
+        self.set_class(event.size.height < _SHORT, "-short")
+
+    def _bring_to_front(self, name: str) -> CompareBox[TwinView]:
+        self.set_class(name == "curves", "-curves")
+        for pair in _PAIRS:
+            if name in pair:
+                for one in pair:
+                    self.query_one(f"#{one}").set_class(one != name, "-behind")
+        return self.query_one(f"#{name}", CompareBox)
+
+    # ---- moving ----
+
+    @property
+    def busy(self) -> bool:
+        """Whether time runs."""
+        return self._playing
+
+    def tick(self) -> None:
+        """Let as much time pass as has passed."""
+        if not self._playing:
+            return
+        now_s = perf_counter()
+        passed_us = round((now_s - self._played_s) * 1e6)
+        self._played_s = now_s
+        self._go(self.time_us + passed_us)
+        if self.time_us >= self.view().end_us:
+            self._halt()
+
+    def _halt(self) -> None:
+        self._playing = False
+        if self._clock is not None:
+            self._clock.pause()
+
+    def _go(self, time_us: int) -> None:
+        self.time_us = max(0, min(time_us, self.view().end_us))
+        self._show()
+
+    def action_twin_step(self) -> None:
+        """Where the next step of either side begins."""
+        self._halt()
+        following = [bisect_right(side.begins_us, self.time_us) for side in self.view().sides]
+        times = [
+            side.begins_us[place]
+            for side, place in zip(self.view().sides, following, strict=True)
+            if place < len(side.begins_us)
+        ]
+        self._go(min(times, default=self.view().end_us))
+
+    def action_twin_back(self) -> None:
+        """Where a step of either side began before."""
+        self._halt()
+        places = [(side, bisect_left(side.begins_us, self.time_us)) for side in self.view().sides]
+        self._go(max([side.begins_us[place - 1] for side, place in places if place], default=0))
+
+    def action_twin_toggle(self) -> None:
+        """Let time run, or pause."""
+        if self._playing:
+            self._halt()
+        elif self._clock is not None:
+            self._playing, self._played_s = True, perf_counter()
+            self._clock.resume()
+
+    def action_twin_times(self) -> None:
+        """Simulate with more of what was measured."""
+        self._halt()
+        self.rung = (self.rung + 1) % len(self._twin.rungs)
+        if len(self._twin.rungs) == 1:
+            self.notify("The recording has no steps: nothing measured can be put in.", markup=False)
+        self._show()
+
+    def action_twin_divergence(self) -> None:
+        """Go to where they part."""
+        self._halt()
+        parting = self._twin.rungs[self.rung].parting
+        if parting is None:
+            self.notify("Batch by batch the two sides are the same.", markup=False)
+            return
+        self.query_one("#parting", CompareBox).scroll_home(animate=False)
+        self._go(parting.time_us)
+
+    def action_twin_go_to(self) -> None:
+        """Ask where to."""
+        about = "A time (1.5s, 200ms), the number of a step (1234) or a request's name."
+        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=parse_place, doing="goes there")
+        self.app.push_screen(prompt, self._go_to)
+
+    def _go_to(self, text: str | None) -> None:
+        if text is None:
+            return
+        place = parse_place(text)
+        left, right = self.view().sides
+        if place.time_us is not None:
+            self._go(place.time_us)
+        elif place.event is not None:
+            begins = left.begins_us or right.begins_us
+            self._go(begins[min(place.event, len(begins) - 1)] if begins else 0)
+        else:
+            life = left.lives.get(place.request or "")
+            if life is None:
+                self.notify("There is no request with that name.", severity="warning", markup=False)
+            else:
+                self._go(life.sent_us)
+
+    def action_twin_time_back(self) -> None:
+        """Go back a little."""
+        self._go(self.time_us - _LITTLE_US)
+
+    def action_twin_time_forward(self) -> None:
+        """Go forward a little."""
+        self._go(self.time_us + _LITTLE_US)
+
+    def action_twin_time_back_more(self) -> None:
+        """Go back more."""
+        self._go(self.time_us - _FAR_US)
+
+    def action_twin_time_forward_more(self) -> None:
+        """Go forward more."""
+        self._go(self.time_us + _FAR_US)
+
+    def action_twin_to_end(self) -> None:
+        """To the end."""
+        self._go(self.view().end_us)
+
+    def action_twin_to_start(self) -> None:
+        """To the start."""
+        self._go(0)
+
+    # ---- the rest ----
+
+    def action_twin_side(self) -> None:
+        """The next box."""
+        focused = self.focused.id if self.focused is not None else None
+        place = _BOXES.index(focused) + 1 if focused in _BOXES else 0
+        self._bring_to_front(_BOXES[place % len(_BOXES)]).focus()
+
+    def action_twin_open_side(self) -> None:
+        """Open the simulation in the debugger, where it stands now."""
+        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only when it is opened)
+
+        self._halt()
+        experiment = self._twin.rungs[self.rung].experiment
+        self.app.push_screen(DebuggerScreen(experiment, source=self._called, at=f"{self.time_us}us"))
+
+    def action_twin_export(self) -> None:
+        """Ask for a file and write what is shown."""
+        self._halt()
+        prompt = PromptScreen(
+            "Export the twin",
+            "Both sides at this time, where they part, latencies and requests, as text.",
+            value=new_name("twin", "txt"),
+            check=_require_new,
+            doing="writes the file",
+        )
+        self.app.push_screen(prompt, self._export)
+
+    def _export(self, name: str | None) -> None:
+        if name is None:
+            return
+        try:
+            write_text(Path(name).expanduser(), file_text(self.view()))
+        except BlisError as error:
+            self.notify(str(error), title="Nothing was written", severity="error", timeout=_LONG_S, markup=False)
+            return
+        self.notify(f"Wrote {name}.", markup=False)
+
+
+def _side(side: int, view: TwinView, width: int) -> Content:
+    return side_text(view, side, width)
+
+
+def _require_new(text: str) -> None:
+    """Raise InputError unless a file can be made there."""
+    path = Path(text).expanduser()
+    if path.exists():
+        raise InputError(f"{text} exists already.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no folder {path.parent}.")

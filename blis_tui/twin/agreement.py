@@ -1,0 +1,101 @@
+"""How well a recording and a simulation agree: latencies of requests, batches of steps, and what metrics tell."""
+
+from __future__ import annotations
+
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.observe.recording import Observed
+
+METRICS: Final = ("ttft", "itl", "e2e")
+PREEMPTIONS: Final = "vllm:num_preemptions_total"
+CACHE_HITS: Final = "vllm:prefix_cache_hits_total"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A request on both sides; latencies in microseconds, by the names in ``METRICS``."""
+
+    name: str
+    sent_us: int
+    left: Mapping[str, float]
+    right: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How a latency agrees; times in milliseconds."""
+
+    requests: int
+    left: Mapping[str, float]
+    """Mean, p50 and p99; likewise on the right."""
+    right: Mapping[str, float]
+    bias: float
+    """Of the mean: right / left - 1."""
+    mape: float
+    """Mean absolute error of single requests, as a share of the left."""
+    r: float | None
+    """Correlation of single requests; None where there is no variation."""
+
+
+def observed(row: Observed) -> dict[str, float]:
+    """The latencies of a request that was observed, by name; none where its answer is not whole."""
+    return _latencies(row.ttft_us, row.e2e_us, row.tokens)
+
+
+def simulated(row: RequestRow) -> dict[str, float]:
+    """The same of one that was simulated."""
+    return _latencies(row.ttft_us, row.e2e_us, row.output_tokens)
+
+
+def _latencies(ttft_us: int | None, e2e_us: int | None, tokens: int) -> dict[str, float]:
+    if ttft_us is None or e2e_us is None or ttft_us <= 0:
+        return {}
+    found = {"ttft": float(ttft_us), "e2e": float(e2e_us)}
+    if tokens > 1 and e2e_us > ttft_us:
+        found["itl"] = (e2e_us - ttft_us) / (tokens - 1)
+    return found
+
+
+def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:
+    """How a latency agrees over requests; None where no request has it."""
+    values = [(pair.left[metric], pair.right[metric]) for pair in pairs if metric in pair.left and metric in pair.right]
+    if not values:
+        return None
+    left, right = ([both[side] for both in values] for side in (0, 1))
+    count = len(values)
+    return Agreement(
+        requests=count,
+        left=_spread(left),
+        right=_spread(right),
+        bias=fsum(right) / fsum(left) - 1.0,
+        mape=fsum(abs(other / one - 1.0) for one, other in values) / count,
+        r=correlation(left, right),
+    )
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    count = len(ordered)
+    return {
+        "mean": fsum(ordered) / count / 1e3,
+        "p50": ordered[-(-count * 50 // 100) - 1] / 1e3,
+        "p99": ordered[-(-count * 99 // 100) - 1] / 1e3,
+    }
+
+
+def correlation(left: Sequence[float], right: Sequence[float]) -> float | None:
+    """Pearson's correlation of two equally long rows; None where one does not vary."""
+    count = len(left)
+    if count < 2:
+        return None
+    means = fsum(left) / count, fsum(right) / count
+    product = fsum((one - means[0]) * (other - means[1]) for one, other in zip(left, right, strict=True))
+    squares = [fsum((value - mean) ** 2 for value in row) for row, mean in zip((left, right), means, strict=True)]
+    return product / sqrt(squares[0] * squares[1]) if all(squares) else None

@@ -1,0 +1,225 @@
+"""A twin's two sides over time: who is where, what the engine does, how full it is."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from blis_tui.classes import dataclass
+from blis_tui.observe.recording import COMPLETED
+from blis_tui.twin.agreement import PREEMPTIONS
+from blis_tui.twin.parting import batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.observe.recording import Recording
+    from blis_tui.twin.pace import Pace
+    from blis_tui.twin.replay import Batch, Simulated
+
+_WAITING = "vllm:num_requests_waiting"
+_RUNNING = "vllm:num_requests_running"
+_KV = "vllm:kv_cache_usage_perc"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A request on one side; times in microseconds."""
+
+    name: str
+    sent_us: int
+    times_us: tuple[int, ...]
+    """When tokens came."""
+    counts: tuple[int, ...]
+    """How many there were then."""
+    end_us: int
+    completed: bool
+
+    @property
+    def ttft_us(self) -> int | None:
+        """To its first token; None = there was none."""
+        return self.times_us[0] - self.sent_us if self.times_us else None
+
+    @property
+    def e2e_us(self) -> int | None:
+        """To its last token; None = its answer is not whole."""
+        return self.times_us[-1] - self.sent_us if self.completed and self.times_us else None
+
+    def tokens(self, time_us: int) -> int:
+        """How many had come by then."""
+        place = bisect_right(self.times_us, time_us)
+        return self.counts[place - 1] if place else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A figure over time: it keeps its value until the next time."""
+
+    times_us: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+
+    def at(self, time_us: int) -> float | None:
+        """Its value then; None = before the first, or nobody knows."""
+        place = bisect_right(self.times_us, time_us)
+        return self.values[place - 1] if place else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """One side.
+
+    Attributes:
+        name: what it is called.
+        lives: its requests by name, in the order in which they were sent.
+        begins_us: when its steps began; empty = nobody knows.
+        batches: what was in them.
+        step_times: how long each took until the next could begin, in microseconds.
+        figures: what is known over time: ``running``, ``waiting``, ``KV in use`` (a share), ``preemptions``.
+    """
+
+    name: str
+    lives: Mapping[str, Life]
+    begins_us: tuple[int, ...]
+    batches: tuple[Batch, ...]
+    step_times: Levels
+    figures: Mapping[str, Levels]
+    sent_us: tuple[int, ...]
+    """When requests were sent, one after the other; likewise when they ended, and tokens came."""
+    ended_us: tuple[int, ...]
+    tokens_us: Levels
+
+    @property
+    def end_us(self) -> int:
+        """When its last request had ended."""
+        return self.ended_us[-1] if self.ended_us else 0
+
+    def step(self, time_us: int) -> int | None:
+        """The number of the step under way or over last; None = none has begun, or nobody knows."""
+        place = bisect_right(self.begins_us, time_us)
+        return place - 1 if place else None
+
+    def in_flight(self, time_us: int) -> int:
+        """Requests sent and not ended."""
+        return bisect_right(self.sent_us, time_us) - bisect_right(self.ended_us, time_us)
+
+    def tokens(self, time_us: int) -> int:
+        """Tokens that clients had by then."""
+        return int(self.tokens_us.at(time_us) or 0)
+
+    def answered(self, time_us: int) -> list[Life]:
+        """Requests whose whole answer had come."""
+        return [life for life in self.lives.values() if life.completed and life.end_us <= time_us]
+
+
+def _course(name: str, lives: Mapping[str, Life], figures: Mapping[str, Levels], steps: _Steps) -> Course:
+    came: dict[int, int] = {}
+    for life in lives.values():
+        before = 0
+        for time_us, count in zip(life.times_us, life.counts, strict=True):
+            came[time_us] = came.get(time_us, 0) + count - before
+            before = count
+    times = sorted(came)
+    return Course(
+        name=name,
+        lives=lives,
+        begins_us=steps.begins_us,
+        batches=steps.batches,
+        step_times=Levels(steps.begins_us, steps.periods_us),
+        figures=figures,
+        sent_us=tuple(sorted(life.sent_us for life in lives.values())),
+        ended_us=tuple(sorted(life.end_us for life in lives.values())),
+        tokens_us=Levels(tuple(times), tuple(map(float, accumulate(came[time_us] for time_us in times)))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of a side in time; none where they are not known."""
+
+    begins_us: tuple[int, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    periods_us: tuple[float, ...] = ()
+
+
+def of_recording(recording: Recording, pace: Pace | None) -> Course:
+    """The side that was measured."""
+    lives: dict[str, Life] = {}
+    for row in recording.requests:
+        total, counts = 0, []
+        for _, count in row.chunks:
+            total += count
+            counts.append(total)
+        times = tuple(time_us for time_us, _ in row.chunks)
+        done = row.outcome == COMPLETED
+        end_us = times[-1] if done and times else row.done_us
+        lives[row.request_id] = Life(row.request_id, row.sent_us, times, tuple(counts), end_us, done)
+    scraped = {name: _scraped(recording, key) for name, key in (("waiting", _WAITING), ("running", _RUNNING))}
+    preempted = _scraped(recording, PREEMPTIONS)
+    first = preempted.values[0] if preempted.values else 0.0
+    figures = {
+        **scraped,
+        "KV in use": _kv_by_steps(pace) or _scraped(recording, _KV),
+        "preemptions": Levels(preempted.times_us, tuple(value - first for value in preempted.values)),
+    }
+    steps = _Steps()
+    if pace is not None and pace.begins_us is not None:
+        batches = tuple(batch_of(step) for step in pace.steps)
+        steps = _Steps(pace.begins_us, batches, tuple(map(float, pace.periods_us)))
+    known = {name: levels for name, levels in figures.items() if levels.times_us}
+    return _course(recording.folder.name, lives, known, steps)
+
+
+def _scraped(recording: Recording, key: str) -> Levels:
+    found = [(scrape.time_us, scrape.values[key]) for scrape in recording.scrapes if key in scrape.values]
+    return Levels(tuple(time_us for time_us, _ in found), tuple(value for _, value in found))
+
+
+def _kv_by_steps(pace: Pace | None) -> Levels | None:
+    if pace is None or pace.begins_us is None or any(step.kv_share is None for step in pace.steps):
+        return None
+    ends = tuple(begin + step.duration_us for begin, step in zip(pace.begins_us, pace.steps, strict=True))
+    return Levels(ends, tuple(step.kv_share or 0.0 for step in pace.steps))
+
+
+def of_simulation(name: str, run: Simulated) -> Course:
+    """The side that was simulated; its run must have been followed."""
+    lives: dict[str, Life] = {}
+    for row in run.rows.values():
+        tokens = run.answers.get(row.request_id, ())
+        extra_us = 0
+        if row.ttft_us is not None and tokens:
+            extra_us = row.arrival_us + row.ttft_us - tokens[0][0]  # what lies between the step and the client
+        times = tuple(time_us + extra_us for time_us, _ in tokens)
+        done = row.state == "completed"
+        ended = times[-1] if done and times else row.deadline_us or row.arrival_us
+        counts = tuple(count for _, count in tokens)
+        lives[row.request_id] = Life(row.request_id, row.arrival_us, times, counts, ended, done)
+    steps = run.steps
+    ends = tuple(step.time_us + step.duration_us for step in steps)
+    preempted, total = [], 0
+    for step in steps:
+        total += len(step.preempted)
+        preempted.append(float(total))
+    begins = tuple(step.time_us for step in steps)
+    figures = {
+        "running": Levels(ends, tuple(float(step.running) for step in steps)),
+        "waiting": Levels(ends, tuple(float(step.waiting) for step in steps)),
+        "KV in use": Levels(ends, tuple(step.kv_used_blocks / run.kv_blocks for step in steps)),
+        "preemptions": Levels(begins, tuple(preempted)),
+    }
+    ordered = dict(sorted(lives.items(), key=lambda one: (one[1].sent_us, one[0])))
+    return _course(name, ordered, figures, _Steps(begins, run.batches, tuple(float(one.duration_us) for one in steps)))
+
+
+def sampled(levels: Levels, end_us: int, cells: int) -> Sequence[float | None]:
+    """The largest value in so many equal stretches of time from 0 to ``end_us``; None where nothing is known."""
+    found: list[float | None] = []
+    for cell in range(cells):
+        start_us, stop_us = cell * end_us // cells, (cell + 1) * end_us // cells
+        first, last = bisect_right(levels.times_us, start_us), bisect_right(levels.times_us, stop_us)
+        before = [levels.values[first - 1]] if first else []
+        inside = [*before, *levels.values[first:last]]
+        known = levels.times_us and start_us <= levels.times_us[-1]
+        found.append(max(inside) if inside and known else None)
+    return found

@@ -1,0 +1,234 @@
+"""Where a recording and a simulation part first, and what the difference is about.
+
+Steps are paired by their numbers, so a step that is missing on one side shows as a difference; requests by their names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.twin.replay import Batch
+from blis_tui.units import count_text, ordinal, plural, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.records import StepFinished
+    from blis_tui.observe.recording import Observed, Recording, Step
+    from blis_tui.twin.pace import Pace
+    from blis_tui.twin.replay import Simulated
+
+_LATER: Final = 0.2
+"""A latency counts as another one when it differs by more than this share, and by more than what follows."""
+_LATER_US: Final = 50_000
+_IN_TIME: Final = 0.5
+"""Steps count as equally fast while they differ by less than this share of a single one."""
+_AHEAD: Final = 64
+"""So many steps are looked at to see whether a request was taken by one of the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """The first difference."""
+
+    step: int | None
+    """The number of the step, from 0; None = there is no log, and a request tells."""
+    time_us: int
+    """On the side of the recording."""
+    request: str
+    """The request that it is about; empty = no single one."""
+    cause: str
+    """``front end`` (a request came to the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
+    rule or limit), or ``step time``."""
+    text: str
+    """What both sides did."""
+    why: str
+    """What would explain it."""
+
+
+def batch_of(step: Step) -> Batch:
+    """A step of the log, as simulated ones are counted."""
+    return Batch(step.prefill_requests, step.prefill_tokens, step.decode_requests, step.decode_tokens)
+
+
+def first_parting(recording: Recording, pace: Pace | None, run: Simulated) -> Parting | None:
+    """The first step whose batches differ; without a log, the first request whose latency does. None = none does."""
+    if pace is None:
+        return _by_requests(recording, run)
+    for number, (step, batch) in enumerate(zip(pace.steps, run.batches, strict=False)):
+        if batch_of(step) != batch:
+            return _Difference(recording, pace, run, number).told()
+    return None
+
+
+class _Difference:
+    """A step whose batches differ."""
+
+    def __init__(self, recording: Recording, pace: Pace, run: Simulated, number: int) -> None:
+        self._recording = recording
+        self._pace = pace
+        self._run = run
+        self._number = number
+        self._measured = batch_of(pace.steps[number])
+        self._simulated = run.batches[number]
+        self._step: StepFinished = run.steps[number]
+
+    def told(self) -> Parting:
+        request, cause, why = self._explained()
+        begins = self._pace.begins_us
+        return Parting(
+            step=self._number,
+            time_us=self._step.time_us if begins is None else begins[self._number],
+            request=request,
+            cause=cause,
+            text=f"the server's {ordinal(self._number + 1)} step had {words_of(self._measured)}, "
+            f"the simulated one {words_of(self._simulated)}",
+            why=why,
+        )
+
+    def _explained(self) -> tuple[str, str, str]:
+        if (why := self._out_of_time()) is not None:
+            return self._newcomer(), "step time", why
+        measured, simulated = self._measured, self._simulated
+        if simulated.prefill_requests > measured.prefill_requests:
+            return self._taken_earlier()
+        if simulated.prefill_requests < measured.prefill_requests:
+            return self._taken_later()
+        if simulated.prefill_tokens != measured.prefill_tokens:
+            return self._other_tokens()
+        more = simulated.decode_requests - measured.decode_requests
+        recomputed = (
+            measured.decode_tokens > measured.decode_requests,
+            simulated.decode_tokens > simulated.decode_requests,
+        )
+        if any(recomputed) or self._step.preempted:
+            victim = self._step.preempted[0] if self._step.preempted else ""
+            return victim, "preemption", "another request was preempted, or came back in another step"
+        who = f"{plural(abs(more), 'request')} {'more' if more > 0 else 'fewer'} decoded in the simulation"
+        return "", "batch", f"{who}: answers ended in other steps, or limits differ (max_num_seqs, KV blocks)"
+
+    def _out_of_time(self) -> str | None:
+        """What the steps so far took on both sides, where that is so different that arrivals meet other steps."""
+        number = self._number
+        took, should = (_sum(times[:number]) for times in (self._durations_us(), self._pace.periods_us))
+        if abs(took - should) * number <= _IN_TIME * should:
+            return None
+        steps = plural(number, "step")
+        return f"the {steps} before took {span_text(should)} on the server, {span_text(took)} in the simulation"
+
+    def _durations_us(self) -> tuple[int, ...]:
+        return tuple(step.duration_us for step in self._run.steps[: self._number])
+
+    def _newcomer(self) -> str:
+        """The request that only one side has taken, where the simulation has."""
+        return self._step.admitted[-1] if self._step.admitted else ""
+
+    def _taken_earlier(self) -> tuple[str, str, str]:
+        """The simulation took a request that the server had not taken yet."""
+        names = [name for name in self._step.admitted if name not in self._step.preempted]
+        name = names[-1] if names else next((chunk.request_id for chunk in self._step.chunks), "")
+        later = self._steps_until(self._pace, self._simulated.prefill_requests)
+        took = "" if later is None else f"; the server took as many {plural(later, 'step')} later"
+        return name, "front end", f"{name} was sent {self._before_step(name)} the step began{took}"
+
+    def _taken_later(self) -> tuple[str, str, str]:
+        """The server took a request that the simulation had not taken yet."""
+        after = self._run.steps[self._number + 1 : self._number + _AHEAD]
+        name = next((step.admitted[0] for step in after if step.admitted), "")
+        row = self._row(name)
+        if row is not None and self._step.waiting:
+            free = self._run.kv_blocks - self._step.kv_used_blocks
+            return (
+                name,
+                "batch",
+                f"{name} waited in the simulation, with {plural(free, 'KV block')} free: limits differ",
+            )
+        why = (
+            f"{name} was sent {self._before_step(name)} the step began"
+            if row is not None
+            else "it is no request of ours"
+        )
+        return name, "front end", why
+
+    def _other_tokens(self) -> tuple[str, str, str]:
+        """As many prefills on both sides, but not as many tokens."""
+        chunk = next(iter(self._step.chunks), None)
+        name = "" if chunk is None else chunk.request_id
+        row = self._row(name)
+        told = None if row is None else row.cached_tokens
+        seen = self._run.rows.get(name)
+        found = 0 if seen is None else seen.cached_tokens
+        fewer = self._measured.prefill_tokens < self._simulated.prefill_tokens
+        where = "the server" if fewer else "the simulation"
+        if told is not None and told != found:
+            return (
+                name,
+                "cache",
+                f"{count_text(told)} tokens of {name} were cached on the server, {count_text(found)} here",
+            )
+        if found or fewer:
+            return name, "cache", f"{where} found more of {name} in its prefix cache"
+        return name, "batch", f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
+
+    def _steps_until(self, pace: Pace, prefills: int) -> int | None:
+        after = pace.steps[self._number + 1 : self._number + _AHEAD]
+        return next((count for count, step in enumerate(after, 1) if step.prefill_requests >= prefills), None)
+
+    def _row(self, name: str) -> Observed | None:
+        return next((row for row in self._recording.requests if row.request_id == name), None)
+
+    def _before_step(self, name: str) -> str:
+        row, begins = self._row(name), self._pace.begins_us
+        if row is None or begins is None:
+            return "about when"
+        ahead_us = begins[self._number] - row.sent_us
+        return f"{span_text(ahead_us)} before" if ahead_us >= 0 else f"{span_text(-ahead_us)} after"
+
+
+def _sum(values: Sequence[int]) -> int:
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+def words_of(batch: Batch) -> str:
+    """What is in a batch."""
+    parts = []
+    if batch.prefill_requests:
+        parts.append(f"{plural(batch.prefill_requests, 'prefill')} of {plural(batch.prefill_tokens, 'token')}")
+    if batch.decode_requests:
+        again = batch.decode_tokens - batch.decode_requests
+        parts.append(plural(batch.decode_requests, "decode") + (f" ({plural(again, 'token')} again)" if again else ""))
+    return " and ".join(parts) or "nothing"
+
+
+def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
+    """Without a log: the request that was the first to get its first token at quite another time."""
+    found: list[tuple[int, Observed, int]] = []
+    for row in recording.requests:
+        other = run.rows.get(row.request_id)
+        if row.ttft_us is None or other is None or other.ttft_us is None:
+            continue
+        by_us = other.ttft_us - row.ttft_us
+        if abs(by_us) > max(_LATER * row.ttft_us, _LATER_US):
+            found.append((row.sent_us + min(row.ttft_us, other.ttft_us), row, by_us))
+    if not found:
+        return None
+    time_us, row, by_us = min(found, key=lambda one: one[0])
+    word = "later" if by_us > 0 else "earlier"
+    return Parting(
+        step=None,
+        time_us=time_us,
+        request=row.request_id,
+        cause="step time",
+        text=f"{row.request_id} got its first token {span_text(abs(by_us))} {word} in the simulation",
+        why="step times or batches: record the server's log to tell which (--log)",
+    )
+
+
+def where(parting: Parting) -> str:
+    """Where that is."""
+    step = "" if parting.step is None else f"step {count_text(parting.step)} at "
+    return f"{step}{time_text(parting.time_us)}"

@@ -1,0 +1,163 @@
+"""The requests of a recording, simulated."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.records import FirstToken, Preempted, StepFinished
+from blis_tui.errors import InputError, PolicyError
+from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
+from blis_tui.observe.folder import TABLE, write_tables
+from blis_tui.simulation import Simulation
+from blis_tui.spec.model import PluginConfig, Trace, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.engine.records import Record
+    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.observe.recording import Recording
+    from blis_tui.spec.model import Experiment, Setting
+
+RECORDED: Final = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a step computed, counted as vLLM's log counts it: a prefill is one of a request without an answer yet."""
+
+    prefill_requests: int
+    prefill_tokens: int
+    decode_requests: int
+    decode_tokens: int
+
+    @property
+    def requests(self) -> int:
+        """Those in it."""
+        return self.prefill_requests + self.decode_requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What a simulation made of the requests."""
+
+    rows: Mapping[str, RequestRow]
+    steps: tuple[StepFinished, ...]
+    batches: tuple[Batch, ...]
+    """Of the steps."""
+    preemptions: int
+    kv_blocks: int
+    answers: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """When steps ended that gave a request tokens, and how many it had then; empty unless the run was followed."""
+
+
+def replaying(experiment: Experiment, recording: Recording) -> Experiment:
+    """The experiment with the requests of a recording, each at the time at which it was sent.
+
+    Raises:
+        PolicyError: it has more than one instance.
+        InputError: the recording holds no request that was served, or its table can be neither read nor written.
+    """
+    pools = experiment.pools
+    if len(pools) != 1 or pools[0].instances != 1:
+        raise PolicyError("a recording is compared with one instance", help="set cluster.instances=1")
+    path = recording.folder / TABLE
+    if not path.is_file():
+        write_tables(recording)
+    trace = Trace(path=str(path), format="requests", sha256=input_digest(path, limit=MAX_TRACE_BYTES))
+    if not any(row.chunks for row in recording.requests):
+        raise InputError(f"{recording.folder} holds no answer: there is nothing to compare with")
+    return replace(experiment, workload=Workload(name=recording.folder.name, trace=trace), horizon_us=None, expect=())
+
+
+def with_steps(experiment: Experiment, durations_us: tuple[int, ...], queue_us: int = 0) -> Experiment:
+    """The experiment with measured steps in the place of its step-time model."""
+    durations = tuple(float(one) for one in durations_us)
+    settings: dict[str, Setting] = {"durations_us": durations, "queue_us": float(queue_us)}
+    return with_latency(experiment, PluginConfig(kind=RECORDED, settings=settings))
+
+
+def with_latency(experiment: Experiment, latency: PluginConfig) -> Experiment:
+    """The experiment with another step-time model."""
+    (pool,) = experiment.pools
+    return replace(experiment, pools=(replace(pool, latency=latency),))
+
+
+def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
+    """Run an experiment, and keep what its requests and steps did; ``follow``: every token, too."""
+    simulation = Simulation(experiment, check="off")
+    steps: list[StepFinished] = []
+    count = _Batches()
+    simulation.subscribe(StepFinished, steps.append)
+    for kind in (FirstToken, Preempted, StepFinished):
+        simulation.subscribe(kind, count.observe)
+    tokens = _Tokens(simulation)
+    if follow:
+        simulation.subscribe(StepFinished, tokens.observe)
+    simulation.run()
+    report = simulation.report(verify=False)
+    return Simulated(
+        rows={row.request_id: row for row in report.rows},
+        steps=tuple(steps),
+        batches=tuple(count.batches),
+        preemptions=count.preemptions,
+        kv_blocks=experiment.pools[0].engine.kv_blocks,
+        answers=tokens.answers,
+    )
+
+
+class _Tokens:
+    """Follows every request's tokens, step by step."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.answers: dict[str, list[tuple[int, int]]] = {}
+        self._simulation = simulation
+
+    def observe(self, step: StepFinished) -> None:
+        """A step has been simulated: its tokens come at its end."""
+        batch = self._simulation.cluster.instances[step.instance].batch
+        end_us = step.time_us + step.duration_us
+        for request in batch.running.values():
+            self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
+        for name in step.completed:
+            known = self.answers.get(name)
+            self._note(name, end_us, known[-1][1] + 1 if known else 1)
+
+    def _note(self, name: str, end_us: int, tokens: int) -> None:
+        known = self.answers.setdefault(name, [])
+        if tokens > (known[-1][1] if known else 0):
+            known.append((end_us, tokens))
+
+
+class _Batches:
+    """Counts what is in each step."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.preemptions = 0
+        self._answered: dict[str, None] = {}
+
+    def observe(self, record: Record) -> None:
+        """A record of the run."""
+        if isinstance(record, FirstToken):
+            self._answered[record.request_id] = None
+        elif isinstance(record, Preempted):
+            self.preemptions += 1
+        elif isinstance(record, StepFinished):
+            self._step(record)
+
+    def _step(self, step: StepFinished) -> None:
+        # Whoever gets its first token in this step was in it without an answer.
+        news = frozenset(step.first_tokens)
+        prefills = prefill_tokens = 0
+        decodes = decode_tokens = step.decode_requests
+        for chunk in step.chunks:
+            if chunk.request_id in self._answered and chunk.request_id not in news:
+                decodes += 1
+                decode_tokens += chunk.new_tokens
+            else:
+                prefills += 1
+                prefill_tokens += chunk.new_tokens
+        self.batches.append(Batch(prefills, prefill_tokens, decodes, decode_tokens))

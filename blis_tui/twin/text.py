@@ -1,0 +1,133 @@
+"""A twin as text for people, at most 100 columns wide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.twin.fitting import BLOCK_STEPS
+from blis_tui.twin.parting import where
+from blis_tui.units import count_text, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.twin.agreement import Agreement
+    from blis_tui.twin.fitting import Fitted
+    from blis_tui.twin.twin import Twin
+
+_NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
+_ABOUT: Final = "MAPE: mean absolute error of single requests; r: correlation of single requests"
+
+
+def twin_text(twin: Twin) -> str:
+    """Who is compared, latencies, what the engines did, where they part, and what explains the error."""
+    blocks = [_head(twin), _latencies(twin), _engine(twin), _parting(twin), _ladder(twin), _halves(twin)]
+    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
+
+
+def _head(twin: Twin) -> list[str]:
+    right = "simulated" if twin.simulated else "then"
+    lines = [f"measured   {twin.left.name}", f"{right:10} {twin.right.name}"]
+    shared = f"{plural(len(twin.pairs), 'request')} answered on both sides"
+    more = [
+        f"{count_text(count)} only {side}"
+        for count, side in ((twin.only_left, "measured"), (twin.only_right, right))
+        if count
+    ]
+    lines.append(f"requests   {', '.join([shared, *more])}")
+    return [*lines, *(f"note: {note}" for note in twin.notes)]
+
+
+def _latencies(twin: Twin) -> list[str]:
+    other = "simulated" if twin.simulated else "then"
+    lines = [f"{'ms':14}{'measured':>12}{other:>12}{'difference':>12}{'MAPE':>9}{'r':>8}"]
+    lines += [_latency(metric, found, figure) for metric, found in twin.errors.items() for figure in found.left]
+    return [*lines, _ABOUT]
+
+
+def _latency(metric: str, found: Agreement, figure: str) -> str:
+    name = f"{_NAMES[metric]} {figure}"
+    left, right = found.left[figure], found.right[figure]
+    share = f"{right / left - 1:+.1%}" if left else ""
+    line = f"{name:14}{left:>12,.2f}{right:>12,.2f}{share:>12}"
+    if figure != "mean":
+        return line
+    r = "" if found.r is None else f"{found.r:.3f}"
+    return f"{line}{found.mape:>9.1%}{r:>8}"
+
+
+def _engine(twin: Twin) -> list[str]:
+    lines = []
+    for name in twin.left.counts:
+        if name in twin.right.counts:
+            left, right = twin.left.counts[name], twin.right.counts[name]
+            share = f"{right / left - 1:+.1%}" if left else ""
+            lines.append(f"{name:26}{left:>12,}{right:>12,}{share:>12}")
+    left_us, right_us = twin.left.step_us, twin.right.step_us
+    if left_us is not None and right_us is not None:
+        times = f"{left_us / 1e3:>12,.2f}{right_us / 1e3:>12,.2f}{right_us / left_us - 1:>+12.1%}"
+        lines.append(f"{'ms from step to step':26}{times}")
+    for name, seen in twin.seen.items():
+        lines.append(f"{name + ', mean of scrapes':26}{seen.left:>12,.2f}{seen.right:>12,.2f}{_r(seen.r):>12}")
+    if (batches := twin.batches) is not None:
+        pairs = min(batches.steps)
+        lines.append(
+            f"{'batches':26}the same in {count_text(batches.equal)} of {plural(pairs, 'step')}, sizes {_r(batches.r)}"
+        )
+    return lines
+
+
+def _r(value: float | None) -> str:
+    return "" if value is None else f"r {value:.3f}"
+
+
+def _parting(twin: Twin) -> list[str]:
+    if not twin.simulated:
+        return []
+    lines = _told("they part first at", twin)
+    best = twin.rungs[-1].parting
+    if len(twin.rungs) > 1 and best != twin.parting:
+        lines += _told("with measured steps at", twin, measured=True)
+    return lines
+
+
+def _told(head: str, twin: Twin, *, measured: bool = False) -> list[str]:
+    parting = twin.rungs[-1].parting if measured else twin.parting
+    if parting is None:
+        return [f"{head}: never"]
+    return [f"{head} {where(parting)}: {parting.text}", f"  {parting.cause}: {parting.why}"]
+
+
+def _ladder(twin: Twin) -> list[str]:
+    if len(twin.rungs) < 2:
+        return []
+    lines = [f"{'what explains the error (MAPE)':44}{'TTFT':>9}{'ITL':>9}{'E2E':>9}{'batches alike':>16}"]
+    for rung in twin.rungs:
+        alike = _alike(twin, rung.run.batches)
+        lines.append(f"  {rung.name:42}" + _mapes(rung.errors) + f"{alike:>16}")
+    return lines
+
+
+def _alike(twin: Twin, batches: Sequence[object]) -> str:
+    measured = twin.left.batches or ()
+    equal = len([None for one, other in zip(measured, batches, strict=False) if one == other])
+    return f"{equal / len(measured):.1%}" if measured else ""
+
+
+def _mapes(errors: Mapping[str, Agreement]) -> str:
+    return "".join(f"{errors[name].mape:>9.1%}" if name in errors else f"{'-':>9}" for name in _NAMES)
+
+
+def _halves(twin: Twin) -> list[str]:
+    halves = twin.halves
+    if halves is None:
+        return []
+    head = f"every {BLOCK_STEPS} steps told by those between"
+    lines = [f"{head:44}{'TTFT':>9}{'ITL':>9}{'E2E':>9}"]
+    for name, errors in (("at one speed", halves.steady), ("at the speed of the steps beside", halves.drifting)):
+        lines.append(f"  {name:42}" + _mapes(errors))
+    return [*lines, *(f"  {_law(one)}" for one in halves.fitted)]
+
+
+def _law(one: Fitted) -> str:
+    return f"{one.step_us:,.0f} + {one.prefill_token_us:,.1f}/prefill token + {one.decode_us:,.0f}/decode us"

@@ -1,0 +1,275 @@
+"""A recording and the same requests simulated, or two recordings, compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.errors import InputError
+from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
+from blis_tui.twin.fitting import fit, front_end_us, predicted_us
+from blis_tui.twin.pace import pace_of
+from blis_tui.twin.parting import first_parting
+from blis_tui.twin.replay import replaying, simulate, with_latency, with_steps
+from blis_tui.twin.side import at, of_recording, of_simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.observe.recording import Recording
+    from blis_tui.spec.model import Experiment
+    from blis_tui.twin.agreement import Agreement
+    from blis_tui.twin.fitting import Fitted
+    from blis_tui.twin.pace import Pace
+    from blis_tui.twin.parting import Parting
+    from blis_tui.twin.replay import Simulated
+    from blis_tui.twin.side import Side
+
+STEPS: Final = ("model", "measured", "fitted")
+"""Where the step times of a simulation come from: the experiment's model, the recording's log, or a fit to that."""
+_SHARED: Final = 0.5
+"""Two recordings with fewer common requests than this share are of different workloads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """How the steps of both sides agree, paired by their numbers."""
+
+    steps: tuple[int, int]
+    equal: int
+    """Of the pairs, those whose batches are the same."""
+    r: float | None
+    """Correlation of how many requests were in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """How a metric that changes over time agrees, at the times of the scrapes."""
+
+    left: float
+    """Mean; likewise on the right."""
+    right: float
+    r: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """A simulation with something measured in the place of something modelled."""
+
+    name: str
+    experiment: Experiment
+    errors: Mapping[str, Agreement]
+    run: Simulated
+    parting: Parting | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halves:
+    """Coefficients fitted on either half of a recording's steps, judged on the other."""
+
+    fitted: tuple[Fitted, Fitted]
+    steady: Mapping[str, Agreement]
+    """Errors of a machine that is always as fast."""
+    drifting: Mapping[str, Agreement]
+    """Errors of one that is as fast as in the steps just before and behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """The comparison."""
+
+    left: Side
+    right: Side
+    pairs: Sequence[Pair]
+    only_left: int
+    """Requests with a whole answer that the other side has not answered, or does not have."""
+    only_right: int
+    errors: Mapping[str, Agreement]
+    """By the names in ``METRICS``; those that no request has are left out."""
+    batches: Batches | None
+    seen: Mapping[str, Seen]
+    parting: Parting | None
+    rungs: Sequence[Rung] = ()
+    """From what the experiment says to everything that was measured; empty where two recordings are compared."""
+    halves: Halves | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether one side is a simulation."""
+        return bool(self.rungs)
+
+
+def of_two(left: Recording, right: Recording) -> Twin:
+    """Two recordings of one workload.
+
+    Raises:
+        InputError: they have few requests in common.
+    """
+    paces = pace_of(left), pace_of(right)
+    sides = of_recording(left, paces[0]), of_recording(right, paces[1])
+    common = sides[0].sent_us.keys() & sides[1].sent_us.keys()
+    if len(common) < _SHARED * max(len(sides[0].sent_us), 1):
+        raise InputError(
+            f"{right.folder} and {left.folder} have {len(common)} requests in common",
+            help="recordings are compared request by request: record the same workload with the same seed",
+        )
+    return _compared(*sides)
+
+
+def of_simulated(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
+    """A recording, and its requests simulated.
+
+    Args:
+        recording: what the server did.
+        experiment: what is said to be the server.
+        name: what the experiment is called.
+        steps: one of ``STEPS``.
+
+    Raises:
+        PolicyError: the experiment has several instances.
+        InputError: steps are wanted, and the recording has none.
+    """
+    pace = pace_of(recording)
+    if pace is None and steps != "model":
+        raise InputError(
+            f"{recording.folder} has no steps",
+            help="record the log of a server with --enable-logging-iteration-details",
+        )
+    replayed = replaying(experiment, recording)
+    rungs = tuple(_climbed(recording, pace, replayed))
+    chosen = rungs[0]
+    halves = None
+    if pace is not None and steps == "measured":
+        chosen = rungs[-1]
+    elif pace is not None and steps == "fitted":
+        halves = _crossed(recording, pace, replayed)
+        fitted = _fitted(recording, pace, replayed)
+        chosen = _rung("fitted", recording, pace, with_latency(replayed, fitted.latency))
+    twin = _compared(of_recording(recording, pace), of_simulation(name, chosen.run), chosen.parting)
+    return replace(twin, rungs=rungs, halves=halves, notes=tuple(_notes(recording, experiment)))
+
+
+# ---- underneath ----
+
+
+def _compared(left: Side, right: Side, parting: Parting | None = None) -> Twin:
+    common = [name for name in left.latencies if name in right.latencies]
+    pairs = [
+        Pair(name=name, sent_us=left.sent_us[name], left=left.latencies[name], right=right.latencies[name])
+        for name in common
+    ]
+    seen = {
+        name: _seen(one, other)
+        for name, one, other in (("running", left.running, right.running), ("KV in use", left.kv, right.kv))
+        if one and other
+    }
+    return Twin(
+        left=left,
+        right=right,
+        pairs=pairs,
+        only_left=len(left.latencies) - len(common),
+        only_right=len(right.latencies) - len(common),
+        errors=_errors(pairs),
+        batches=_batches(left, right),
+        seen=seen,
+        parting=parting,
+    )
+
+
+def _errors(pairs: Sequence[Pair]) -> dict[str, Agreement]:
+    return {metric: found for metric in METRICS if (found := agreement(pairs, metric)) is not None}
+
+
+def _batches(left: Side, right: Side) -> Batches | None:
+    if left.batches is None or right.batches is None:
+        return None
+    both = list(zip(left.batches, right.batches, strict=False))
+    return Batches(
+        steps=(len(left.batches), len(right.batches)),
+        equal=len([None for one, other in both if one == other]),
+        r=correlation([one.requests for one, _ in both], [other.requests for _, other in both]),
+    )
+
+
+def _seen(left: Sequence[tuple[int, float]], right: Sequence[tuple[int, float]]) -> Seen:
+    last_us = max(time_us for time_us, _ in left)
+    times = [time_us for time_us, _ in left if 0 <= time_us <= last_us]
+    one, other = at(left, times), at(right, times)
+    count = max(len(times), 1)
+    return Seen(left=_sum(one) / count, right=_sum(other) / count, r=correlation(one, other))
+
+
+def _sum(values: Sequence[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> list[Rung]:
+    """Simulations with more and more of what was measured."""
+    rungs = [_rung("as the experiment says", recording, pace, replayed)]
+    if pace is None:
+        return rungs
+    rungs.append(_rung("with the measured step times", recording, pace, with_steps(replayed, pace.durations_us)))
+    rungs.append(_rung("and the gaps between steps", recording, pace, with_steps(replayed, pace.periods_us)))
+    queue_us = front_end_us(recording.answered, rungs[-1].run)
+    name = f"and the front end ({queue_us / 1000:,.1f} ms)"
+    rungs.append(_rung(name, recording, pace, with_steps(replayed, pace.periods_us, queue_us)))
+    return rungs
+
+
+def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experiment) -> Rung:
+    run = simulate(experiment)
+    pairs = _compared(of_recording(recording, pace), of_simulation(name, run)).pairs
+    parting = first_parting(recording, pace, run)
+    return Rung(name=name, experiment=experiment, errors=_errors(pairs), run=run, parting=parting)
+
+
+def _fitted(recording: Recording, pace: Pace, replayed: Experiment) -> Fitted:
+    """Coefficients of all steps and requests."""
+    found = fit(pace)
+    run = simulate(with_latency(replayed, found.latency))
+    return replace(found, queue_us=float(front_end_us(recording.answered, run)))
+
+
+def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:
+    """Each half of the steps and of the requests predicted from the other."""
+    fitted = fit(pace, 0), fit(pace, 1)
+    left = of_recording(recording, pace)
+
+    def errors(*, at_its_speed: bool) -> Mapping[str, Agreement]:
+        times = predicted_us(pace, fitted, at_its_speed=at_its_speed)
+        without = simulate(with_steps(replayed, times))
+        pairs: list[Pair] = []
+        for part in (0, 1):
+            queue_us = front_end_us(recording.answered[1 - part :: 2], without)
+            run = simulate(with_steps(replayed, times, queue_us))
+            judged = frozenset(row.request_id for row in recording.answered[part::2])
+            pairs += [pair for pair in _compared(left, of_simulation("", run)).pairs if pair.name in judged]
+        return _errors(pairs)
+
+    return Halves(fitted=fitted, steady=errors(at_its_speed=False), drifting=errors(at_its_speed=True))
+
+
+def _notes(recording: Recording, experiment: Experiment) -> list[str]:
+    """Where the experiment says other things of the server than it says of itself."""
+    server, engine = recording.server, experiment.pools[0].engine
+    told: tuple[tuple[str, object, object, str], ...] = (
+        ("KV blocks", server.kv_blocks, engine.kv_blocks, "engine.kv_blocks"),
+        ("tokens in a block", server.block_size_tokens, engine.block_size_tokens, "engine.block_size_tokens"),
+        ("tokens in its longest context", server.max_model_len, engine.max_model_len, "engine.max_model_len"),
+    )
+    notes = [
+        f"the server has {theirs} {what}, the experiment {ours}: --set {key}={theirs}"
+        for what, theirs, ours, key in told
+        if theirs is not None and theirs != ours
+    ]
+    if server.prefix_caching is not None and server.prefix_caching != engine.enable_prefix_caching:
+        word = str(server.prefix_caching).lower()
+        notes.append(f"prefix caching differs: --set engine.enable_prefix_caching={word}")
+    if server.engines is not None and server.engines > 1:
+        notes.append(f"the server has {server.engines} engines, the simulation one")
+    return notes

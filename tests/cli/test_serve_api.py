@@ -1,0 +1,129 @@
+"""``blis-tui serve-api`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from click.testing import CliRunner
+
+import blis_tui
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+from blis_tui.observe.reading import read_recording
+from tests.cli.test_signals import Child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SLOW = {
+    "cluster.instances": 1,
+    "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [20000, 10, 100]},
+    "policy.batching": {"kind": "vllm-v1", "async_scheduling": False},
+    "engine.kv_blocks": 300,
+}
+SET = [word for key, one in SLOW.items() for word in ("--set", f"{key}={json.dumps(one)}")]
+TRACE = "arrival_us,input_tokens,output_tokens\n" + "".join(f"{60_000 * n},{50 + 9 * n},{5 + n}\n" for n in range(10))
+posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+
+
+class Served(Child):
+    """A server in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        before = (
+            "import os, re\nimport blis_tui.cli.serve_api as module\ntell = module.tell\n"
+            "def told(text, **more):\n    tell(text, **more)\n"
+            "    found = re.search(r':(\\d+)  \\(Ctrl-C', text)\n"
+            "    if found: open('port', 'w').write(found[1]); os.write(2, b'ready')\n"
+            "module.tell = told\n"
+        )
+        super().__init__("serve-api", *arguments, "--port", "0", before=before)
+
+
+def post(port: str, **body: object) -> dict[str, object]:
+    request = Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode())
+    with urlopen(request, timeout=60) as answer:  # noqa: S310
+        found: dict[str, object] = json.loads(answer.read())
+        return found
+
+
+@posix
+def test_what_was_served_is_written_at_the_end_and_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    child = Served("quickstart", *SET, "--speed", "50", "-o", "report.json", "--requests", "served.csv")
+    port = (tmp_path / "port").read_text()
+    for number in range(5):
+        post(port, prompt=[number % 2] * 200, max_tokens=4 + number, ignore_eos=True)
+    with pytest.raises(HTTPError, match="404"):
+        post(port, prompt="x", model="other")
+    code, out, err = child.end(signal.SIGINT)
+    assert (code, out) == (ExitCode.OK, "")
+    assert "served 5 requests of 5" in err
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["requests"]["completed"] == 5
+    again = blis_tui.run(blis_tui.load("quickstart", set={**SLOW, "workload": {"trace": {"file": "served.csv"}}}))
+    assert again.to_dict()["latency"] == report["latency"]
+    assert [row.output_tokens for row in again.rows] == [4, 5, 6, 7, 8]
+
+
+@posix
+def test_observing_it_closes_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trace.csv").write_text(TRACE)
+    child = Served("quickstart", *SET, "--requests", "served.csv")
+    url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}"
+    observed = CliRunner().invoke(cli, ["observe", url, "--trace", "trace.csv", "-o", "r", "--format", "json"])
+    code, _, err = child.end(signal.SIGTERM)
+    assert code == ExitCode.OK, err
+    assert observed.exit_code == ExitCode.OK, observed.output
+    document = json.loads(observed.stdout)
+    assert document["server"]["kv_blocks"] == 300
+    assert document["counters"]["vllm:generation_tokens_total"] == sum(5 + n for n in range(10))
+    twin = CliRunner().invoke(cli, ["twin", "r", "quickstart", *SET, "--format", "json"])
+    assert twin.exit_code == ExitCode.OK, twin.output
+    found = json.loads(twin.stdout)
+    assert found["requests"] == {"both": 10, "only_measured": 0, "only_other": 0}
+    assert found["notes"] == []
+    # Which tokens a client gets is certain, when it gets them this machine's business; no simulation is ahead of them.
+    recording = read_recording(tmp_path / "r")
+    assert [row.tokens for row in recording.requests] == [5 + n for n in range(10)]
+    with (tmp_path / "served.csv").open() as file:
+        served = [line.split(",") for line in file][2:]  # without the request that warmed it up
+    for row, cells in zip(recording.requests, served, strict=True):
+        assert row.e2e_us is not None
+        assert row.e2e_us > int(cells[9]) - 1000
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["missing"], ExitCode.IO, "missing"),
+        (["quickstart", "--set", "engine.max_num_seq=3"], ExitCode.USAGE, "did you mean `max_num_seqs`"),
+        (["quickstart", "--speed", "0"], ExitCode.USAGE, "--speed"),
+        (["quickstart", "--kv-events", "nowhere"], ExitCode.IO, "cannot publish at 'nowhere'"),
+        (["quickstart", "-o", "x", "--requests", "x"], ExitCode.USAGE, "must be different files"),
+    ],
+)
+def test_what_is_wrong_is_said_before_it_listens(
+    args: list[str], code: ExitCode, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["serve-api", *args])
+    assert result.exit_code == code
+    assert says in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_that_is_taken_is_one_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = CliRunner().invoke(cli, ["serve-api", "quickstart", "--port", str(taken.getsockname()[1])])
+    assert result.exit_code == ExitCode.IO
+    assert result.stderr.startswith("error: cannot listen on 127.0.0.1:")
+    assert "Traceback" not in result.output

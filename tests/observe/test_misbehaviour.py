@@ -1,0 +1,274 @@
+"""Servers that refuse, break off, hang, lie or talk nonsense: every request has a row that says so; nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.observe.folder import Folder
+from blis_tui.observe.load import Limits
+from blis_tui.observe.observer import Observer, Plan
+from blis_tui.observe.prompts import Asking
+from blis_tui.observe.reading import read_recording
+from blis_tui.observe.summary import summed_up, warnings
+from blis_tui.observe.target import target_of
+from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_table import TraceColumns, TraceTable
+from tests.observe.servers import Asked, Replying, Server, free_port, serving, well
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from blis_tui.observe.recording import Recording
+
+TOKENS = 4
+
+
+def trace(arrivals_us: Sequence[int], tokens: int = TOKENS) -> TraceSource:
+    count = len(arrivals_us)
+    columns = TraceColumns(arrival_us=list(arrivals_us), input_tokens=[8] * count, output_tokens=[tokens] * count)
+    return TraceSource(TraceTable(columns))
+
+
+def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.5) -> Observer:
+    plan = Plan(
+        target=target_of(url, {}),
+        address=url,
+        source=trace([20_000 * number for number in range(requests)]),
+        total=requests,
+        asking=Asking(dialect="vllm", model="m", seed="test"),
+        limits=Limits(timeout_us=round(timeout_s * 1e6)),
+        warm_up=0,
+        scrape_s=0.05,
+        about={},
+        settle_s=0.05,
+    )
+    return Observer(plan, Folder(folder))
+
+
+async def observed(server: Server, folder: Path, requests: int = 6, timeout_s: float = 0.5) -> Recording:
+    await asyncio.wait_for(observer_of(server.url, folder, requests, timeout_s).run(), 60)
+    return read_recording(folder)
+
+
+def every_second(odd: object) -> object:
+    async def behave(asked: Asked, reply: Replying) -> None:
+        if asked.number % 2:
+            result = odd(asked, reply)  # type: ignore[operator]
+            if asyncio.iscoroutine(result):
+                await result
+        else:
+            await well(asked, reply)
+
+    return behave
+
+
+def nothing(asked: Asked, reply: Replying) -> object:
+    return asyncio.sleep(3600)
+
+
+def reset_at_once(asked: Asked, reply: Replying) -> None:
+    reply.reset()
+
+
+async def reset_in_the_middle(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.token(1)
+    await reply.writer.drain()
+    await asyncio.sleep(0.05)
+    reply.reset()
+
+
+def half_closed(asked: Asked, reply: Replying) -> object:
+    reply.head()
+    reply.token(1, 2)
+    reply.writer.write_eof()
+    return asyncio.sleep(3600)
+
+
+def ends_without_end(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.token(1, 2)
+    reply.writer.write(b"0\r\n\r\n")
+
+
+async def drips(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    for number in range(1000):
+        reply.token(number)
+        await reply.writer.drain()
+        await asyncio.sleep(0.2)
+
+
+def no_http(asked: Asked, reply: Replying) -> None:
+    reply.writer.write(b"220 mail.example.org ESMTP\r\n")
+
+
+def no_json(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.chunk(b"data: {oops\n\n")
+    reply.done()
+
+
+def empty(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.done()
+
+
+def error_in_the_stream(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.token(1)
+    reply.event({"error": {"message": "EngineCore encountered an issue", "code": 500}})
+    reply.done()
+
+
+def out_of_capacity(asked: Asked, reply: Replying) -> None:
+    reply.whole("503 Service Unavailable", {"error": {"message": "queue is full", "code": 503}})
+
+
+def a_page(asked: Asked, reply: Replying) -> None:
+    reply.head("502 Bad Gateway", length=22)
+    reply.writer.write(b"<html>bad gateway</html>"[:22])
+
+
+@pytest.mark.parametrize(
+    ("odd", "outcome", "tokens", "says"),
+    [
+        (nothing, "timed-out", 0, "no end after 0.5 s"),
+        (drips, "timed-out", None, "no end after 0.5 s"),
+        (reset_at_once, "broken", 0, "reset"),
+        (reset_in_the_middle, "broken", 1, "reset"),
+        (half_closed, "broken", 2, "closed before the end"),
+        (ends_without_end, "broken", 2, "without saying that it is complete"),
+        (error_in_the_stream, "broken", 1, "EngineCore encountered an issue"),
+        (no_http, "unreadable", 0, "not HTTP"),
+        (no_json, "unreadable", 0, "no JSON"),
+        (empty, "unreadable", 0, "no tokens"),
+        (out_of_capacity, "rejected", 0, "HTTP 503: queue is full"),
+        (a_page, "rejected", 0, "HTTP 502: <html>bad gateway"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_every_request_has_a_row_that_says_what_became_of_it(
+    odd: object, outcome: str, tokens: int | None, says: str, tmp_path: Path
+) -> None:
+    async with serving(every_second(odd)) as server:  # type: ignore[arg-type]
+        recording = await observed(server, tmp_path / "r")
+    rows = recording.requests
+    assert sorted(row.index for row in rows) == list(range(6))
+    good = [row for row in rows if row.outcome == "completed"]
+    bad = [row for row in rows if row.outcome == outcome]
+    assert len(good) == len(bad) == 3
+    assert all(row.tokens == TOKENS and row.told_ids and row.prompt_tokens == 8 and not row.error for row in good)
+    for row in bad:
+        assert says in row.error
+        assert row.e2e_us is None
+        assert row.tokens == tokens if tokens is not None else 0 < row.tokens < 100
+    summary = summed_up(rows)
+    assert summary.failed == 3
+    assert any(f"3 {outcome}" in one for one in warnings(summary, recording))
+
+
+async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Path) -> None:
+    async def slowly(asked: Asked, reply: Replying) -> None:
+        reply.head()
+        for number in range(asked.tokens):
+            reply.token(number)
+            await reply.writer.drain()
+            await asyncio.sleep(0.03)
+        reply.usage(8, asked.tokens)
+        reply.done()
+
+    first, port = Server(slowly), free_port()
+    first.port = port
+    await first.start()
+    observer = observer_of(first.url, tmp_path / "r", requests=60, timeout_s=5)
+
+    async def kill_and_restart() -> Server:
+        await first.was_asked(20)
+        await first.kill()
+        await asyncio.sleep(0.3)
+        second = Server(slowly)
+        second.port = port
+        await second.start()
+        return second
+
+    killing = asyncio.create_task(kill_and_restart())
+    await asyncio.wait_for(observer.run(), 60)
+    second = await killing
+    await second.kill()
+    rows = read_recording(tmp_path / "r").requests
+    assert sorted(row.index for row in rows) == list(range(60))
+    by_outcome = {row.outcome for row in rows}
+    assert by_outcome == {"completed", "broken", "refused"}
+    # Those under way broke, those after it were refused, and those after that were served again.
+    assert rows[-1].outcome == "completed"
+    assert len([row for row in rows if row.outcome == "completed"]) == len(
+        [one for one in first.asked if one.number < len(rows)]
+    ) + len(second.asked) - len([row for row in rows if row.outcome == "broken"])
+
+
+async def test_a_server_that_lies_about_its_tokens_is_counted_again(tmp_path: Path) -> None:
+    def lies(asked: Asked, reply: Replying) -> None:
+        reply.head()
+        reply.token(*range(asked.tokens), finish="length")
+        reply.usage(8, 1_000_000)
+        reply.done()
+
+    async with serving(lies) as server:
+        recording = await observed(server, tmp_path / "r")
+    assert [row.tokens for row in recording.requests] == [TOKENS] * 6
+    assert all(row.contradicts and row.completion_tokens == 1_000_000 for row in recording.requests)
+    summary = summed_up(recording.requests)
+    assert summary.output_tokens == 6 * TOKENS
+    assert any("counted other tokens than it sent in 6 answers" in one for one in warnings(summary, recording))
+
+
+async def test_a_connection_closed_after_an_answer_is_not_held_against_the_next(tmp_path: Path) -> None:
+    async def closes(asked: Asked, reply: Replying) -> None:
+        await well(asked, reply)
+        await reply.writer.drain()
+        reply.writer.close()  # it did not say that it would
+
+    async with serving(closes) as server:
+        recording = await observed(server, tmp_path / "r", requests=12)
+    assert [row.outcome for row in recording.requests] == ["completed"] * 12
+    assert len(server.asked) == 12
+
+
+async def test_nothing_is_sent_twice_to_a_server_that_breaks_the_first_request(tmp_path: Path) -> None:
+    async with serving(reset_at_once) as server:
+        recording = await observed(server, tmp_path / "r", requests=1)
+    assert [row.outcome for row in recording.requests] == ["broken"]
+    assert len(server.asked) == 1
+
+
+async def test_stopping_gives_up_what_is_under_way_and_keeps_its_rows(tmp_path: Path) -> None:
+    async with serving(every_second(nothing)) as server:  # type: ignore[arg-type]
+        observer = observer_of(server.url, tmp_path / "r", requests=200, timeout_s=60)
+        running = asyncio.create_task(observer.run())
+        await server.was_asked(6)
+        observer.stop()
+        assert not await asyncio.wait_for(running, 30)
+    recording = read_recording(tmp_path / "r")
+    found = [row.outcome for row in recording.requests]
+    assert set(found) == {"completed", "interrupted"}
+    assert 6 <= len(found) < 200
+    assert recording.about["complete"] is False
+
+
+async def test_rows_are_there_while_the_run_still_goes_on(tmp_path: Path) -> None:
+    # As if observing itself were killed: what was written before can be read.
+    async with serving(every_second(nothing)) as server:  # type: ignore[arg-type]
+        observer = observer_of(server.url, tmp_path / "r", requests=12, timeout_s=60)
+        running = asyncio.create_task(observer.run())
+        await server.was_asked(10)
+        found = read_recording(tmp_path / "r")
+        observer.stop()
+        await asyncio.wait_for(running, 30)
+    assert len(found.requests) >= 4
+    assert all(row.outcome == "completed" for row in found.requests)
+    assert found.about["complete"] is False

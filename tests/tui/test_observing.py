@@ -1,0 +1,169 @@
+"""A server being observed, on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from blis_tui.cli import tui as command
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+from blis_tui.observe.reading import read_recording
+from blis_tui.observe.status import Status
+from blis_tui.tui.app import BlisApp
+from blis_tui.tui.observing import ObservingStart
+from blis_tui.tui.presenters.observing import status_of
+from blis_tui.tui.screens.observing import ObservingScreen
+from tests.observe.servers import Asked, Replying, served, well
+from tests.tui.screens import check_screen, draw, press, screen_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_regressions.file_regression import FileRegressionFixture
+    from textual.pilot import Pilot
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a run is ended with a signal that Windows has not")
+
+RUN = """
+import signal, sys
+waiting = []
+signal.signal(signal.SIGINT, lambda *_: waiting.append(1))
+sys.stderr.write(sys.argv[1])
+sys.stderr.flush()
+while not waiting:
+    signal.pause()
+print("recording  r\\nrequests   36 of 40 answered")
+sys.stderr.write("warning: requests were sent 12 ms late\\n")
+sys.exit(1)
+"""
+"""Says how it goes, and ends when it is told to."""
+
+
+def looks() -> list[Status]:
+    """Forty requests, of which some go wrong; the server's queue fills and empties."""
+    found = []
+    for number in range(12):
+        done, failed = 3 * number, {"refused": 2, "broken": number // 6} if number > 4 else {}
+        found.append(
+            Status(
+                time_us=250_000 * (number + 1),
+                total=40,
+                sent=min(5 * (number + 1), 40),
+                running=min(5 * (number + 1), 40) - done - sum(failed.values()),
+                outcomes={"completed": done, **failed},
+                tokens=40 * done,
+                requests_per_s=11.5,
+                tokens_per_s=100.0 * number,
+                ttft_us=20_000 + 3_000 * number if number else None,
+                e2e_us=400_000 if number else None,
+                late_us=12_000 if number == 11 else 300,
+                server={
+                    "vllm:num_requests_running": 4.0,
+                    "vllm:num_requests_waiting": 2.0,
+                    "vllm:kv_cache_usage_perc": number / 16,
+                },
+            )
+        )
+    return found
+
+
+def app_of(statuses: list[Status]) -> BlisApp:
+    lines = "".join(f"{json.dumps(asdict(one))}\n" for one in statuses)
+    return BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(sys.executable, "-c", RUN, lines)))
+
+
+async def until(pilot: Pilot[None], true: Callable[[ObservingScreen], object]) -> ObservingScreen:
+    screen = pilot.app.screen
+    assert isinstance(screen, ObservingScreen)
+    async with asyncio.timeout(60):
+        while not true(screen):  # noqa: ASYNC110  (another process is waited for)
+            await asyncio.sleep(0.01)
+    await draw(pilot)
+    return screen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_how_it_looks(size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
+    statuses = looks()
+    app = app_of(statuses)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda screen: len(screen.view().statuses) == len(statuses))
+        check_screen(app, file_regression, "observing")
+        await press(pilot, "escape")
+        await until(pilot, lambda screen: screen.start.code is not None)
+        check_screen(app, file_regression, "observing-over")
+        assert isinstance(app.start, ObservingStart)
+        assert app.start.code == 1
+
+
+async def test_leaving_ends_the_run_in_good_order() -> None:
+    app = app_of(looks())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await until(pilot, lambda screen: screen.view().statuses)
+        await press(pilot, "q")
+    assert screen.start.code == 1
+    assert "36 of 40 answered" in screen.start.said
+    assert "warning: requests were sent 12 ms late" in screen.start.said
+
+
+async def test_it_shows_what_a_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{n}000,9,4\n" for n in range(9))
+    (tmp_path / "t.csv").write_text(f"arrival_us,input_tokens,output_tokens\n{rows}")
+
+    async def slowly(asked: Asked, reply: Replying) -> None:
+        await asyncio.sleep(0.6)
+        await well(asked, reply)
+
+    with served(slowly) as server:
+        words = (sys.executable, "-m", "blis_tui", "observe", server.url, "--trace", "t.csv", "-o", "r")
+        app = BlisApp(ObservingStart(url=server.url, words=(*words, "--no-progress", "--status-lines")))
+        async with app.run_test(size=(140, 40)) as pilot:
+            screen = await until(pilot, lambda screen: screen.start.code is not None)
+            assert "9 of 9 answered" in screen_text(app)
+    assert (screen.start.code, len(read_recording(tmp_path / "r").requests)) == (ExitCode.OK, 9)
+    statuses = screen.view().statuses
+    assert max(one.running for one in statuses) == 9
+    assert (statuses[-1].running, statuses[-1].outcomes) == (0, {"completed": 9})
+
+
+def test_lines_that_are_no_look_are_refused() -> None:
+    assert status_of(asdict(looks()[3])) == looks()[3]
+    with pytest.raises(TypeError):
+        status_of({"time_us": 1})
+
+
+# ---- from outside ----
+
+
+def test_there_has_to_be_a_terminal() -> None:
+    result = CliRunner().invoke(cli, ["observe", "http://x", "--trace", "t.csv", "-o", "r", "--live"])
+    assert result.exit_code == ExitCode.USAGE
+    assert "not a terminal" in result.output
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_what_was_said_and_its_exit_code_outlast_the_screen(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[ObservingStart] = []
+
+    def run(app: BlisApp) -> None:
+        assert isinstance(app.start, ObservingStart)
+        started.append(app.start)
+        app.start.code, app.start.said = code, "requests   9 of 9 answered\n"
+
+    words = ["observe", "http://x", "--trace", "t.csv", "-o", "r", "--live"]
+    monkeypatch.setattr(command, "has_terminal", lambda: True)
+    monkeypatch.setattr(BlisApp, "run", run)
+    monkeypatch.setattr(sys, "argv", ["blis-tui", *words])
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, result.output) == (code, "requests   9 of 9 answered\n")
+    (start,) = started
+    assert start.words[3:] == ("observe", "http://x", "--trace", "t.csv", "-o", "r", "--no-progress", "--status-lines")

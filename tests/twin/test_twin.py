@@ -1,0 +1,229 @@
+"""A twin finds what was done to the server: its step times, its gaps, its front end, its cache, its limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.errors import InputError, PolicyError
+from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
+from blis_tui.twin.pace import pace_of
+from blis_tui.twin.twin import Twin, of_simulated, of_two
+from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from blis_tui.observe.recording import Observed
+
+FASTER = {"latency__beta": [STEP_US * 0.6, PREFILL_US, DECODE_US]}
+
+
+def mape(twin: Twin, rung: int, metric: str = "e2e") -> float:
+    return twin.rungs[rung].errors[metric].mape
+
+
+def test_the_server_itself_is_its_own_twin(tmp_path: Path) -> None:
+    made = experiment()
+    recording = recorded(made, tmp_path / "r")
+    twin = of_simulated(recording, made, "same")
+    assert len(twin.pairs) == 60
+    assert (twin.only_left, twin.only_right) == (0, 0)
+    assert all(error.mape == 0 and error.bias == 0 and error.r == pytest.approx(1) for error in twin.errors.values())
+    assert twin.parting is None
+    assert twin.batches is not None
+    assert twin.batches.equal == twin.batches.steps[0] == twin.batches.steps[1]
+    assert twin.left.counts == twin.right.counts
+    assert twin.left.counts["preemptions"] > 0
+    assert twin.seen["running"].r == pytest.approx(1)
+    assert twin.seen["KV in use"].left == pytest.approx(twin.seen["KV in use"].right)
+    assert twin.notes == ()
+
+
+def test_figures_are_those_of_the_requests(tmp_path: Path) -> None:
+    made = experiment()
+    recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, chunks=_later(row, 1.1)))
+    error = of_simulated(recording, made, "same").errors["e2e"]
+    rows = [row.e2e_us for row in recording.requests]
+    assert all(row is not None for row in rows)
+    assert error.left["mean"] == pytest.approx(sum(rows) / len(rows) / 1e3)  # type: ignore[arg-type]
+    assert error.left["p99"] == max(rows) / 1e3  # type: ignore[type-var, operator]
+    assert error.left["p50"] == sorted(rows)[29] / 1e3  # type: ignore[type-var, operator]
+    assert error.bias == pytest.approx(1 / 1.1 - 1, abs=1e-4)
+    assert error.mape == pytest.approx(1 - 1 / 1.1, abs=1e-4)
+
+
+def _later(row: Observed, factor: float) -> tuple[tuple[int, int], ...]:
+    return tuple((row.sent_us + round((time_us - row.sent_us) * factor), tokens) for time_us, tokens in row.chunks)
+
+
+def test_wrong_step_times_are_told_by_the_measured_ones(tmp_path: Path) -> None:
+    recording = recorded(experiment(), tmp_path / "r")
+    twin = of_simulated(recording, experiment(**FASTER), "faster")
+    assert mape(twin, 0) > 0.2
+    assert mape(twin, 1) == 0
+    assert twin.parting is not None
+    assert twin.parting.cause == "step time"
+    assert "steps before took" in twin.parting.why
+    assert twin.rungs[-1].parting is None
+    assert of_simulated(recording, experiment(**FASTER), "faster", "measured").errors["e2e"].mape == 0
+
+
+def test_gaps_between_steps_are_told_apart_from_steps(tmp_path: Path) -> None:
+    made = experiment()
+    twin = of_simulated(recorded(made, tmp_path / "r", gap_us=2500), made, "same")
+    assert mape(twin, 0) == 0
+    assert mape(twin, 1) > 0.1
+    # Only the gap behind the last step of a busy time is not known, and what is usual is right.
+    assert mape(twin, 2) == 0
+
+
+@pytest.mark.parametrize("gap_us", [0, 1800])
+def test_the_front_end_is_what_is_left(gap_us: int, tmp_path: Path) -> None:
+    made = experiment()
+    twin = of_simulated(recorded(made, tmp_path / "r", gap_us=gap_us, front_us=23_000), made, "same")
+    assert twin.rungs[-1].name == "and the front end (23.0 ms)"
+    assert mape(twin, 2, "ttft") > 0.1
+    assert mape(twin, 3, "ttft") == mape(twin, 3, "e2e") == 0
+
+
+def test_a_log_without_times_spreads_the_gaps_evenly(tmp_path: Path) -> None:
+    made = experiment()
+    twin = of_simulated(recorded(made, tmp_path / "r", gap_us=2500, line_late_us=None), made, "same")
+    assert mape(twin, 1) > 0.1
+    assert mape(twin, 2) < 0.03
+
+
+def test_lines_that_come_late_and_together_tell_nearly_the_same(tmp_path: Path) -> None:
+    # Every eighth line comes in time, those before it come with it.
+    made = experiment()
+    twin = of_simulated(
+        recorded(made, tmp_path / "r", gap_us=1000, line_late_us=lambda number: 12_000 * (7 - number % 8)), made, "same"
+    )
+    assert mape(twin, 2) < 0.02
+
+
+def test_another_limit_parts_them_where_it_first_counts(tmp_path: Path) -> None:
+    made = experiment()
+    recording = recorded(made, tmp_path / "r")
+    twin = of_simulated(recording, experiment(engine__max_num_seqs=4), "four")
+    assert twin.parting is not None
+    assert twin.parting.cause == "batch"
+    assert "waited in the simulation" in twin.parting.why
+    first = next(n for n, one in enumerate(twin.left.batches or ()) if one.requests > 4)
+    assert twin.parting.step == first
+    more = of_simulated(recording, experiment(engine__kv_blocks=2000), "roomy")
+    assert more.notes == ("the server has 110 KV blocks, the experiment 2000: --set engine.kv_blocks=110",)
+    assert more.right.counts["preemptions"] == 0
+    assert more.parting is not None
+    assert more.parting.cause in ("preemption", "batch", "front end")
+
+
+def test_a_cache_that_finds_more_is_told(tmp_path: Path) -> None:
+    prefix = {
+        "workload__clients": [
+            {"id": "c", "prefix": {"group": "g", "tokens": 160}, "input_tokens": 40, "output_tokens": 20}
+        ]
+    }
+    cold = {"engine__enable_prefix_caching": False}
+    recording = recorded(
+        experiment(**prefix),
+        tmp_path / "r",
+        change=lambda row: replace(row, segments=(("g", 160),)),
+    )
+    assert of_simulated(recording, experiment(**prefix), "same").parting is None
+    twin = of_simulated(recording, experiment(**prefix, **cold), "cold", "measured")
+    assert twin.parting is not None
+    assert twin.parting.cause == "cache"
+    assert "160 tokens of request_1 were cached on the server, 0 here" in twin.parting.why
+
+
+def test_without_a_log_requests_tell_where_they_part(tmp_path: Path) -> None:
+    recording = replace(recorded(experiment(), tmp_path / "r"), steps=())
+    assert of_simulated(recording, experiment(), "same").parting is None
+    twin = of_simulated(recording, experiment(latency__beta=[STEP_US * 8, PREFILL_US, DECODE_US]), "slow")
+    assert len(twin.rungs) == 1
+    assert twin.batches is None
+    assert twin.parting is not None
+    assert twin.parting.step is None
+    assert "later in the simulation" in twin.parting.text
+    with pytest.raises(InputError, match="has no steps"):
+        of_simulated(recording, experiment(), "same", "measured")
+
+
+def test_requests_that_were_given_up_load_the_simulation_until_then(tmp_path: Path) -> None:
+    made = experiment()
+
+    def broken(row: Observed) -> Observed:
+        if row.request_id != "request_5":
+            return row
+        return replace(row, outcome="timed-out", done_us=row.sent_us + 50_000, chunks=row.chunks[:1])
+
+    twin = of_simulated(recorded(made, tmp_path / "r", change=broken), made, "same")
+    row = twin.rungs[0].run.rows["request_5"]
+    assert row.state == "timed-out"
+    assert row.deadline_us == row.arrival_us + 50_000
+    assert len(twin.pairs) == 59
+
+
+def test_a_simple_model_is_found_again_on_either_half(tmp_path: Path) -> None:
+    made = experiment(workload__requests=150, engine__kv_blocks=2000)
+    faster = experiment(**FASTER, engine__kv_blocks=2000)
+    twin = of_simulated(recorded(made, tmp_path / "r", front_us=9000), faster, "faster", "fitted")
+    assert twin.errors["e2e"].mape < 1e-3
+    assert twin.halves is not None
+    for fitted in twin.halves.fitted:
+        assert (fitted.step_us, fitted.prefill_token_us, fitted.decode_us) == pytest.approx(
+            (STEP_US, PREFILL_US, DECODE_US), rel=1e-3
+        )
+    for errors in (twin.halves.steady, twin.halves.drifting):
+        assert errors["e2e"].mape < 5e-3
+        assert errors["e2e"].requests == 150
+
+
+def test_the_speed_of_a_shared_machine_is_that_of_the_steps_beside(tmp_path: Path) -> None:
+    pace = pace_of(recorded(experiment(), tmp_path / "r"))
+    assert pace is not None
+    count = len(pace.steps)
+    shared = replace(pace, gaps_us=tuple(step.duration_us * (number > 200) for number, step in enumerate(pace.steps)))
+    halves = fit(shared, 0), fit(shared, 1)
+    steady, drifting = (predicted_us(shared, halves, at_its_speed=flag) for flag in (False, True))
+    errors = [
+        [abs(told / measured - 1) for told, measured in zip(times, shared.periods_us, strict=True)]
+        for times in (steady, drifting)
+    ]
+    assert sum(errors[0]) / count > 0.25
+    assert sum(errors[1]) / count < 0.06
+    # Nothing is told by itself: what is measured of a block makes no difference to what is predicted of it.
+    block = range(5 * BLOCK_STEPS, 6 * BLOCK_STEPS)
+    slow = replace(shared, gaps_us=tuple(99_000 if n in block else gap for n, gap in enumerate(shared.gaps_us)))
+    other = predicted_us(slow, (fit(slow, 0), fit(slow, 1)), at_its_speed=True)
+    assert [other[number] for number in block] == [drifting[number] for number in block]
+    assert other[block.start - 1] > drifting[block.start - 1]
+
+
+def test_two_recordings_are_compared_by_their_requests(tmp_path: Path) -> None:
+    june = recorded(experiment(), tmp_path / "june")
+    slower = recorded(experiment(latency__beta=[STEP_US * 1.5, PREFILL_US, DECODE_US]), tmp_path / "now")
+    same = of_two(june, june)
+    assert all(error.mape == 0 for error in same.errors.values())
+    twin = of_two(june, slower)
+    assert twin.errors["itl"].bias > 0.3
+    assert twin.right.step_us > twin.left.step_us  # type: ignore[operator]
+    other = recorded(experiment(workload__requests=20), tmp_path / "other")
+    assert of_two(other, june).only_right == 40
+    renamed = replace(june, requests=tuple(replace(row, request_id=f"x{row.request_id}") for row in june.requests))
+    with pytest.raises(InputError, match="0 requests in common"):
+        of_two(june, renamed)
+
+
+def test_a_recording_is_of_one_instance(tmp_path: Path) -> None:
+    recording = recorded(experiment(), tmp_path / "r")
+    with pytest.raises(PolicyError, match="one instance"):
+        of_simulated(recording, experiment(cluster__instances=2), "two")
+    with pytest.raises(InputError, match="holds no answer"):
+        of_simulated(
+            replace(recording, requests=tuple(replace(row, chunks=()) for row in recording.requests)), experiment(), "x"
+        )
