@@ -141,13 +141,12 @@ class RequestColumns:
 
     def budgets(self, block: Block) -> Cells:
         """The output tokens that they declared; 0 = none."""
-        noted = self._noted("budgets", None, block)
-        asked = self.requested(block)
-        return [same if one is None else max(0, one[0]) for one, same in zip(noted, asked, strict=True)]
+        noted = zip(self._noted("budgets", _AS_GENERATED, block), self.requested(block), strict=True)
+        return [asked if one is _AS_GENERATED else max(0, one[0]) for one, asked in noted]
 
     def endless(self, block: Block) -> Cells:
         """Whether nothing but the budget ends their answers."""
-        return [int(one is not None and one[1]) for one in self._noted("budgets", None, block)]
+        return [int(ignores) for _, ignores in self._noted("budgets", _AS_GENERATED, block)]
 
     def retries(self, block: Block) -> Cells:
         """How often they had to start again."""
@@ -168,6 +167,10 @@ class RequestColumns:
         if not ended and not others:
             return [nothing] * len(block.number)
         return [ended[one] if one in ended else others.get(one, nothing) for one in block.number]
+
+
+_AS_GENERATED: Final = (-2, False)
+"""The budget of requests that declare just what they generate."""
 
 
 def _happened(moments: tuple[int, ...]) -> Cells:

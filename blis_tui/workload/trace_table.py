@@ -47,7 +47,7 @@ class TraceColumns:
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
     max_output_tokens: Sequence[int] | None = None
-    """What requests declare; 0 = as many as they generate."""
+    """What requests declare; 0 = nothing. Without this column they declare as many as they generate."""
     ignore_eos: Sequence[int] | None = None
     """1 = the request generates all that it declares."""
     request_id: Sequence[str] | None = None
@@ -66,8 +66,6 @@ class TraceColumns:
     media: Sequence[Media] | None = None
     e2e_us: Sequence[int] | None = None
     """What the answer took, in the trace; -1 = it does not say."""
-    """Declared budgets; 0 = none."""
-    """1 where nothing but the budget ends the answer, else 0."""
     left_out: tuple[LeftOut, ...] = ()
     """What else was in the file; none of which there is none of."""
 

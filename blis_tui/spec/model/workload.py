@@ -367,13 +367,14 @@ class Client:
         ref=_LENGTHS_HERE,
         examples=[{"kind": "exponential", "mean": 128, "max": 1024}],
     )
-    max_output_tokens: Budget | None = key(
+    max_output_tokens: Budget | None = part(
         "The budget that a request declares for its answer (`max_tokens` of an API), which is cut there: a number or a"
         " distribution of tokens; `{ratio: 2.0}` = so many times the tokens that it will have; `none` = no budget but"
         " what the engine's limits leave. Admission, reservations and routing know the budget, never the answer. Left"
         " out, a request declares just what it will generate, as benchmark clients do.",
+        None,
         absent=None,
-        **_BUDGET,
+        raw=_BUDGET,
     )
     prefix: Prefix | None = part(
         "A prompt prefix shared by all requests of its group.",
