@@ -156,7 +156,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             tensor_parallel=split,
             block_size_tokens=block_size,
             gpu_memory_utilization=utilization,
-            by_rank=traits.sizes_pool_by_rank,
+            sizing=traits.sizes_pool,
             pipeline_parallel=stages,
             reserved_bytes=reserved,
         )

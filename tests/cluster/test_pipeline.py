@@ -131,5 +131,5 @@ def test_unknown_policies_are_refused_with_the_known_ones() -> None:
         Outcome(experiment(admission=PluginConfig(kind="by-mood")), [])
     with pytest.raises(PolicyError, match="known: tail, priority"):
         Outcome(experiment(victim="loudest"), [])
-    with pytest.raises(PolicyError, match="known: blis, llm-serving-sim, nano, tensorrt-llm, vllm-v1"):
+    with pytest.raises(PolicyError, match="known: blis, llm-serving-sim, nano, sglang, tensorrt-llm, vllm-v1"):
         Outcome(experiment(batching="orca"), [])
