@@ -287,7 +287,7 @@ class LifecycleControl(AlwaysUp):
     def _step_end(self, index: int) -> int:
         ends = [
             time
-            for time, _, _, event in self._pipeline.queue.heap
+            for time, _, _, event in self._pipeline.queue.entries()
             if event.instance_index == index and event.kind in ("step", "request-left")
         ]
         return max(ends, default=-1)
