@@ -165,6 +165,8 @@ class InstanceFactory:
     def _waiting(self, rule: BatchRule) -> WaitingQueue:
         scheduling = self._experiment.policy.scheduling
         waiting = self._experiment.plugins.create(SCHEDULING, scheduling.kind, scheduling.settings)
+        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree:
+            return waiting.by_turn()
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name
         return waiting

@@ -64,6 +64,9 @@ class EventLoop(Flow):
             if now > steps.free_us:
                 rule.idle()
             ready = self._form(now)
+            if ready is None:  # an idle scheduler looks for requests again and again
+                rule.idle()
+                ready = self._form(now)
             if ready is None:
                 raise batch.deadlock(self.index, now)
         plan = ready.plan or Plan()

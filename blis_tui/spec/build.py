@@ -130,21 +130,21 @@ def with_numbers(document: Mapping[str, object], plugins: Registry | None = None
     ``max_model_len: auto`` is the model's own limit, capped by the KV cache. What no instance runs with stays as it is.
     """
     cluster = Part(document, "").part("cluster")
-    by_rank = batching_traits(document, plugins).sizes_pool_by_rank
+    sizing = batching_traits(document, plugins).sizes_pool
     numbered = {**document}
     pools: list[Mapping[str, object]] = []
     for one in cluster.parts("pools") if "pools" in cluster.data else ():
         stack = stack_of(document, one.data)
         own = any(key in one.data for key in stack)
-        pools.append({**one.data, "engine": _numbers(stack, by_rank=by_rank)} if own else one.data)
+        pools.append({**one.data, "engine": _numbers(stack, sizing=sizing)} if own else one.data)
     if pools:
         numbered["cluster"] = {**cluster.data, "pools": pools}
     if not pools or any("engine" not in pool for pool in pools):
-        numbered["engine"] = _numbers(stack_of(document), by_rank=by_rank)
+        numbered["engine"] = _numbers(stack_of(document), sizing=sizing)
     return numbered
 
 
-def _numbers(stack: Mapping[str, object], *, by_rank: bool) -> dict[str, object]:
+def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
     """The engine of a stack with numbers in place of ``auto``."""
     part = Part(stack, "").part("engine")
     engine = dict(part.data)
@@ -157,7 +157,7 @@ def _numbers(stack: Mapping[str, object], *, by_rank: bool) -> dict[str, object]
             tensor_parallel=Part(stack, "").integer("tensor_parallel"),
             block_size_tokens=block_size,
             gpu_memory_utilization=part.number("gpu_memory_utilization"),
-            by_rank=by_rank,
+            sizing=sizing,
             pipeline_parallel=part.integer("pipeline_parallel", 1),
             reserved_bytes=adapter_bytes(part, model),
         )

@@ -203,7 +203,7 @@ def test_the_budget_that_a_victim_was_given_goes_to_those_behind_it() -> None:
 
 def test_length_capped_requests_end_at_the_context_limit() -> None:
     longer = request(0, 0, 6, 50)
-    longer.max_output_tokens = 4
+    longer.declare(4)
     outcome = Outcome(experiment(max_model_len=10), [longer])
     row = outcome.rows["0"]
     assert (row.state, row.output_tokens) == ("completed", 4)

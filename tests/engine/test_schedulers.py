@@ -90,7 +90,7 @@ def test_a_victim_keeps_its_answer_and_prefills_it_with_the_prompt() -> None:
 def test_the_smallest_rank_decides_how_many_blocks_there_are() -> None:
     made = kv_capacity(MODEL, HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9)
     blocks = kv_blocks(
-        MODEL, HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9, by_rank=True
+        MODEL, HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9, sizing="rank"
     )
     # 2 (K, V) * 8 layers * 4 of 8 heads * 128 * 2 bytes * 16 tokens on each of the two ranks.
     block_gib = 2 * 8 * 4 * 128 * 2 * 16 / 2**30
@@ -223,7 +223,7 @@ def test_a_pipeline_holds_the_blocks_of_its_largest_stage() -> None:
             tensor_parallel=1,
             block_size_tokens=16,
             gpu_memory_utilization=0.9,
-            by_rank=False,
+            sizing="",
             pipeline_parallel=stages,
         )
 

@@ -51,7 +51,7 @@ class NanoBatching(Plain):
             limits_each_step=True,
             captured_sizes=not settings.enforce_eager,
             counts_cached_tokens=True,
-            sizes_pool_by_rank=True,
+            sizes_pool="rank",
         )
 
     def plan(self, batch: Batch) -> Plan:

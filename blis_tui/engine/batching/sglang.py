@@ -122,6 +122,7 @@ class SglangBatching(Plain):
             busy_until_the_end=True,
             ties_by_name=False,
             cuts_output=True,
+            sizes_pool="static",
             fits_strictly=True,
             victims="the running request that had generated least (of equals, the one with the longest prompt)",
             radix_tree=True,

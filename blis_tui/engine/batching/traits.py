@@ -56,8 +56,8 @@ class Traits:
     pipelines: str = ""
     """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
     ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""
-    sizes_pool_by_rank: bool = False
-    """How many KV blocks fit is worked out for each rank: see ``kv.rank_capacity``."""
+    sizes_pool: str = ""
+    """How many KV blocks fit is worked out for each ``rank``, or for a ``static`` share: see ``kv.rank_capacity``."""
     adapters: str = ""
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
     asks_for_more: str = ""

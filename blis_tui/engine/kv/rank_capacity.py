@@ -1,8 +1,9 @@
-"""How many KV blocks fit, by the two ways in which engines work that out.
+"""How many KV blocks fit, by the ways in which engines work that out.
 
 ``kv.capacity`` takes the share ``gpu_memory_utilization`` of the whole memory of all accelerators. nano-vLLM takes that
 share of what is free once the weights are loaded, for each rank alone, less what its largest step needed beside it; the
-rank with the fewest blocks decides for all.
+rank with the fewest blocks decides for all. For SGLang that share (its ``mem_fraction_static``) is of what is free
+before the weights are loaded, and weights and KV cache have it together.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def kv_blocks(
     tensor_parallel: int,
     block_size_tokens: int,
     gpu_memory_utilization: float,
-    by_rank: bool,
+    sizing: str,
     pipeline_parallel: int = 1,
     reserved_bytes: int = 0,
 ) -> int:
@@ -34,11 +35,17 @@ def kv_blocks(
     With ``pipeline_parallel``, those of the stage with the most layers, as if it had all embeddings, too.
     ``reserved_bytes`` are what LoRA adapters take.
 
-    ``by_rank``: ``floor((free memory * utilization - peak overhead) / block bytes)`` of the rank where that is least.
+    ``sizing`` is the rule's (``Traits.sizes_pool``).
+
+    ``rank``: ``floor((free memory * utilization - peak overhead) / block bytes)`` of the rank where that is least.
     Block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an element. Weights,
     activations and overhead are those of :func:`blis_tui.engine.kv.capacity.kv_capacity`, divided evenly among the
     ranks.
     Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
+
+    ``static``: ``floor((memory before loading * utilization - weights) / token bytes)`` tokens of a rank, in whole
+    blocks. Before loading, the overhead is taken.
+    Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_profile_available_bytes``).
 
     Raises:
         PolicyError: as for :func:`blis_tui.engine.kv.capacity.kv_capacity`.
@@ -52,8 +59,12 @@ def kv_blocks(
         gpu_memory_utilization=gpu_memory_utilization,
         reserved_bytes=reserved_bytes,
     )
-    if not by_rank:
+    if not sizing:
         return whole.blocks
+    if sizing == "static":
+        before_gib = hardware.memory_gib - whole.overhead_gib / tensor_parallel
+        left_gib = before_gib * gpu_memory_utilization - whole.weights_gib / tensor_parallel
+        return max(0, int(left_gib * _GIB) // kv_bytes_per_token(model, tensor_parallel)) // block_size_tokens
     free_gib = hardware.memory_gib - whole.weights_gib / tensor_parallel
     peak_gib = (whole.activation_gib + whole.overhead_gib) / tensor_parallel
     # Key/value heads divide evenly or are replicated (BLIS2004), so that all ranks have the same block.

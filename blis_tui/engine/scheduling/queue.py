@@ -191,3 +191,41 @@ class SortedQueue:
         if not chunk:
             del self._chunks[place]
         del self.items[request.index]
+
+    def by_turn(self) -> ByTurn:
+        """The same order with ties by turn; nobody may wait yet."""
+        return ByTurn(self._rank, self.order)
+
+
+class ByTurn(SortedQueue):
+    """Served by a fixed sort key; of equals, the one that has waited longest: who is put back comes last of them."""
+
+    __slots__ = ("_turn", "_turns")
+
+    def __init__(self, rank: Callable[[Request], int], order: str) -> None:
+        super().__init__(rank, order, by_name=False)
+        self._turn = 0
+        self._turns: dict[int, int] = {}
+
+    def __getstate__(self) -> tuple[Callable[[Request], int], str, int, dict[int, int], list[Request]]:  # type: ignore[override]
+        return (self._rank, self.order, self._turn, self._turns, self.ordered())
+
+    def __setstate__(  # type: ignore[override]
+        self, state: tuple[Callable[[Request], int], str, int, dict[int, int], list[Request]]
+    ) -> None:
+        rank, order, self._turn, self._turns, requests = state
+        super().__setstate__((rank, order, False, requests))
+
+    def _key(self, request: Request) -> SortKey:
+        return (self._rank(request), self._turns[request.index], "", request.index)
+
+    def push(self, request: Request) -> None:
+        """Add behind all with the same key."""
+        self._turn += 1
+        self._turns[request.index] = self._turn
+        super().push(request)
+
+    def remove(self, request: Request) -> None:
+        """Take out a request from anywhere."""
+        super().remove(request)
+        del self._turns[request.index]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.radix_tree import RadixTree
-from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
+from blis_tui.engine.scheduling.queue import SCHEDULING, ByTurn, FcfsQueue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.kv.radix_pool import RadixPool
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.queue import SortKey, WaitingQueue
+    from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.registry import NoSettings
 
 _MOST_MATCHED: Final = 128
@@ -32,7 +32,7 @@ _MUCH: Final = 32
 def lof(settings: NoSettings) -> WaitingQueue:
     """By declared output, then as they came; who comes back, comes last."""
     del settings
-    return LongestOutput()
+    return ByTurn(_by_output, "The request with the longest declared answer goes first")
 
 
 @SCHEDULING.plugin("lpm", "Longest prefix in the radix tree first (SGLang's lpm; sglang batching only).")
@@ -40,38 +40,6 @@ def lpm(settings: NoSettings) -> WaitingQueue:
     """By what is found in the cache, which the batching rule looks up before it computes prompts."""
     del settings
     return LongestPrefix()
-
-
-class LongestOutput(SortedQueue):
-    """The request goes first that declares the longest answer; of equals, the one that has waited longest."""
-
-    __slots__ = ("_turn", "_turns")
-
-    def __init__(self) -> None:
-        super().__init__(_by_output, "The request with the longest declared answer goes first", by_name=False)
-        self._turn = 0
-        self._turns: dict[int, int] = {}
-
-    def __getstate__(self) -> tuple[int, dict[int, int], list[Request]]:  # type: ignore[override]
-        return (self._turn, self._turns, self.ordered())
-
-    def __setstate__(self, state: tuple[int, dict[int, int], list[Request]]) -> None:  # type: ignore[override]
-        self._turn, self._turns, requests = state
-        super().__setstate__((_by_output, "The request with the longest declared answer goes first", False, requests))
-
-    def _key(self, request: Request) -> SortKey:
-        return (self._rank(request), self._turns[request.index], "", request.index)
-
-    def push(self, request: Request) -> None:
-        """Add behind all that declare as much."""
-        self._turn += 1
-        self._turns[request.index] = self._turn
-        super().push(request)
-
-    def remove(self, request: Request) -> None:
-        """Take out a request from anywhere."""
-        super().remove(request)
-        del self._turns[request.index]
 
 
 def _by_output(request: Request) -> int:

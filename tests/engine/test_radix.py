@@ -1,0 +1,152 @@
+"""The radix tree against a model of it that is a list of prompts, and ``sglang`` in random worlds."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.digest import digest
+from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.engine.kv.radix_tree import RadixTree
+from blis_tui.engine.records import Observers
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.request_log import RequestLog
+from tests.builders import ListSource, experiment, request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.kv.radix_tree import Node
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Setting
+
+WORDS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=4)
+"""A prompt: parts of some length, of one of three kinds each."""
+
+
+def keys(parts: Sequence[tuple[int, int]]) -> tuple[range, ...]:
+    """As ``PromptKeys`` makes them: a number for the parts so far, and the place."""
+    found, chain, place = [], 1, 0
+    for kind, length in parts:
+        chain = chain * 3 + kind
+        found.append(range((chain << 32) + place, (chain << 32) + place + length))
+        place += length
+    return tuple(found)
+
+
+def flat(parts: Sequence[range]) -> list[int]:
+    return [key for part in parts for key in part]
+
+
+def common(left: Sequence[int], right: Sequence[int]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+
+
+def path(node: Node) -> list[int]:
+    """Everything up to a node."""
+    found: list[int] = []
+    up: Node | None = node
+    while up is not None:
+        found = flat(up.keys) + found
+        up = up.parent
+    return found
+
+
+@given(st.lists(st.tuples(st.sampled_from(["insert", "match", "hold", "let go", "evict", "copy"]), WORDS), max_size=40))
+def test_the_tree_finds_what_was_put_in_and_evicts_the_oldest_leaf_that_nobody_holds(
+    moves: list[tuple[str, list[tuple[int, int]]]],
+) -> None:
+    tree, known = RadixTree(), [[]]  # type: ignore[var-annotated]
+    for owner, (move, words) in enumerate(moves):
+        prompt = keys(words)
+        longest = max(common(flat(prompt), one) for one in known)
+        if move == "insert":
+            node, found = tree.insert(prompt)
+            assert (path(node), found) == (flat(prompt), longest)
+            known.append(flat(prompt))
+        elif move in ("match", "hold"):
+            assert tree.length(prompt) == longest
+            node, found = tree.match(prompt)
+            assert (path(node), found) == (flat(prompt)[:longest], longest)
+            if move == "hold":
+                tree.hold(owner, node)
+        elif move == "let go" and tree.holders:
+            tree.let_go(next(iter(tree.holders)))
+        elif move == "evict":
+            leaves = [one for one in tree.nodes() if not one.children and not one.references]
+            oldest = min(leaves, key=lambda one: one.used, default=None)
+            gone = [] if oldest is None else path(oldest)
+            assert tree.evict() == (0 if oldest is None else oldest.blocks)
+            kept = [] if oldest is None else gone[: len(gone) - oldest.blocks]
+            known = [kept if one[: len(gone)] == gone and gone else one for one in known]
+        elif move == "copy":
+            before, tree = tree.state(), pickle.loads(pickle.dumps(tree))  # noqa: S301  (our own)
+            assert tree.state() == before
+        assert tree.audit() == ""
+        everything = {tuple(one[: at + 1]) for one in known for at in range(len(one))}
+        assert tree.idle + tree.held == len(everything)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[str, Setting], str, dict[str, int | bool], list[Request]]:
+    chunk = draw(st.sampled_from([8, 24, 64, 0]))
+    chosen: dict[str, Setting] = {
+        "chunked_prefill_size": chunk or "none",
+        "max_prefill_tokens": draw(st.sampled_from([16, 200])),
+        "schedule_conservativeness": draw(st.sampled_from([0.02, 0.3, 1.0])),
+        "enable_mixed_chunk": bool(chunk) and draw(st.booleans()),
+        "overlap_schedule": draw(st.booleans()),
+        "scheduler_recv_interval": draw(st.sampled_from([1, 1, 4])),
+    }
+    limits: dict[str, int | bool] = {
+        "block_size": draw(st.sampled_from([1, 1, 4])),
+        "max_num_seqs": draw(st.integers(2, 6)),
+        "caching": draw(st.integers(0, 4)) > 0,
+    }
+    limits["blocks"] = -(-draw(st.integers(60, 140)) // int(limits["block_size"]))
+    requests, now = [], 0
+    for index in range(draw(st.integers(2, 10))):
+        now += draw(st.sampled_from([0, 40, 300, 2500]))
+        shared = draw(st.sampled_from([0, 0, 10, 20]))
+        made = request(
+            index,
+            now,
+            shared + draw(st.integers(1, 20)),
+            draw(st.integers(1, 20)),
+            segments=(("shared", shared),) if shared else (),
+            deadline_us=now + draw(st.sampled_from([400, 1500])) if draw(st.integers(0, 3)) == 0 else 0,
+        )
+        made.max_output_tokens += draw(st.sampled_from([0, 0, 3]))
+        made.ignore_eos = made.max_output_tokens == made.output_tokens and draw(st.booleans())
+        requests.append(made)
+    return chosen, draw(st.sampled_from(["fcfs", "lof", "lpm", "priority-fcfs"])), limits, requests
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_everything_adds_up_after_every_event_and_a_copy_goes_on_alike(
+    world: tuple[dict[str, Setting], str, dict[str, int | bool], list[Request]],
+) -> None:
+    chosen, scheduling, limits, requests = world
+    made = experiment(batching="sglang", settings=chosen, scheduling=scheduling, **limits)  # type: ignore[arg-type]
+    cluster = Cluster(made, ListSource(requests), RequestLog(detours=False), Observers())
+    copied: Cluster | None = None
+    events = 0
+    while cluster.run(1):
+        events += 1
+        assert events < 5000
+        for invariant in INVARIANTS:
+            assert invariant.check(cluster) == "", invariant.statement
+        if events == 20:
+            copied = pickle.loads(pickle.dumps(cluster))  # noqa: S301  (our own)
+    ended = (RequestState.COMPLETED, RequestState.TIMED_OUT, RequestState.DROPPED_UNSERVABLE)
+    assert all(one.state in ended for one in requests)
+    (instance,) = cluster.instances
+    assert instance.pool.free == instance.pool.total
+    if copied is not None:
+        copied.run(5000)
+        assert digest(copied) == digest(cluster)

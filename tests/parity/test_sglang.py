@@ -1,0 +1,116 @@
+"""Runs of SGLang's own scheduler (``sglang-0.5.23.jsonl``): the same batch in every step.
+
+They were recorded from SGLang 0.5.23's ``Scheduler``, ``PrefillAdder``, ``UnifiedRadixCache`` and result processor, on
+a CPU without a model, with a simulated clock on which every step takes 1,000 us; of pages of several tokens with the
+paged allocator that it has for machines without Triton. Each line has SGLang's names (``case``), the requests
+(``rows``: name, arrival, tokens beside the shared ones, tokens until it stops, declared ones, group and length of a
+shared prefix) and its batches (``steps``: start, kind, [request, tokens before, new tokens], retracted, completed).
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from blis_tui.engine.records import StepFinished
+from tests.builders import Outcome, experiment
+from tests.builders import request as made_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.engine.request import Request
+
+FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
+RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
+FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
+
+
+def outcome(run: dict[str, Any]) -> Outcome:
+    case, page = run["case"], run["case"]["page_size"]
+    made = experiment(
+        batching="sglang",
+        settings={
+            "chunked_prefill_size": case["chunked_prefill_size"] if case["chunked_prefill_size"] > 0 else "none",
+            "max_prefill_tokens": case["max_prefill_tokens"],
+            "schedule_conservativeness": case["schedule_conservativeness"],
+            "enable_mixed_chunk": case["enable_mixed_chunk"],
+            "overlap_schedule": case["overlap"],
+        },
+        scheduling=case["schedule_policy"],
+        max_num_seqs=case["max_running_requests"],
+        max_model_len=case["max_context_len"],
+        block_size=page,
+        blocks=case["max_total_tokens"] // page,
+        caching=not case["disable_radix_cache"],
+        beta=(1000.0, 0.0, 0.0),
+    )
+    ignore_eos = case["ignore_eos"]
+    requests = [_request(number, row, ignore_eos=ignore_eos) for number, row in enumerate(run["rows"])]
+    return Outcome(made, requests)
+
+
+def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
+    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens = row
+    output_tokens = declared if ignore_eos else output_tokens
+    segments = ((group, shared_tokens),) if group else ()
+    made = made_request(number, arrival_us, own_tokens + shared_tokens, output_tokens, segments=segments)
+    made.request_id = name
+    made.max_output_tokens, made.ignore_eos = declared, ignore_eos
+    return made
+
+
+def ours(run: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """Of each step: its start, what is prefilled, how many decode, who was retracted, and who has ended."""
+    for step in outcome(run).records:
+        if isinstance(step, StepFinished):
+            chunks = {one.request_id: [one.computed_tokens, one.new_tokens] for one in step.chunks}
+            yield step.time_us, chunks, step.decode_requests, list(step.preempted), list(step.completed)
+
+
+def theirs(run: dict[str, Any], steps: list[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
+    """The same of SGLang's; a mixed batch does not say which of its rows decode, so that ours tell."""
+    for number, step in enumerate(run["steps"]):
+        batch = {name: [computed, new] for name, computed, new in step["batch"]}
+        chunks = {} if step["mode"] == "decode" else batch
+        if step["mode"] == "mixed" and number < len(steps):
+            chunks = {name: batch[name] for name in steps[number][1] if name in batch}  # type: ignore[attr-defined]
+        yield step["t"], chunks, len(batch) - len(chunks), step["retracted"], step["completed"]
+
+
+@pytest.mark.parametrize("number", range(len(RUNS)))
+def test_every_batch_is_sglangs(number: int) -> None:
+    steps = list(ours(RUNS[number]))
+    assert steps == list(theirs(RUNS[number], steps))
+
+
+def test_the_runs_cover_what_is_hard() -> None:
+    cases = [run["case"] for run in RUNS]
+    for key, values in (
+        ("schedule_policy", {"fcfs", "lof", "lpm"}),
+        ("overlap", {True, False}),
+        ("enable_mixed_chunk", {True, False}),
+        ("disable_radix_cache", {True, False}),
+        ("ignore_eos", {True, False}),
+    ):
+        assert {case[key] for case in cases} == values
+    assert {case["page_size"] for case in cases} > {1, 4}
+    assert any(case["chunked_prefill_size"] < 0 for case in cases)
+    for overlap in (True, False):
+        some = [run for run in RUNS if run["case"]["overlap"] is overlap]
+        assert any(step["retracted"] for run in some for step in run["steps"])
+
+
+@pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")
+def test_further_runs() -> None:
+    with lzma.open(FURTHER, "rt") as file:
+        runs = [json.loads(line) for line in file]
+    for run in runs:
+        steps = list(ours(run))
+        assert steps == list(theirs(run, steps)), run["seed"]
