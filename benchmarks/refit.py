@@ -19,20 +19,29 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from bisect import bisect_right
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import least_squares
 
 import blis_tui
 from benchmarks.accuracy import HERE, SORTED_SAMPLING, Run, development_runs, serving_runs, training_runs
-from blis_tui.calibration.fit import with_values
-from blis_tui.calibration.parts import TERMS
-from blis_tui.calibration.replay import taken_apart, with_coefficients
+from blis_tui.calibration.fitting.fitted_law import TERMS, FittedLaw
+from blis_tui.calibration.fitting.laws import loads_of
+from blis_tui.calibration.replay import with_latency
 from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.records import StepFinished
+from blis_tui.simulation import Simulation
+from blis_tui.spec.model import PluginConfig
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.fitting.laws import Array
+    from blis_tui.spec.model import Experiment
 
 OWN = ("layer_us", "fp8_uneven", "first_token_us")
 """Coefficients that TensorRT-LLM has of its own."""
@@ -77,33 +86,60 @@ class Equation:
 def settings_of(engine: str, values: dict[str, float], *, sorts: bool) -> Settings:
     """Those of an engine."""
     own = {name: values[f"trtllm {name}"] for name in OWN} if engine == "trtllm" else {}
-    settings = with_values(Settings(), {**{name: values[name] for name in TERMS}, **own})
-    return Settings(**{**asdict(settings), "sorted_sampling": sorts})
+    coefficients = {**{name: values[name] for name in TERMS}, **own}
+    return replace(Settings(sorted_sampling=sorts), **coefficients)  # type: ignore[arg-type]  # all of them are numbers
 
 
 def equations(run: Run, values: dict[str, float]) -> list[Equation]:
     """Those of one run, simulated with these coefficients."""
     sorts = run.group == "development" and run.model in SORTED_SAMPLING
     settings = settings_of(run.engine, values, sorts=sorts)
-    experiment = with_coefficients(blis_tui.load({**run.spec, "latency": {"kind": "fitted"}}), settings)
-    answers = [one for one in taken_apart(experiment, settings) if one.measured.arrival_us >= run.warm_up_us]
-    sides = {
-        "ttft": [one.first_parts for one in answers],
-        "itl": [
-            tuple(part / (one.measured.output_tokens - 1) for part in (*one.decode_parts, 0.0, 0.0))
-            for one in answers
-            if one.measured.output_tokens > 1
-        ],
-    }
+    latency = PluginConfig(kind="fitted", settings=asdict(settings))
+    experiment = with_latency(blis_tui.load({**run.spec, "latency": {"kind": "fitted"}}), latency)
     found = []
-    for metric, parts in sides.items():
-        shares = [fmean(column) / 1e3 / run.measured[metric] for column in zip(*parts, strict=True)]
+    for metric, parts in zip(("ttft", "itl"), taken_apart(experiment, settings, run.warm_up_us), strict=True):
+        shares = (parts.mean(axis=0) / 1e3 / run.measured[metric]).tolist()
         own = [0.0] * len(OWN)
         if run.engine == "trtllm":
             for at, name in enumerate(OWN):
                 own[at], shares[TERMS.index(name)] = shares[TERMS.index(name)], 0.0
         found.append(Equation(str(run.spec["metadata"]), run.model, metric, (*shares, *own)))
     return found
+
+
+def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -> tuple[Array, Array]:
+    """What each of ``TERMS`` stands for in times to first token and in gaps between tokens: a row each."""
+    (pool,) = experiment.pools
+    law = FittedLaw(settings)
+    steps: list[StepFinished] = []
+    simulation = Simulation(experiment, check="off")
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.run()
+    works = (
+        (one.decode_requests, one.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in one.chunks])
+        for one in steps
+    )
+    values = np.array([float(getattr(settings, name)) for name in TERMS])
+    each = law.steps(values, pool, loads_of(works, pool.model.sliding_window)) * values
+    sums = np.vstack([np.zeros(len(TERMS)), np.cumsum(each, axis=0)])
+    starts = [one.time_us for one in steps]
+    first = {name: at for at, one in enumerate(steps) for name in one.first_tokens}
+    last = {name: at for at, one in enumerate(steps) for name in one.completed}
+    firsts, gaps = [], []
+    for row in simulation.report(verify=False).rows:
+        if row.request_id not in first or row.request_id not in last or row.queued_us is None:
+            continue
+        if row.arrival_us < warm_up_us:
+            continue
+        begin, end = first[row.request_id], last[row.request_id]
+        queued = max(0, bisect_right(starts, row.queued_us) - 1)
+        left = max(0.0, steps[queued].time_us + steps[queued].duration_us - row.queued_us) / steps[queued].duration_us
+        waited = each[queued] * left if queued < begin else np.zeros(len(TERMS))
+        before = (law.queue(np.array([float(row.input_tokens)])) * values)[0]
+        firsts.append(sums[begin + 1] - sums[min(queued, begin - 1) + 1] + waited + before)
+        if row.output_tokens > 1:
+            gaps.append((sums[end + 1] - sums[begin + 1]) / (row.output_tokens - 1))
+    return np.array(firsts), np.array(gaps)
 
 
 def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float]) -> dict[str, float]:

@@ -36,7 +36,7 @@ def draw(values: Sequence[float | None], height: int, top: float, *, filled: boo
         for y in (*area, *upright):
             cells[height - 1 - y // 4][x // 2] |= _DOTS[x % 2][3 - y % 4]
         before = level
-    return ["".join(chr(_BLANK + bits) if bits else " " for bits in row) for row in cells]
+    return ["".join([chr(_BLANK + bits) if bits else " " for bits in row]) for row in cells]
 
 
 def scatter(places: Iterable[tuple[float, float]], width: int, height: int) -> list[str]:
@@ -51,7 +51,7 @@ def scatter(places: Iterable[tuple[float, float]], width: int, height: int) -> l
     for across, up in places:
         x, y = _dot(across, 2 * width), _dot(up, 4 * height)
         cells[height - 1 - y // 4][x // 2] |= _DOTS[x % 2][3 - y % 4]
-    return ["".join(chr(_BLANK + bits) if bits else " " for bits in row) for row in cells]
+    return ["".join([chr(_BLANK + bits) if bits else " " for bits in row]) for row in cells]
 
 
 def _dot(share: float, count: int) -> int:

@@ -46,8 +46,8 @@ def _dataclass(
         setattr(cls, _FIELDS, fields)
         setattr(cls, _PARAMETERS, _FROZEN if frozen else _OPEN)
         if "__match_args__" not in cls.__dict__:
-            names = tuple(one.name for one in fields.values() if one.init and not one.kw_only)
-            setattr(cls, "__match_args__", names)  # noqa: B010  (mypy knows better)
+            names = [one.name for one in fields.values() if one.init and not one.kw_only]
+            setattr(cls, "__match_args__", tuple(names))  # noqa: B010  (mypy knows better)
         if slots:
             cls = _with_slots(cls, tuple(fields))
         methods: dict[str, Method | None] = {"__init__": _init(cls), "__repr__": _repr}
@@ -116,9 +116,10 @@ def _field(cls: type, name: str, annotation: str, *, kw_only: bool) -> Field[obj
 
 def _with_slots(cls: type, names: tuple[str, ...]) -> type:
     """The class once more, with slots for those of the fields that no base has a slot for."""
-    taken = set(chain.from_iterable(base.__dict__.get("__slots__", ()) for base in cls.__mro__[1:]))
-    content = {name: value for name, value in cls.__dict__.items() if name not in {*names, "__dict__", "__weakref__"}}
-    content["__slots__"] = tuple(name for name in names if name not in taken)
+    taken = set(chain.from_iterable([base.__dict__.get("__slots__", ()) for base in cls.__mro__[1:]]))
+    left_out = {*names, "__dict__", "__weakref__"}
+    content = {name: value for name, value in cls.__dict__.items() if name not in left_out}
+    content["__slots__"] = tuple([name for name in names if name not in taken])
     made = type(cls)(cls.__name__, cls.__bases__, content)
     made.__qualname__ = cls.__qualname__
     return made

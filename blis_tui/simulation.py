@@ -153,6 +153,8 @@ class Simulation:
         self._archive = _Archive(self.log)
         self._routes = reroutes(routes)
         self._broken = False
+        # Where a plug-in fails, the number of the event is told.
+        self._one_by_one = bool(experiment.plugins_used())
         self._look: Callable[[], None] | None = None
         try:
             if source is None:
@@ -247,12 +249,13 @@ class Simulation:
         Returns:
             False when ``go_on`` or :meth:`stop` stopped it.
         """
+        exact = self._check == "all" or max_events is not None
         stride = 1 if self._check == "all" else SLICE_EVENTS
         left = max_events
         count = 0
         while left is None or left > 0:
             size = stride if left is None else min(stride, left)
-            processed = self._advance(size, until_us)
+            processed = self._advance(size, until_us, exact=exact)
             if self._cluster.stopping:
                 self._cluster.stopping = False
                 return False
@@ -275,12 +278,13 @@ class Simulation:
         self._cluster.stopping = True
 
     @_says_who_failed
-    def _advance(self, events: int, until_us: int | None) -> int:
+    def _advance(self, events: int, until_us: int | None, *, exact: bool = True) -> int:
         self._require_sound()
         if self._look is not None:
             self._pause_in_steps(self._look)
+        self._cluster.one_by_one = self._one_by_one or self._look is not None
         try:
-            processed = self._cluster.run(events, until_us)
+            processed = self._cluster.run(events, until_us, exact=exact)
         except BaseException as error:
             # Half an event has happened: nothing that follows could be relied on.
             self._broken = True
@@ -394,7 +398,7 @@ class Simulation:
     def _duration_us(self) -> int:
         """The time of the latest event; the horizon, where that is the end."""
         horizon = self._cluster.horizon_us
-        cut = horizon is not None and self.done and bool(self._cluster.queue.heap)
+        cut = horizon is not None and self.done and self._cluster.queue.head() is not None
         return horizon if cut and horizon is not None else self.now_us
 
     # ---- listening ----
@@ -462,6 +466,7 @@ class Simulation:
         other.experiment = self.experiment
         other._check = self._check
         other._routes = self._routes
+        other._one_by_one = self._one_by_one
         other._look = None
         other._observers = Observers()
         other.log = RequestLog()

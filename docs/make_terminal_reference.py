@@ -32,6 +32,8 @@ _SCOPES: Final = {
     "debugger": "Debugger",
     "why": "Explanations",
     "compare": "Comparison",
+    "twin": "Twin",
+    "observing": "Observing",
     "goldens": "Goldens",
     "study": "Studies",
     "error": "An experiment that cannot be opened",

@@ -34,7 +34,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
-    run = blis("run", "quickstart", "--set", "latency=auto", "--format", "table", cwd=tmp_path)
+    run = blis("run", "quickstart", "--format", "table", cwd=tmp_path)
     assert run.stdout == block("text", "experiment  quickstart")
 
 

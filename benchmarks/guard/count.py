@@ -80,8 +80,8 @@ def phases(count: Count, spec: str) -> None:
     from blis_tui.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    experiment = count.calls("load", lambda: load(spec))
-    simulation = count.calls("init", lambda: Simulation(experiment))
+    # One phase: plug-ins are imported where they are first asked for, when documents are checked or instances made.
+    simulation = count.calls("load", lambda: Simulation(load(spec)))
     count.calls("simulation", simulation.run)
     report = count.calls("report", lambda: simulation.report(complete=True))
     count.calls("json", report.to_json)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
 from blis_tui.calibration.judge import METRICS, agreement, by_batch
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.calibration.outcome import LEVEL
+from blis_tui.spec.model import PluginConfig
+from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from blis_tui.calibration.fit import Data, Fit
+    from blis_tui.calibration.data import Data
     from blis_tui.calibration.judge import Pairs
+    from blis_tui.calibration.outcome import Coefficient, Fit
+    from blis_tui.spec.model.plugin_config import Setting
+    from blis_tui.spec.source import Json
 
 _SIZE: Final = 320
 _MARGIN: Final = 44
@@ -50,6 +55,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
         )
     told = ", ".join(f"{metric} {error:+.1%}" for metric, error in errors.items())
     lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
+    lines += [f"# {one}" for one in fitted.statements]
     lines += ["# Not told by these measurements, and left as they were:"]
     lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
     lines += [
@@ -58,19 +64,25 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
         "metadata:",
         "  name: calibrated",
         "latency:",
-        "  kind: fitted",
+        f"  kind: {fitted.latency.kind}",
     ]
-    notes = {one.name: one for one in fitted.found}
-    for key in fields(Settings):
-        value = getattr(fitted.settings, key.name)
-        text = str(value).lower() if isinstance(value, bool) else repr(value)
-        note = notes.get(key.name)
-        remark = ""
-        if note is not None:
-            alone = "measured" if note.told else f"measured together with {note.together_with}"
-            remark = f"  # {alone}, within {note.standard_error:.1%}; was {note.base:g}"
-        lines.append(f"  {key.name}: {text}{remark}")
+    notes = {} if fitted.kept else {one.name: _note(one) for one in fitted.found}
+    for key, value in fitted.latency.settings.items():
+        lines.append(f"  {key}: {flow(_plain(value))}" + (f"  # {notes.pop(key)}" if key in notes else ""))
+    lines += [f"# {name}: {note}" for name, note in notes.items()]
     return "\n".join(lines) + "\n"
+
+
+def _plain(value: Setting | PluginConfig) -> Json:
+    if isinstance(value, PluginConfig):
+        return {"kind": value.kind, **{key: _plain(one) for key, one in value.settings.items()}}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _note(one: Coefficient) -> str:
+    return f"{LEVEL:.0%} interval {one.interval}, {one.words}; was {one.base:.4g}"
 
 
 def page(title: str, runs: Mapping[str, Pairs]) -> str:

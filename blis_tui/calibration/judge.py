@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.calibration.measured import Measured
     from blis_tui.calibration.steps import Step
 
 METRICS: Final = ("ttft", "tpot", "e2e", "step")
-GRADES: Final = ((0.05, "excellent"), (0.1, "good"), (0.2, "fair"), (float("inf"), "poor"))
-"""Largest mean absolute error of the means over all bins -> what that is called."""
+GRADES: Final = ((0.05, 0.1, 0.9, "excellent"), (0.1, 0.2, 0.7, "good"), (0.2, 0.4, 0.4, "fair"))
+"""What agreement is called that has at most this error of the mean and of single requests, and at least this r."""
+_NO_VARIATION: Final = 0.03
+"""Where single requests are off by no more, there is too little variation for a correlation to matter."""
 _BINS: Final = 8
 
 
@@ -83,8 +85,12 @@ class Agreement:
 
     @property
     def grade(self) -> str:
-        """What the error of the mean is called."""
-        return next(word for limit, word in GRADES if abs(self.bias) <= limit)
+        """What it is called: all three figures are as good, or better."""
+        r = 1.0 if self.pearson_r is None or self.mape <= _NO_VARIATION else self.pearson_r
+        for bias, mape, correlation, word in GRADES:
+            if abs(self.bias) <= bias and self.mape <= mape and r >= correlation:
+                return word
+        return "poor"
 
 
 def agreement(pairs: Pairs, metric: str) -> Agreement | None:
@@ -131,3 +137,14 @@ def by_batch(pairs: Pairs) -> list[Pairs]:
 
 def _batch(pair: Pair | StepPair) -> float:
     return pair.batch
+
+
+def disagreement(runs: Mapping[str, Pairs]) -> float:
+    """How far measured and simulated are from each other: errors of means and of single ones, over all metrics."""
+    found = [
+        abs(told.bias) + told.mape
+        for pairs in runs.values()
+        for metric in METRICS
+        if (told := agreement(pairs, metric)) is not None
+    ]
+    return fsum(found) / len(found) if found else 0.0

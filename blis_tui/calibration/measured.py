@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.steps import holds_steps, read_steps
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 MAX_BYTES: Final = 1 << 30
+_SUMMARY: Final = {"input_lens", "request_throughput", "total_input_tokens", "mean_ttft_ms"}
+"""Keys of `vllm bench serve` that are there without times of single requests, too."""
 _FEWEST: Final = 20
 """Requests without which there is nothing to say."""
 
@@ -32,6 +35,9 @@ class Measured:
     output_tokens: int
     ttft_us: float
     e2e_us: float
+    prefix_group: str = ""
+    prefix_tokens: int = 0
+    """How much of its prompt is that of its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +112,7 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
             )
     start = min(one.arrival_us for one in found)
     found.sort(key=lambda one: one.arrival_us)
-    moved = tuple(
-        Measured(one.arrival_us - start, one.input_tokens, one.output_tokens, one.ttft_us, one.e2e_us) for one in found
-    )
+    moved = tuple(replace(one, arrival_us=one.arrival_us - start) for one in found)
     return Recording(path, name, sha256(content).hexdigest(), moved, failed)
 
 
@@ -121,10 +125,9 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             raise InputError(f"{path} is not valid JSON: {error}") from error
         if isinstance(document, dict) and "ttfts" in document:
             return "vllm bench serve", _vllm(document)
-        if isinstance(document, dict) and "input_lens" in document:
-            raise InputError(
-                f"{path} has no times of single requests", help="run `vllm bench serve` with --save-detailed"
-            )
+        if isinstance(document, dict) and _SUMMARY & document.keys():
+            message = f"{path} has no times of single requests, only what `vllm bench serve` sums up"
+            raise InputError(message, help="run it again with --save-detailed")
         if isinstance(document, dict) and "benchmarks" in document:
             return "GuideLLM", _guidellm(document["benchmarks"])
         if isinstance(document, list) and document and isinstance(document[0], dict) and "start_time" in document[0]:
@@ -219,6 +222,8 @@ def _plain(row: Mapping[str, str]) -> Measured | None:
         int(row["output_tokens"]),
         float(row["ttft_us"]),
         float(row["e2e_us"]),
+        row.get("prefix_group") or "",
+        int(row.get("prefix_tokens") or 0),
     )
 
 

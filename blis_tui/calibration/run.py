@@ -1,23 +1,29 @@
-"""The two things to do with measured requests."""
+"""The two things to do with measurements."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.document import document_text
-from blis_tui.calibration.fit import Fit, fit
-from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement
-from blis_tui.calibration.replay import replay, simulate, stepped, with_coefficients
+from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement, disagreement
+from blis_tui.calibration.mixed import mixed
+from blis_tui.calibration.replay import batches, simulate, stepped, with_latency
 from blis_tui.calibration.steps import StepLog
 from blis_tui.classes import dataclass
-from blis_tui.engine.latency.fitted import Settings
 from blis_tui.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from blis_tui.calibration.fit import Data
+    from blis_tui.calibration.data import Data
     from blis_tui.calibration.judge import Pairs
+    from blis_tui.calibration.outcome import Fit
+    from blis_tui.spec.model import PluginConfig
+
+    Runs = dict[str, Pairs]
+
+BASES: Final = ("fitted", "blackbox")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,76 +31,102 @@ class Calibrated:
     """Coefficients, and how they do."""
 
     fit: Fit
-    runs: dict[str, Pairs]
-    left_out_runs: dict[str, Pairs]
+    before: Runs
+    """What the experiments' own step-time models make of the recordings."""
+    runs: Runs
+    left_out_runs: Runs
     """Each recording with coefficients fitted to the others; without those whose others tell nothing."""
     document: str
 
 
-def compared(data: Sequence[Data]) -> dict[str, Pairs]:
-    """Recordings beside what the experiments' own step-time models make of them."""
-    runs: dict[str, Pairs] = {}
-    for number, one in enumerate(data):
-        if isinstance(one.recording, StepLog):
-            runs[_name(data, number)] = stepped(one.experiment, one.recording)
-            continue
-        rows = simulate(one.experiment, one.recording, repeated=one.repeated)
-        runs[_name(data, number)] = [
-            Pair(measured, row.ttft_us, row.e2e_us)
-            for row, measured in zip(rows, one.recording.requests, strict=True)
-            if row.ttft_us is not None and row.e2e_us is not None
-        ]
-        if not runs[_name(data, number)]:
-            raise InputError(f"no request of {one.recording.path} completes in the simulation")
-    return runs
-
-
-def calibrated(data: Sequence[Data]) -> Calibrated:
-    """Fit to all recordings, and to all but each.
-
-    The base is ``fitted`` with what the first experiment says of it.
+def compared(data: Sequence[Data], latency: PluginConfig | None = None) -> Runs:
+    """Recordings beside what a step-time model makes of them; by default, each experiment's own.
 
     Raises:
-        InputError: scipy is not installed, or the data tell no coefficient.
+        InputError: no request of a recording completes in the simulation.
         PolicyError: an experiment has more than one instance.
     """
-    base = _base(data[0])
-    found = fit(data, base)
-    runs = _runs(data, found.settings)
-    others: dict[str, Pairs] = {}
+    return {_name(data, number): _pairs(one, latency) for number, one in enumerate(data)}
+
+
+def _pairs(one: Data, latency: PluginConfig | None) -> Pairs:
+    experiment = one.experiment if latency is None else with_latency(one.experiment, latency)
+    if isinstance(one.recording, StepLog):
+        return stepped(experiment, one.recording)
+    rows = simulate(experiment, one.recording, repeated=one.repeated)
+    found = [
+        Pair(measured, row.ttft_us, row.e2e_us, batch)
+        for row, measured, batch in zip(rows, one.recording.requests, batches(rows), strict=True)
+        if row.ttft_us is not None and row.e2e_us is not None
+    ]
+    if not found:
+        message = f"no request of {one.recording.path} completes in the simulation"
+        raise InputError(message, help="look at the engine's limits")
+    return found
+
+
+def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
+    """Fit to all recordings, and to all but each.
+
+    Args:
+        data: what was measured.
+        kind: the step-time model to fit; by default the first experiment's, if it can be, else ``fitted``.
+
+    Raises:
+        InputError: the extra is not installed, or the measurements tell no coefficient.
+        PolicyError: an experiment has more than one instance.
+    """
+    try:
+        import numpy as np  # noqa: F401, PLC0415  (an extra)
+        import scipy.optimize  # noqa: F401, PLC0415  (likewise)
+    except ImportError as error:
+        message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
+        raise InputError(message, help="pip install 'blis-tui[calibrate]'") from error
+    from blis_tui.calibration.fitting.calibrate import fit  # noqa: PLC0415  (needs the extra)
+
+    _require_one_instance(data)
+    own = data[0].experiment.pools[0].latency.kind
+    kind = kind or (own if own in BASES else BASES[0])
+    before = compared(data)
+    found = fit(data, kind)
+    if not any(one.told in ("measured", "roughly") for one in found.found):
+        raise InputError("these measurements tell no coefficient", help="record more requests, under several loads")
+    runs = compared(data, found.latency)
+    if disagreement(runs) > disagreement(before):
+        found, runs = _kept(found, data), before
+    others: Runs = {}
     for number in range(len(data) if len(data) > 1 else 0):
         rest = [one for at, one in enumerate(data) if at != number]
-        try:
-            without = fit(rest, base)
-        except InputError:
-            continue
-        others |= _runs(data, without.settings, number)
+        without = fit(rest, kind, advise=False)
+        others[_name(data, number)] = _pairs(data[number], without.latency)
+    found = replace(found, statements=(*_mixtures(data), *found.statements))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
     errors = {metric: told.bias for metric, told in judged if told is not None}
-    return Calibrated(found, runs, others, document_text(found, data, errors))
+    return Calibrated(found, before, runs, others, document_text(found, data, errors))
 
 
-def _base(one: Data) -> Settings:
-    """What the experiment says of ``fitted``; the shipped coefficients where it names another model."""
-    pools = one.experiment.pools
-    if len(pools) != 1 or pools[0].instances != 1:
-        raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
-    latency = pools[0].latency
-    settings: Mapping[str, object] = latency.settings if latency.kind == "fitted" else {}
-    return Settings(**settings)  # type: ignore[arg-type]  # the schema has seen to their types
+def _require_one_instance(data: Sequence[Data]) -> None:
+    for one in data:
+        pools = one.experiment.pools
+        if len(pools) != 1 or pools[0].instances != 1:
+            raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
 
 
-def _runs(data: Sequence[Data], settings: Settings, only: int | None = None) -> dict[str, Pairs]:
-    found: dict[str, Pairs] = {}
+def _kept(found: Fit, data: Sequence[Data]) -> Fit:
+    """The experiment's own step-time model, as nothing better was found."""
+    latency = data[0].experiment.pools[0].latency
+    kept = "The experiment's own coefficients are kept: none were found that agree better."
+    return replace(found, latency=latency, kept=True, statements=(kept, *found.statements))
+
+
+def _mixtures(data: Sequence[Data]) -> list[str]:
+    """Sentences about recordings that seem to be of several servers."""
+    found = []
     for number, one in enumerate(data):
-        if only in (None, number):
-            if isinstance(one.recording, StepLog):
-                found[_name(data, number)] = stepped(with_coefficients(one.experiment, settings), one.recording)
-                continue
-            answers = replay(one.experiment, one.recording, settings, repeated=one.repeated)
-            found[_name(data, number)] = [Pair(it.measured, it.ttft_us, it.e2e_us, it.batch) for it in answers]
+        if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
+            found.append(f"{_name(data, number)}: {told}")
     return found
 
 

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 _ITERATION: Final = re.compile(
-    r"Iteration\(\d+\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, \d+ generation "
-    r"tokens, iteration elapsed time: ([0-9.]+) ms(?: \(dummy\))?(?:, GPU KV cache usage: ([0-9.]+)%)?"
+    r"(?:Engine (\d+): )?"
+    r"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, \d+ generation "
+    r"tokens, iteration elapsed time: ([0-9.]+) ms(?: \(dummy\))?(?:, [A-Z]+ KV cache usage: ([0-9.]+)%)?"
 )
-"""vLLM 0.27, ``v1/metrics/loggers.py``; older ones, ``v1/engine/core.py``, end with the time."""
+"""vLLM 0.27, ``v1/metrics/loggers.py``; older ones, ``v1/engine/core.py``, end with the time. The KV cache is named by
+the device: GPU, CPU."""
+_PROCESS: Final = re.compile(r"^\((\S+ pid=\d+)\)")
+_SPLIT: Final = "a log of another server, or of a second start; give each a file of its own"
 _DURATIONS: Final = ("duration_us", "period_us")
 _NEEDED: Final = ("decode_requests", "prefill_tokens")
 _FEWEST: Final = 20
@@ -108,13 +112,23 @@ _Row = tuple[float, int, int, int, int, float | None, float | None]
 
 
 def _logged(text: str) -> Iterator[_Row]:
-    for line in text.splitlines():
-        if "Iteration(" not in line or "(dummy)" in line:
+    one = (-1, "")
+    """The last iteration, and whose it was."""
+    for place, line in enumerate(text.splitlines(), 1):
+        if "Iteration(" not in line:
             continue
         found = _ITERATION.search(line)
         if found is None:
             raise ValueError(f"not as vLLM writes iterations: {line.strip()[:120]}")
-        prefills, new, decodes, elapsed_ms, used = found.groups()
+        engine, iteration, prefills, new, decodes, elapsed_ms, used = found.groups()
+        process = _PROCESS.search(line)
+        before, one = one, (int(iteration), f"{process[1] if process else ''} engine {engine or 0}".strip())
+        if before[0] >= 0 and before[1] != one[1]:
+            raise ValueError(f"line {place} is of {one[1]}, those before are of {before[1]}: {_SPLIT}")
+        if one[0] <= before[0]:
+            raise ValueError(f"line {place} is iteration {one[0]}, after iteration {before[0]}: {_SPLIT}")
+        if "(dummy)" in line:
+            continue
         share = None if used is None else float(used) / 100.0
         yield float(elapsed_ms) * 1e3, int(decodes), int(prefills), int(new), 0, None, share
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
+from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
 from blis_tui.printable import printable
 
@@ -24,7 +25,9 @@ def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None)
     """The figures for a terminal."""
     lines: list[str] = []
     if found is not None:
-        lines += [f"{'coefficient':22}{'value':>10}{'base':>10}{'known within':>14}", *_coefficients(found), ""]
+        interval = f"{LEVEL:.0%} interval"
+        lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(found), ""]
+        lines += [*found.fit.statements, ""] if found.fit.statements else []
         lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
     lines.append(f"milliseconds, means{_HEAD[19:]}")
     for name, pairs in runs.items():
@@ -43,9 +46,7 @@ def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None)
 
 def _coefficients(found: Calibrated) -> list[str]:
     return [
-        f"{one.name:22}{one.value:>10.4g}{one.base:>10.4g}{one.standard_error:>14.1%}"
-        + ("" if one.told else f"  hard to tell from {one.together_with}")
-        for one in found.fit.found
+        f"{one.name:20}{one.value:>10.4g}{one.interval:>25}{one.base:>10.4g}  {one.words}" for one in found.fit.found
     ]
 
 
@@ -75,8 +76,12 @@ def as_json(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) 
         }
     }
     if found is not None:
-        document["coefficients"] = asdict(found.fit.settings)
+        document["latency"] = {"kind": found.fit.latency.kind, **found.fit.latency.settings}
+        document["kept"] = found.fit.kept
+        document["level"] = LEVEL
         document["found"] = [asdict(one) for one in found.fit.found]
+        document["statements"] = found.fit.statements
+        document["before"] = {name: _plain(pairs) for name, pairs in found.before.items()}
         document["left_out"] = {one.name: one.why for one in found.fit.left_out}
         document["leave_one_run_out"] = {name: _plain(pairs) for name, pairs in found.left_out_runs.items()}
     return to_json(document)

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     help="The experiment that was measured (model, hardware, engine); one for all files, or one for each.",
 )
 @set_option
-@click.option("--base", type=click.Choice(["fitted"]), default="fitted", show_default=True, help="What to start from.")
+@click.option(
+    "--base",
+    type=click.Choice(["fitted", "blackbox"]),
+    help="The step-time model to fit. Default: the experiment's, if it is one of these, else `fitted`; `blackbox` is"
+    " for hardware of which nothing is known.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`.")
 @click.option("--html", metavar="FILE", help="Draw measured against predicted.")
 @click.option("--compare", is_flag=True, help="Only judge the experiment's own step-time model.")
@@ -40,7 +45,7 @@ def calibrate(
     measured: tuple[Path, ...],
     specs: tuple[str, ...],
     overrides: tuple[str, ...],
-    base: str,
+    base: str | None,
     output: str | None,
     html: str | None,
     compare: bool,
@@ -48,16 +53,15 @@ def calibrate(
     repeated_prompts: bool,
     output_format: str,
 ) -> None:
-    """Fit the coefficients of `fitted` to MEASURED requests and steps, or judge a step-time model by them.
+    """Fit the coefficients of a step-time model to MEASURED requests and steps, or judge one by them.
 
     MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, inference-perf (per-request metrics), BLIS
     (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.
     Steps are told by a log of `vllm serve --enable-logging-iteration-details`, or by CSV with duration_us,
     decode_requests, context_tokens, prefill_requests and prefill_tokens.
     """
-    del base
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.calibration.fit import Data  # noqa: PLC0415
+    from blis_tui.calibration.data import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
     from blis_tui.calibration.run import calibrated, compared  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415
@@ -81,7 +85,7 @@ def calibrate(
         runs = compared(data)
         found = None
     else:
-        found = calibrated(data)
+        found = calibrated(data, base or "")
         runs = found.runs
         if output:
             write_text(output, found.document)

@@ -70,7 +70,7 @@ axis_option: Final = click.option(
     multiple=True,
     metavar="PATH=VALUES",
     shell_complete=completion.assignments,
-    help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,vllm-v1; repeatable.",
+    help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,sjf; repeatable.",
 )
 seeds_option: Final = click.option(
     "--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3)."

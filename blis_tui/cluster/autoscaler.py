@@ -117,7 +117,7 @@ class AutoscalerControl(NoAutoscaler):
         self._note_progress(now)
         # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
-        if waiting or any(not entry[3].stale for entry in self._pipeline.queue.heap):
+        if waiting or any(not entry[3].stale for entry in self._pipeline.queue.entries()):
             self._look_later(now + self._settings.interval_us)
         return True
 

@@ -1,15 +1,13 @@
-"""The cluster: its event loop, and what can be asked of it between two events."""
+"""The cluster, and what can be asked of it between two events."""
 
 from __future__ import annotations
 
-from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.assembly import assembled
-from blis_tui.cluster.passage import Passage
+from blis_tui.cluster.loop import heard, unheard
 from blis_tui.cluster.roster import Count
 from blis_tui.cluster.warm_up import WarmUp
-from blis_tui.engine.step_event import NO_STEP, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +48,7 @@ class Cluster:
         horizon_us: events after it do not happen; None = all do.
         warm_up: what the latencies leave out.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
+        one_by_one: whether each event has to be seen by itself, even if nobody listens.
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
 
     Raises:
@@ -72,6 +71,7 @@ class Cluster:
         self.source = source
         self.horizon_us = experiment.horizon_us
         self.clock_went_back = 0
+        self.one_by_one = False
         self.stopping = False
         self.warm_up = WarmUp(pipeline, experiment.warm_up_us)
         pipeline.arrivals.pull()
@@ -85,66 +85,29 @@ class Cluster:
 
     def next_event_us(self) -> int | None:
         """Time of the next event; None when there is none, or it lies beyond the horizon."""
-        heap = self.queue.heap
-        if not heap or (self.horizon_us is not None and heap[0][0] > self.horizon_us):
-            return None
-        return heap[0][0]
+        head = self.queue.head()
+        return None if head is None or (self.horizon_us is not None and head[0] > self.horizon_us) else head[0]
 
-    def run(self, max_events: int, until_us: int | None = None) -> int:
+    def run(self, max_events: int, until_us: int | None = None, *, exact: bool = True) -> int:
         """Process up to ``max_events`` events that are not later than ``until_us`` and the horizon.
+
+        Without ``exact``, there may be some more than ``max_events``: see ``loop.unheard``.
 
         Returns the number of events processed; fewer than ``max_events`` means that no further event is due, or that
         ``stopping`` was set meanwhile.
         """
-        pipeline, roster, queue = self.pipeline, self.roster, self.queue
-        heap = queue.heap
-        observers = pipeline.observers
+        if max_events <= 0:
+            return 0
+        pipeline = self.pipeline
         limit = min(_NEVER if end is None else end for end in (self.horizon_us, until_us))
-        watched, watch, touched = roster.watched, roster.watch, roster.board.touched
-        ended = pipeline.arrivals.ended
-        now, events = pipeline.now, pipeline.events
-        first, last = events, events + max_events
-        while events < last and heap:
-            time, order, _, event = heap[0]
-            if time > limit:
-                break
-            if observers.kinds:
-                observers.event = events + 1
-            if type(event) is Step:  # as nearly always
-                upcoming = event.flow.step(time)
-                if upcoming >= 0:
-                    # The Step event is still the first: what a step schedules lies after it.
-                    queue.seq += 1
-                    heapreplace(heap, (upcoming, order, queue.seq, event))
-                else:
-                    heappop(heap)
-                    event.drop()
-                    if upcoming == NO_STEP:
-                        continue
-            else:
-                heappop(heap)
-                if type(event) is Passage:
-                    event.handler(event, time)
-                elif not event.happen(time):
-                    event.drop()
-                    continue
-            if time < now:
-                self.clock_went_back += 1
-            pipeline.now = now = time
-            if watched:
-                if (index := event.instance_index) is not None:
-                    touched[index] = None
-                if watch.departed or watch.prefilled:
-                    roster.note_departures(time)
-            if ended:
-                pipeline.arrivals.answer(time)
-            pipeline.events = events = events + 1
-            if self.stopping:
-                break
+        first = pipeline.events
+        if self.one_by_one or pipeline.observers.kinds:
+            heard(self, first + max_events, limit)
+        else:
+            unheard(self, first + max_events, limit, exact=exact or not pipeline.foresees)
         # Between two calls the first event is always a real one: looking at it changes nothing.
-        while heap and heap[0][3].stale:
-            heappop(heap)[3].drop()
-        return events - first
+        self.queue.drop_stale()
+        return pipeline.events - first
 
     # ---- what can be asked of it ----
 

@@ -26,7 +26,7 @@ def digest(cluster: Cluster) -> str:
 
 def _state(cluster: Cluster) -> list[object]:
     queue, offered = cluster.queue, cluster.pipeline.offered_output_tokens
-    pending = [(time, order, seq, event.kind, _about(event)) for time, order, seq, event in queue.heap]
+    pending = [(time, order, seq, event.kind, _about(event)) for time, order, seq, event in queue.entries()]
     state: list[object] = [
         (cluster.now, cluster.events, cluster.arrived, cluster.rejected, queue.seq, offered),
         sorted(pending),

@@ -67,9 +67,8 @@ class Splitter(Dispatcher):
     def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
         """Whether the request is split; ``place``: that of its decode instance, where it is chosen already."""
         request = passage.request
-        wanted = min(request.output_tokens, request.max_output_tokens or request.output_tokens)
         split, reason = self._decider.split(passage.incoming, self.decode.fleet, place)
-        if not wanted:
+        if not request.declared_tokens:
             split, reason = False, "no answer to decode"
         observers = self._pipeline.observers
         if Split in observers.kinds:

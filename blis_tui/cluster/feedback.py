@@ -84,6 +84,8 @@ class Sending:
 class Feedback(Arrivals):
     """Requests come as clients send them, who wait for answers. See ``Arrivals`` for the arguments."""
 
+    await_answers = True
+
     def __init__(
         self,
         experiment: Experiment,

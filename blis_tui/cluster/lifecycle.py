@@ -79,8 +79,6 @@ class LifecycleControl(AlwaysUp):
         self._roster = pipeline.roster
         self._hits: dict[int, int] = {}
         """How many instances have died under a request, by its index."""
-        self._undeclared: dict[int, None] = {}
-        """Requests on instances that declared no budget: the engine sets one."""
         self._failures = Failures(settings.failures, self, pipeline, streams)
         self.placement = RoomForAll()
         if settings.nodes:
@@ -160,7 +158,7 @@ class LifecycleControl(AlwaysUp):
         return (
             tuple(life.values() for life in self.lives),
             tuple(self.parked),
-            (self.forfeited_us, self.retried, self.failed, tuple(self._hits.items()), tuple(self._undeclared)),
+            (self.forfeited_us, self.retried, self.failed, tuple(self._hits.items())),
             self._failures.state(),
             *parts,
         )
@@ -255,8 +253,6 @@ class LifecycleControl(AlwaysUp):
         """These no longer count as in flight."""
         requests = tuple(departed)
         for request in requests:
-            if request.state > RequestState.RUNNING:
-                self._undeclared.pop(request.index, None)
             index = request.instance
             if index < 0 or self.lives[index].state != WARMING:
                 continue
@@ -291,7 +287,7 @@ class LifecycleControl(AlwaysUp):
     def _step_end(self, index: int) -> int:
         ends = [
             time
-            for time, _, _, event in self._pipeline.queue.heap
+            for time, _, _, event in self._pipeline.queue.entries()
             if event.instance_index == index and event.kind in ("step", "request-left")
         ]
         return max(ends, default=-1)
@@ -406,8 +402,6 @@ class LifecycleControl(AlwaysUp):
         index = request.instance
         life = self.lives[index]
         if life.state in CANDIDATES or (life.state == DRAINING and self._settings.drain == "wait"):
-            if not request.max_output_tokens:
-                self._undeclared[request.index] = None
             return True
         instance = self._roster.instances[index]
         instance.give_back(request, now)
@@ -452,8 +446,6 @@ class LifecycleControl(AlwaysUp):
     def _send_again(self, request: Request, index: int, now: int) -> None:
         self.retried += 1
         self._pipeline.dispatcher.take_back(request, now)
-        if self._undeclared.pop(request.index, 0) is None:
-            request.max_output_tokens = 0
         request.restart()
         observers = self._pipeline.observers
         if Retried in observers.kinds:

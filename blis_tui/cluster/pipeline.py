@@ -68,6 +68,11 @@ class Pipeline:
         self.lifecycle = AlwaysUp()
 
     @property
+    def foresees(self) -> bool:
+        """Whether what happens on an instance reaches others only through events that are pending already."""
+        return not self.roster.followers and not self.arrivals.await_answers
+
+    @property
     def finished(self) -> bool:
         """Whether all requests have ended, or wait for what will never be, and none will come."""
         if not self.arrivals.silent:
@@ -104,6 +109,9 @@ class Arrivals:
         ended: requests whose clients wait to hear of their end, and what these measured.
         source: as above.
     """
+
+    await_answers = False
+    """Whether requests come when others have ended."""
 
     def __init__(
         self,

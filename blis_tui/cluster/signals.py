@@ -40,7 +40,7 @@ class IncomingRequest(NamedTuple):
     arrival_us: int
     input_tokens: int
     max_output_tokens: int
-    """The declared budget; 0 = undeclared. Generated workloads, as in BLIS, declare just what they will generate."""
+    """The declared budget; 0 = undeclared. Clients without ``max_output_tokens`` declare just what they will get."""
     segments: Segments
     """The shareable head of the prompt: ``(segment id, tokens)`` pairs."""
     slo_class: str

@@ -239,9 +239,10 @@ class Snapshot:
 
 def peek(cluster: Cluster) -> PendingEvent | None:
     """The event that will happen next; None when none will, or only beyond the horizon."""
-    if cluster.next_event_us() is None:
+    head = cluster.queue.head()
+    if head is None or cluster.next_event_us() is None:
         return None
-    time_us, _, _, event = cluster.queue.heap[0]
+    time_us, _, _, event = head
     request = event.request
     return PendingEvent(
         time_us=time_us,

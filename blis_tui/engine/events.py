@@ -1,13 +1,15 @@
-"""The event queue: one heap for the whole simulation, totally ordered, never comparing the events themselves.
+"""The event queue of the whole simulation, totally ordered, never comparing the events themselves.
 
 The key is ``(time, rank, instance, priority, seq)``: at the same microsecond cluster events (rank 0) come before
 instance events (rank 1), then the lower instance index, then the lower priority, then who was scheduled first. Rank,
 instance and priority are packed into one integer, ``order``.
+
+The next step of each instance stands in a heap of its own: the other one tells how far it gets by steps alone.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.engine.request import RequestState
@@ -118,14 +120,16 @@ class EventQueue:
     """Pending events, earliest first.
 
     Attributes:
-        heap: a ``heapq`` of entries; its first element is the next event.
-        seq: the number of events ever scheduled; breaks the last ties.
+        heap: a ``heapq`` of entries: all events but those of ``steps``.
+        steps: a ``heapq`` of the instances' next steps, one of each at most, so that their ``seq`` has no tie to break.
+        seq: the number of events ever scheduled in ``heap``; breaks the last ties.
     """
 
-    __slots__ = ("_sweep_at", "heap", "seq")
+    __slots__ = ("_sweep_at", "heap", "seq", "steps")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
+        self.steps: list[Entry] = []
         self.seq = 0
         self._sweep_at = _SWEEP_FROM
 
@@ -134,14 +138,35 @@ class EventQueue:
         self.seq += 1
         heappush(self.heap, (time_us, order, self.seq, event))
 
+    def push_step(self, time_us: int, order: int, step: Event) -> None:
+        """Schedule the next step of an instance that has none."""
+        heappush(self.steps, (time_us, order, 0, step))
+
+    def head(self) -> Entry | None:
+        """The next event; None where there is none."""
+        heap, steps = self.heap, self.steps
+        if heap and steps:
+            return min(heap[0], steps[0])
+        return (heap or steps or (None,))[0]
+
+    def entries(self) -> list[Entry]:
+        """All that is pending, in no order."""
+        return [*self.heap, *self.steps]
+
+    def drop_stale(self) -> None:
+        """Let the next event be one of which something will come."""
+        while (head := self.head()) is not None and head[3].stale:
+            heappop(self.steps if self.steps and self.steps[0] is head else self.heap)
+            head[3].drop()
+
     def sweep(self) -> None:
         """Drop stale events, once they may be most of the queue."""
-        heap = self.heap
-        if len(heap) < self._sweep_at:
+        if len(self.heap) + len(self.steps) < self._sweep_at:
             return
-        for _, _, _, event in heap:
-            if event.stale:
-                event.drop()
-        heap[:] = [entry for entry in heap if not entry[3].stale]
-        heapify(heap)
-        self._sweep_at = max(_SWEEP_FROM, 2 * len(heap))
+        for heap in (self.heap, self.steps):
+            for _, _, _, event in heap:
+                if event.stale:
+                    event.drop()
+            heap[:] = [entry for entry in heap if not entry[3].stale]
+            heapify(heap)
+        self._sweep_at = max(_SWEEP_FROM, 2 * (len(self.heap) + len(self.steps)))

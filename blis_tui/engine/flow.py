@@ -51,12 +51,31 @@ class Flow:
         """What is due at ``now``; returns when the next step starts, IDLE or NO_STEP."""
         raise NotImplementedError
 
+    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:  # noqa: ARG002
+        """Take the step that is due at ``now``, and those after it as far as nothing can come between.
+
+        Nobody may be listening.
+
+        Args:
+            now: it is the first of all that is pending.
+            bar: when something happens that is no step: further steps start before that.
+            turn: when another instance takes a step: further steps that start then or later are plain decodes, in which
+                nothing happens that others could see.
+            most: how many steps at most.
+
+        Returns:
+            How many there were (0 = the one that was due did not happen), when the latest of them started, and when the
+            next one does (or IDLE, NO_STEP).
+        """
+        upcoming = self.step(now)
+        return upcoming != NO_STEP, now, upcoming
+
     def want_step(self, now: int) -> None:
         """There is a step to come as long as there is work; this is where one begins after a pause."""
         if not self.step_pending and self.has_work and not self.batch.awaits_adapter():
             self.step_pending = True
             start = max(now, self.steps.free_us) if self.busy_until_the_end else now
-            self.steps.events.push(start, self.order, Step(self))
+            self.steps.events.push_step(start, self.order, Step(self))
 
     def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows with steps to come)
         """A running request leaves with nothing."""
@@ -77,12 +96,70 @@ class Flow:
 class OneAtATime(Flow):
     """A step begins when the one before it is over."""
 
-    __slots__ = ("_plans_always",)
+    __slots__ = ("_at_hand", "_plans_always")
 
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps)
         batch = steps.batch
-        self._plans_always = not batch.cohort.lockstep or batch.pool.tiers is not None
+        cohort = batch.cohort
+        self._plans_always = not cohort.lockstep or batch.pool.tiers is not None
+        self._at_hand = (batch, batch.load, cohort, cohort.calendar, batch.pool, steps.tallies)
+
+    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+        """See ``Flow``: plain decodes one after another, up to a step that is more than that."""
+        batch, load, cohort, calendar, pool, tallies = self._at_hand
+        decodes, clock = load.decode_requests, cohort.clock
+        waiting = batch.waiting.items
+        if (
+            not decodes
+            or clock + 1 in calendar
+            or batch.prefills
+            or batch.stalled
+            or cohort.last_advance_us != now
+            or cohort.uneven
+            or cohort.answers
+            or self._plans_always
+            or decodes > batch.max_decodes
+            or (waiting and len(batch.running) < batch.max_running)
+        ):
+            upcoming = self.step(now)
+            return upcoming != NO_STEP, now, upcoming
+        itl_us, step_time_us = tallies.itl_us, self.steps.latency.step_time_us
+        classes, size = cohort.classes, cohort.block_size_tokens
+        first, start, latest = clock, now, now
+        last = clock + most
+        goes_on = True
+        while True:
+            if members := classes[clock % size]:
+                blocks = len(members)
+                if blocks > pool.free:
+                    break
+                pool.take(blocks)
+            duration = step_time_us(load)
+            if duration in itl_us:
+                itl_us[duration] += decodes
+            else:
+                itl_us[duration] = decodes
+            load.decode_context_tokens += decodes
+            latest = now
+            now += duration
+            clock += 1
+            goes_on = now < bar and clock < last
+            if not goes_on or clock + 1 in calendar:
+                break
+        count = clock - first
+        if count:
+            cohort.clock = clock
+            cohort.last_advance_us = self.steps.free_us = now
+            cohort.ahead = 0
+            tallies.steps += count
+            tallies.busy_us += now - start
+            if waiting:  # for want of a place
+                tallies.seqs_wait_us += now - start
+        if not count or (goes_on and now < turn):
+            upcoming = self.step(now)
+            return (count, latest, upcoming) if upcoming == NO_STEP else (count + 1, now, upcoming)
+        return count, latest, now
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""

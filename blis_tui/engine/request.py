@@ -140,8 +140,9 @@ class Request:
         request_id: the user's name for it.
         input_tokens: length of the whole prompt, shared segments included.
         output_tokens: tokens its model would generate. Only the engine may read this (INV-9).
-        max_output_tokens: the declared budget, which admission control may read and generation keeps to; 0 =
-            undeclared, then whatever ``max_model_len`` leaves beside the prompt.
+        declared_tokens: the budget of its answer that its client declared; -1 = undeclared, 0 = no answer is wanted.
+        max_output_tokens: what it may generate: the declared budget, until an instance says what its limits leave of
+            that, or of an undeclared one (0 until then). The control plane and reservations go by it.
         segments: the shareable head of the prompt.
         content: the same of all that its blocks come to hold; longer than ``segments`` only where the whole prompt is
             shareable and its answer will be the beginning of other prompts.
@@ -179,6 +180,7 @@ class Request:
         "computed_tokens",
         "content",
         "deadline_us",
+        "declared_tokens",
         "finish_clock",
         "first_token_us",
         "gateway_us",
@@ -238,7 +240,7 @@ class Request:
         self.arrival_us = arrival_us
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
-        self.max_output_tokens = output_tokens
+        self.declared_tokens = self.max_output_tokens = output_tokens
         self.adapter = adapter
         self.segments = self.content = under_adapter(adapter, segments) if adapter else segments
         self.slo_class = slo_class
@@ -277,6 +279,14 @@ class Request:
         self.ignore_eos = False
         self.retries = 0
 
+    def declare(self, tokens: int | None) -> None:
+        """Its client says how long the answer may become; None = it says nothing.
+
+        Where this is not called, a request declares just what it will generate, as benchmark clients do.
+        """
+        self.declared_tokens = -1 if tokens is None else tokens
+        self.max_output_tokens = tokens or 0
+
     def restart(self) -> None:
         """Forget everything that instances have done for it: it is on its way to a queue again."""
         self.state = RequestState.CREATED
@@ -284,6 +294,7 @@ class Request:
         self.known_clock = -1
         self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = self.peak_tokens = 0
         self.target_tokens = self.input_tokens
+        self.max_output_tokens = max(0, self.declared_tokens)
         self.handover = None
         if self.reasoning is not None:
             self.reasoning = Reasoning(self.reasoning.tokens)

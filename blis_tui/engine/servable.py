@@ -1,4 +1,4 @@
-"""Which requests can never run on an instance."""
+"""Which requests can never run on an instance: judged by what they declare, never by how long their answers will be."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ if TYPE_CHECKING:
 
 
 def unservable(batch: Batch, request: Request) -> str:
-    """Why ``request`` can never run in a batch; empty when it can. Settles how much it may generate at most."""
-    prompt = request.input_tokens
-    limit = batch.limits.max_model_len
+    """Why ``request`` can never run in a batch; empty when it can. Settles how much it may generate at most.
+
+    Declared budgets must fit beside the prompt, or are cut to what ``max_model_len`` leaves (``cuts_output``). Without
+    one, the limits leave what they leave: ``max_model_len``, and the KV cache.
+    """
+    prompt, limit = request.input_tokens, batch.limits.max_model_len
     if limit is not None and prompt >= limit:
         return f"prompt of {prompt} tokens, max_model_len is {limit}"
-    if not request.max_output_tokens:
-        request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
+    if not request.max_output_tokens and request.declared_tokens:
+        request.max_output_tokens = _room(batch, request)
     budget = request.max_output_tokens
     if limit is not None and prompt + budget > limit:
         if not batch.traits.cuts_output:
@@ -27,18 +30,35 @@ def unservable(batch: Batch, request: Request) -> str:
         if prompt >= most:
             return f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer"
         budget = request.max_output_tokens = min(budget, most - prompt)
-    # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
-    elsewhere = request.handover is not None and not request.handover.prefilled
-    answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)
-    whole = prompt + answer - 1
-    if batch.speculative is not None:
-        if answer > 1:  # the last step may verify drafts that lie beyond the answer
-            drafted = whole + batch.speculative.luck.draft_tokens
-            if not batch.traits.keeps_output:  # nor may it be its own victim when too many count as accepted
-                drafted += batch.speculative.most_excess
-            whole = drafted if limit is None else min(drafted, limit - 1)
-        whole = batch.speculative.slots_for(whole)
-    blocks = -(-whole // batch.limits.block_size_tokens)
+    tokens = _tokens(batch, request, budget)
+    blocks = -(-tokens // batch.limits.block_size_tokens)
     if blocks > batch.pool.total:
-        return f"{whole} tokens need {blocks} KV blocks, there are {batch.pool.total}"
+        return f"{tokens} tokens need {blocks} KV blocks, there are {batch.pool.total}"
     return ""
+
+
+def _room(batch: Batch, request: Request) -> int:
+    """The longest answer that the limits leave room for, at least 1."""
+    limit, slots = batch.limits.max_model_len, batch.pool.total * batch.limits.block_size_tokens
+    longest = slots - request.input_tokens + 1
+    if limit is not None:
+        longest = min(longest, limit - request.input_tokens)
+    while longest > 1 and _tokens(batch, request, longest) > slots:  # a few drafts too many
+        longest -= 1
+    return max(1, longest)
+
+
+def _tokens(batch: Batch, request: Request, budget: int) -> int:
+    """KV slots of a request that generates all it may; its last token never enters the cache."""
+    elsewhere = request.handover is not None and not request.handover.prefilled
+    answer = 1 if elsewhere else max(budget, 1)
+    whole = request.input_tokens + answer - 1
+    speculative, limit = batch.speculative, batch.limits.max_model_len
+    if speculative is None:
+        return whole
+    if answer > 1:  # the last step may verify drafts that lie beyond the answer
+        drafted = whole + speculative.luck.draft_tokens
+        if not batch.traits.keeps_output:  # nor may it be its own victim when too many count as accepted
+            drafted += speculative.most_excess
+        whole = drafted if limit is None else min(drafted, limit - 1)
+    return speculative.slots_for(whole)

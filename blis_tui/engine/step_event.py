@@ -23,6 +23,9 @@ class Stepper(Protocol):
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
 
+    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+        """Run that step, and those after it as far as nothing can come between (see ``Flow``)."""
+
 
 class Step:
     """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""

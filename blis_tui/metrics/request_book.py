@@ -40,7 +40,7 @@ class Group(NamedTuple):
 
 
 class RequestBook:
-    """What a packed row has no room for: names, sessions, outputs cut short, heads in parts; the groups by number."""
+    """What a packed row has no room for: names, sessions, outputs cut short, budgets; the groups by number."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, Segments, int, str, str], int] = {}
@@ -48,6 +48,7 @@ class RequestBook:
         self.names: dict[int, str] = {}
         self.sessions: dict[int, tuple[str, int]] = {}
         self.requested: dict[int, int] = {}
+        self.budgets: dict[int, tuple[int, bool]] = {}
         self.retries: dict[int, int] = {}
         self.parts: dict[int, Segments] = {}
         self.extras: dict[int, Extras] = {}
@@ -67,6 +68,7 @@ class RequestBook:
         other.names = self.names
         other.sessions = self.sessions
         other.requested = self.requested
+        other.budgets = self.budgets
         other.retries = self.retries
         other.parts = self.parts
         other.extras = self.extras
@@ -84,6 +86,8 @@ class RequestBook:
         index = request.index
         if generated_tokens != request.output_tokens:
             self.requested[index] = request.output_tokens
+        if request.declared_tokens != request.output_tokens or request.ignore_eos:
+            self.budgets[index] = (request.declared_tokens, request.ignore_eos)
         if request.request_id != f"request_{index}":
             self.names[index] = request.request_id
         if request.retries:

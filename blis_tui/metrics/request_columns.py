@@ -139,6 +139,15 @@ class RequestColumns:
         noted = self._noted("requested", None, block)
         return [got if asked is None else asked for asked, got in zip(noted, block.output_tokens, strict=True)]
 
+    def budgets(self, block: Block) -> Cells:
+        """The output tokens that they declared; 0 = none."""
+        noted = zip(self._noted("budgets", _AS_GENERATED, block), self.requested(block), strict=True)
+        return [asked if one is _AS_GENERATED else max(0, one[0]) for one, asked in noted]
+
+    def endless(self, block: Block) -> Cells:
+        """Whether nothing but the budget ends their answers."""
+        return [int(ignores) for _, ignores in self._noted("budgets", _AS_GENERATED, block)]
+
     def retries(self, block: Block) -> Cells:
         """How often they had to start again."""
         return self._noted("retries", 0, block)
@@ -158,6 +167,10 @@ class RequestColumns:
         if not ended and not others:
             return [nothing] * len(block.number)
         return [ended[one] if one in ended else others.get(one, nothing) for one in block.number]
+
+
+_AS_GENERATED: Final = (-2, False)
+"""The budget of requests that declare just what they generate."""
 
 
 def _happened(moments: tuple[int, ...]) -> Cells:
@@ -187,6 +200,8 @@ _OTHERS: Final[Mapping[str, Callable[[RequestColumns, Block], Cells]]] = Mapping
         "round_index": RequestColumns.rounds,
         "requested_output_tokens": RequestColumns.requested,
         "deadline_us": RequestColumns.deadlines,
+        "max_output_tokens": RequestColumns.budgets,
+        "ignore_eos": RequestColumns.endless,
         "retries": RequestColumns.retries,
         "prefix_segments": lambda table, block: [segments_cell(one) for one in table.parts(block)],
         "reasoning_tokens": lambda table, block: [max(0, one.reasoning_tokens) for one in table.extras(block)],

@@ -122,12 +122,18 @@ class RequestRow(NamedTuple):
     """How many of the ``input_tokens`` stand for images. This column and the two below are in files where any do."""
     audio_tokens: int = 0
     video_tokens: int = 0
+    max_output_tokens: int = 0
+    """The budget that it declared for its answer; 0 = none. This column and the one below are in files where any
+    request declares something else than it would generate."""
+    ignore_eos: int = 0
+    """1 = nothing but the budget ends its answer."""
 
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
 """The columns of every request file."""
 
 
+_BUDGETS: Final = ("max_output_tokens", "ignore_eos")
 _REASONING: Final = ("reasoning_tokens", "first_answer_us", "ttfat_us")
 
 
@@ -297,8 +303,9 @@ class RequestTable(Sequence["RequestRow"]):
         extras = [self.extras(row.number) for row in self.plain()] if self._book.extras or self._page.extras else []
         reasoning = _REASONING if any(one.reasoning_tokens >= 0 for one in extras) else ()
         media = Media._fields if any(any(one.media) for one in extras) else ()
+        budgets = _BUDGETS if self._book.budgets or self._page.budgets else ()
         ways = () if self._ways is None else Way._fields
-        return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media)
+        return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *budgets)
 
     def blocks(self) -> Iterator[Block]:
         """The rows by columns, some thousand at a time, in the order of ``plain``."""

@@ -197,11 +197,13 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
             continue
         path = ("workload", "clients", at)
         prompt = _smallest(document, (*path, "input_tokens")) + (document.whole(*path, "prefix", "tokens") or 0)
-        total = prompt + _smallest(document, (*path, "output_tokens"))
+        answer, declared = _smallest(document, (*path, "output_tokens")), _smallest_budget(document, path)
+        total = prompt + min(answer, declared)
         name = client.get("id")
+        room = prompt + declared if longest is None else total  # which a longer budget is cut to
         # The last token generated never enters the cache.
-        if -(-(prompt if prefills else total - 1) // block_size) > blocks:
-            message = f"the smallest request of client `{name}`, {total} tokens, exceeds the KV cache{here}"
+        if -(-(prompt if prefills else room - 1) // block_size) > blocks:
+            message = f"the smallest request of client `{name}`, {room} tokens, exceeds the KV cache{here}"
             help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
             yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=help_)
         elif longest is not None and total > longest:
@@ -212,6 +214,21 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
             message = f"the prefix of client `{name}` is {shared} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared"
             help_ = "raise engine.block_size_tokens, or shorten the prefix"
             yield about(document, (*path, "prefix", "tokens"), "BLIS2020", message, hint=help_)
+
+
+def _smallest_budget(document: Document, client: DataPath) -> int:
+    """The smallest answer that a client's requests declare; 1 where they declare nothing."""
+    path = (*client, "max_output_tokens")
+    answer = _smallest(document, (*client, "output_tokens"))
+    match document.get(*path):
+        case None:
+            return answer
+        case {"ratio": int() | float() as ratio}:
+            return max(1, int(ratio * answer + 0.5))
+        case dict():
+            return _smallest(document, path)
+        case _:
+            return 1
 
 
 def _smallest(document: Document, path: DataPath) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from blis_tui.keys import AUTO, keys_of
 from blis_tui.spec.document_parts import Part, plugin_of
+from blis_tui.spec.model import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,6 +108,15 @@ def _amount(part: Part, name: str) -> int | None:
     return None if value is None or (isinstance(value, str) and value != AUTO) else part.integer(name)
 
 
+def _budget(part: Part, name: str) -> Budget:
+    """What requests declare: a word for nothing, a multiple of the answer, or a distribution."""
+    value = part.data.get(name)
+    if isinstance(value, str):
+        return Budget()
+    within = part.part(name)
+    return Budget(ratio=within.number("ratio")) if "ratio" in within.data else Budget(tokens=plugin_of(within))
+
+
 def _record(kind: type[_R], part: Part, name: str) -> _R:
     return decode(kind, part.part(name))
 
@@ -131,6 +141,7 @@ _READERS: Final[Mapping[str, Callable[[Part, str], object]]] = {
     "Mapping[str, float]": lambda part, name: part.part(name).floats(),
     "Mapping[str, int]": lambda part, name: part.part(name).integers(),
     "Mapping[str, str]": lambda part, name: part.part(name).words(),
+    "Budget": _budget,
 }
 """What reads a plain field of a type."""
 _STEPS: Final[dict[type, tuple[_Step, ...]]] = {}

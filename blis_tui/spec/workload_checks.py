@@ -98,7 +98,7 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
             message = f"two clients have the id `{name}`"
             yield about(document, (*path, "id"), "BLIS2017", message, hint=f"the first is on line {first.span.line}")
         seen.setdefault(name, at)
-        for key in ("input_tokens", "output_tokens"):
+        for key in ("input_tokens", "output_tokens", "max_output_tokens"):
             yield from _check_lengths(document, (*path, key))
         for place in _lengths_of(client):
             yield from _check_lengths(document, (*path, *place))

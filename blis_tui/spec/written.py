@@ -285,11 +285,15 @@ class TraceColumns:
     output_tokens = _column("output_tokens", "Tokens that the model generates.", "completion_tokens")
     max_output_tokens = _column(
         "max_output_tokens",
-        "Tokens that the request declares as its most; 0 or empty = those it generates.",
+        "The budget that the request declares for its answer, which is cut there; 0 or empty = none, and the engine's"
+        " limits are its budget. Without this column every request declares just what it generates.",
         "max_tokens",
     )
     ignore_eos = _column(
-        "ignore_eos", "1 = the request generates all that it declares, and engines know that; 0 or empty.", "ignore_eos"
+        "ignore_eos",
+        "1 or true = nothing but the budget ends the answer: the request generates all that it declares, and engines"
+        " know that.",
+        "ignore_eos",
     )
     request_id = _column("request_id", "Name of the request, unique in the file.", "id")
     prefix_group = _column("prefix_group", "Requests of a group share the beginning of their prompts.", "system_prompt")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     *("request_id", "arrival_time_us", "input_tokens", "output_tokens", "prefix_segments"),
     *("slo_class", "tenant_id", "model", "deadline_us", "session_id", "round_index", "adapter"),
-    *("reasoning_tokens", "image_tokens", "audio_tokens", "video_tokens"),
+    *("reasoning_tokens", "image_tokens", "audio_tokens", "video_tokens", "max_output_tokens", "ignore_eos"),
 )
 """Columns of every file, whether or not its requests say anything there: so that it can be written as it comes."""
 
@@ -31,5 +31,6 @@ def trace_csv(requests: Iterable[Request]) -> Iterator[str]:
                 *(segments_cell(declared_segments(request)), request.slo_class, request.tenant, request.model),
                 *(request.deadline_us or None, request.session_id, request.round_index, request.adapter),
                 *(request.reasoning.tokens if request.reasoning else 0, *request.media),
+                *(max(0, request.declared_tokens), int(request.ignore_eos)),
             )
         )

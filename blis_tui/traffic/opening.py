@@ -299,6 +299,8 @@ def _asked(simulation: Simulation) -> Iterator[Asked]:
         )
         request.reasoning = Reasoning(row.reasoning_tokens) if row.reasoning_tokens else None
         request.media = Media(row.image_tokens, row.audio_tokens, row.video_tokens)
+        request.declare(row.max_output_tokens or None)
+        request.ignore_eos = bool(row.ignore_eos)
         yield Asked(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)
 
 

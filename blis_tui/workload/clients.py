@@ -20,8 +20,9 @@ from blis_tui.workload.stages import DrawnStages, ExactStages
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Media, Segments
+    from blis_tui.engine.streams import Stream
     from blis_tui.registry import Registry
-    from blis_tui.spec.model import Client, PluginConfig, Workload
+    from blis_tui.spec.model import Budget, Client, PluginConfig, Workload
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.lengths import TokenCounts
     from blis_tui.workload.sessions import SessionRun
@@ -32,7 +33,7 @@ class ClientSource:
 
     Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
     those of other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own, and
-    so have the choice of adapters, the shares of reasoning, and what prompts have beside text.
+    so have budgets, the choice of adapters, the shares of reasoning, and what prompts have beside text.
 
     Attributes:
         gaps: its arrival process.
@@ -42,6 +43,8 @@ class ClientSource:
     __slots__ = (
         "_adapters",
         "_arrival_stream",
+        "_budget_stream",
+        "_budgets",
         "_fresh",
         "_id",
         "_input_stream",
@@ -77,6 +80,8 @@ class ClientSource:
         head = 0 if prefix is None else prefix.tokens
         # One tuple for all requests with the same prompt: comparing and pickling it costs nothing.
         segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
+        self._budget_stream = streams.stream(f"{path}/budget")
+        self._budgets = None if client.max_output_tokens is None else Budgets(client.max_output_tokens, plugins)
         self._reasons = any(one.reasoning is not None for one in workload.clients)
         self._ratios = ratios_of(client, plugins)
         self._ratio_stream = streams.stream(f"{path}/reasoning")
@@ -109,6 +114,8 @@ class ClientSource:
         streams = (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
         if self._adapters is not None:
             streams = (*streams, self._adapters.state())
+        if self._budgets is not None:
+            streams = (*streams, self._budget_stream.state())
         if self._ratios is not None:
             streams = (*streams, self._ratio_stream.state())
         if self._media is not None:
@@ -191,7 +198,25 @@ class ClientSource:
         )
         request.network = self._network
         request.client = self._id
+        if self._budgets is not None:
+            request.declare(self._budgets.draw(self._budget_stream, output_tokens))
         return request
+
+
+class Budgets:
+    """What a client's requests declare of the length of their answers."""
+
+    __slots__ = ("_ratio", "_tokens")
+
+    def __init__(self, budget: Budget, plugins: Registry) -> None:
+        self._ratio = budget.ratio
+        self._tokens = None if budget.tokens is None else _lengths(plugins, budget.tokens)
+
+    def draw(self, stream: Stream, output_tokens: int) -> int | None:
+        """The next one; None = nothing is declared."""
+        if self._tokens is not None:
+            return self._tokens.sample(stream)
+        return None if self._ratio is None else max(1, int(self._ratio * output_tokens + 0.5))
 
 
 def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:

@@ -40,7 +40,7 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             *("completion_tokens", "num_completion_tokens", "num_decode_tokens", "token_size"),
             *("generated_tokens", "num_generated_tokens", "response_tokens"),
         ),
-        "max_output_tokens": ("max_output_tokens", "max_new_tokens", "max_tokens"),
+        "max_output_tokens": ("max_output_tokens", "max_new_tokens", "max_tokens", "max_completion_tokens"),
         "ignore_eos": ("ignore_eos",),
         "request_id": ("request_id",),
         "prefix_group": ("prefix_group",),

@@ -41,9 +41,9 @@ _LONGEST_NS: Final = 2**62
 _UNIQUE: Final = "give every request an id of its own, or drop the column"
 _SHARE: Final = re.compile(r"[0-9.]{1,40}(?:[eE][-+]?[0-9]{1,3})?")
 _MEDIA: Final = ("image_tokens", "audio_tokens", "video_tokens")
+_FLAGS: Final[Mapping[str, int]] = {"": 0, "0": 0, "false": 0, "no": 0, "1": 1, "true": 1, "yes": 1}
 _OPTIONAL_NUMBERS: Final = (
-    *("prefix_length", "prefix_tokens", "deadline", "round_index", "reasoning_tokens"),
-    *("max_output_tokens", "ignore_eos"),
+    *("prefix_length", "prefix_tokens", "deadline", "round_index", "reasoning_tokens", "max_output_tokens"),
     *_MEDIA,
 )
 
@@ -254,8 +254,6 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         arrival_us=arrivals,
         input_tokens=prompts,
         output_tokens=answers,
-        max_output_tokens=_said(columns, "max_output_tokens"),
-        ignore_eos=_said(columns, "ignore_eos"),
         request_id=columns.get("request_id"),
         segments=segments,
         answer=columns.get("answer_segment"),
@@ -269,13 +267,9 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         reasoning_tokens=_reasoning(columns, answers),
         media=_media(columns, prompts),
         e2e_us=_durations(columns.get("e2e")),
+        max_output_tokens=_optional_numbers(columns, "max_output_tokens"),
+        ignore_eos=_endless(columns, answers),
     )
-
-
-def _said(columns: Cells, name: str) -> Sequence[int] | None:
-    """Numbers of which 0 says nothing; None where none says anything."""
-    numbers = _optional_numbers(columns, name)
-    return numbers if numbers and any(numbers) else None
 
 
 def _durations(cells: Sequence[str] | None) -> Sequence[int] | None:
@@ -296,6 +290,20 @@ def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
     if any(map(gt, tokens, answers)):
         raise Suspicious
     return tokens
+
+
+def _endless(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
+    """Which answers nothing but their budget ends; None where the file does not say."""
+    cells = columns.get("ignore_eos")
+    if cells is None:
+        return None
+    found = [_FLAGS.get(cell.strip().lower(), -1) for cell in cells]
+    budgets = _optional_numbers(columns, "max_output_tokens") or repeat(0, len(answers))
+    if -1 in found or any(
+        flag and 0 < most < answer for flag, most, answer in zip(found, budgets, answers, strict=True)
+    ):
+        raise Suspicious
+    return found
 
 
 def _ratio(cell: str) -> float:
@@ -436,12 +444,26 @@ class _Inspector:
             except Suspicious:
                 self._note(line, "reason_ratio", f"{shown(cell)} is no share", "write a number from 0 to 1")
                 plain["reason_ratio"] = "0"
+        self._budget(line, plain, answer)
         media = [int(plain.get(name, 0)) for name in _MEDIA]
         if Media(*media).tokens > prompt:
             message = f"a prompt of {prompt} tokens cannot have {Media(*media).tokens} of images, audio and video"
             first = next(name for name in _MEDIA if plain.get(name, "0") != "0")
             self._note(line, first, message, "they are among the input tokens")
             plain |= dict.fromkeys((name for name in _MEDIA if name in plain), "0")
+
+    def _budget(self, line: int, plain: dict[str, str], answer: int) -> None:
+        """An answer that nothing but its budget ends is not longer than that."""
+        said = plain.get("ignore_eos", "")
+        endless = _FLAGS.get(said.strip().lower())
+        if endless is None:
+            self._note(line, "ignore_eos", f"{shown(said)} is neither true nor false", "write 1 or 0")
+            plain["ignore_eos"] = "0"
+        budget = int(plain.get("max_output_tokens", 0))
+        if endless and 0 < budget < answer:
+            message = f"an answer of {answer} tokens cannot have come under a budget of {budget}"
+            self._note(line, "max_output_tokens", message, "with ignore_eos the budget alone ends an answer")
+            plain["max_output_tokens"] = "0"
 
     def _slo_class(self, line: int, name: str) -> str:
         if not name or name in SLO_CLASSES:

@@ -47,7 +47,7 @@ class TraceColumns:
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
     max_output_tokens: Sequence[int] | None = None
-    """What requests declare; 0 = as many as they generate."""
+    """What requests declare; 0 = nothing. Without this column they declare as many as they generate."""
     ignore_eos: Sequence[int] | None = None
     """1 = the request generates all that it declares."""
     request_id: Sequence[str] | None = None
@@ -156,8 +156,6 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "arrival_us": (_integers, 0),
         "input_tokens": (_integers, 0),
         "output_tokens": (_integers, 0),
-        "max_output_tokens": (_integers, 0),
-        "ignore_eos": (_integers, 0),
         "request_id": (Texts, ""),
         "segments": (Interned, ()),
         "answer": (Texts, ""),
@@ -171,6 +169,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "reasoning_tokens": (_integers, 0),
         "media": (Interned, NO_MEDIA),
         "e2e_us": (_integers, -1),
+        "max_output_tokens": (_integers, 0),
+        "ignore_eos": (Interned, 0),
     }
 )
 """Column -> how it is kept, and what it says where a file says nothing."""
@@ -262,8 +262,6 @@ class TraceTable:
     _arrival_us: array[int]
     _input_tokens: Sequence[int]
     _output_tokens: Sequence[int]
-    _max_output_tokens: Sequence[int]
-    _ignore_eos: Sequence[int]
     _request_id: Sequence[str]
     _segments: Sequence[Segments]
     _answer: Sequence[str]
@@ -277,6 +275,8 @@ class TraceTable:
     _reasoning_tokens: Sequence[int]
     _media: Sequence[Media]
     _e2e_us: Sequence[int]
+    _max_output_tokens: Sequence[int]
+    _ignore_eos: Sequence[int]
 
     def _move(self, start: int, scale: float) -> None:
         """Count arrivals from ``start``, and compress them; deadlines go with them."""
@@ -326,13 +326,13 @@ class TraceTable:
         said = {name: column[row] for name, column in self._asked.items()}
         name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
-        declared, ignores = said.pop("max_output_tokens", 0), said.pop("ignore_eos", 0)
+        budget, endless = said.pop("max_output_tokens", None), said.pop("ignore_eos", 0)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
-        if ignores:
+        if budget is not None:
+            request.declare(budget or None)
+        if endless:
             request.ignore_eos = True
-            request.output_tokens = declared or output_tokens
-        if declared:
-            request.max_output_tokens = declared
+            request.output_tokens = budget or output_tokens
         if answer:
             request.content = _with_answer(request, answer)
         if tokens is not None:

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
-from blis_tui.calibration.fit import Data, fit
+from blis_tui.calibration.data import Data
+from blis_tui.calibration.fitting.calibrate import fit
 from blis_tui.calibration.measured import read_recording
-from blis_tui.calibration.replay import stepped, with_coefficients
+from blis_tui.calibration.replay import stepped
+from blis_tui.calibration.run import calibrated
 from blis_tui.calibration.steps import Step, StepLog
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import InputError
 from blis_tui.simulation import Simulation
-from tests.calibration.test_fit import served
+from tests.calibration.servers import TRUTH, served, with_coefficients
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
-
-BASE = Settings()
-TRUTH = replace(BASE, flops=2.0, kv_read=1.3, layer_us=72.0, first_token_us=9000.0)
 
 
 def steps_of(experiment: Experiment, noise: float, seed: int = 1) -> tuple[Step, ...]:
@@ -53,11 +52,14 @@ def logged(experiment: Experiment, noise: float, seed: int = 1) -> Data:
 
 def test_known_coefficients_are_found_again() -> None:
     models = [("llama-3.1-8b-instruct", 6.0), ("llama-2-7b-hf", 4.0), ("qwen3-14b", 3.0)]
-    found = fit([logged(served(model, rate, 3000, requests=40), 0.005) for model, rate in models], BASE)
-    told = {one.name: one.value for one in found.found if one.told}
-    assert {"weights", "kv_read", "layer_us", "flops"} <= told.keys()
-    for name, value in told.items():
-        assert value == pytest.approx(getattr(TRUTH, name), rel=0.03), name
+    found = fit([logged(served(model, rate, 3000, requests=40), 0.005) for model, rate in models], "fitted")
+    told = {one.name for one in found.found if one.told == "measured"}
+    assert {"weights", "kv_read", "layer_us", "flops"} <= told
+    held = [one.low <= getattr(TRUTH, one.name) <= one.high for one in found.found]
+    assert sum(held) >= 0.8 * len(held)
+    for one in found.found:
+        if one.told == "measured":
+            assert one.value == pytest.approx(getattr(TRUTH, one.name), rel=0.1), one.name
     left_out = {one.name: one.why for one in found.left_out}
     assert {"all_reduce", "layer_tp_us", "expert_weights", "first_token_us"} <= left_out.keys()
     assert "steps say nothing of what requests wait for outside of them" in left_out.values()
@@ -73,24 +75,47 @@ def test_known_coefficients_are_found_again() -> None:
 def test_steps_that_tell_nothing_are_refused(steps: tuple[Step, ...]) -> None:
     one = served("llama-3.1-8b-instruct", 2.0, 1500)
     with pytest.raises(InputError, match="tell no coefficient"):
-        fit([Data(StepLog(Path("steps.csv"), "steps", "0" * 64, steps), one)], BASE)
+        calibrated([Data(StepLog(Path("steps.csv"), "steps", "0" * 64, steps), one)])
+
+
+def vllm_log(first: int = 1, process: int = 1) -> str:
+    """20 steps, each followed by a dummy step."""
+    prefix = f"(EngineCore_DP0 pid={process}) INFO 07-08 00:00:02 [loggers.py:182] Engine 000: "
+    work = "2 context requests, 101 context tokens, 43 generation requests, 43 generation tokens"
+    ends = ("25.94 ms, GPU KV cache usage: 50.0%", "0.10 ms (dummy)")
+    numbers = range(first, first + 40)
+    lines = [f"{prefix}Iteration({n}): {work}, iteration elapsed time: {ends[(n - first) % 2]}" for n in numbers]
+    return "\n".join(["INFO starting", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        pytest.param(vllm_log(), r"line 43 is iteration 1, after iteration 40: a log of another server", id="restart"),
+        pytest.param(vllm_log(41, 2), r"line 43 is of EngineCore_DP0 pid=2 engine 000, those", id="other-process"),
+    ],
+)
+def test_logs_of_two_servers_are_refused(second: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "serve.log"
+    path.write_text(vllm_log() + second)
+    with pytest.raises(InputError, match=said) as caught:
+        read_recording(path, served("llama-3.1-8b-instruct", 2.0, 1500).pools[0])
+    assert "give each a file of its own" in str(caught.value)
 
 
 def test_a_log_of_vllm_is_read(tmp_path: Path) -> None:
     one = served("llama-3.1-8b-instruct", 2.0, 1500)
     (pool,) = one.pools
     pool = replace(pool, engine=replace(pool.engine, kv_blocks=1000, block_size_tokens=16))
-    prefix = "(EngineCore_DP0 pid=1) INFO 07-08 00:00:02 [loggers.py:182] Engine 000: "
-    lines = [f"{prefix}Iteration({n}): 2 context requests, 101 context tokens, 43 generation requests, " for n in "12"]
-    ends = ["elapsed time: 25.94 ms, GPU KV cache usage: 50.0%", "elapsed time: 0.10 ms (dummy)"]
-    text = [f"{line}43 generation tokens, iteration {end}" for line, end in zip(lines, ends, strict=True)]
     path = tmp_path / "serve.log"
-    path.write_text("\n".join(["INFO starting", *text] * 20))
+    path.write_text(vllm_log())
     log = read_recording(path, pool)
     assert isinstance(log, StepLog)
     # Half of 16,000 tokens, less those of the prompts.
     assert log.steps == (Step(25940.0, 43, 8000.0 - 101.0, ((0, 50), (0, 51))),) * 20
-    path.write_text("\n".join(text[:1] * 20).replace(", GPU KV cache usage: 50.0%", ""))
+    path.write_text(vllm_log().replace("GPU KV", "CPU KV"))
+    assert read_recording(path, pool) == replace(log, sha256=sha256(path.read_bytes()).hexdigest())
+    path.write_text(vllm_log().replace(", GPU KV cache usage: 50.0%", ""))
     with pytest.raises(InputError, match=r"step 1: it tells neither contexts nor the KV cache in use"):
         read_recording(path, pool)
     path.write_text("Iteration(1): 2 requests\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,7 +74,11 @@ def test_from_measurements_to_an_experiment(tmp_path: Path) -> None:
     result = run(*args, "-o", "mine.yaml")
     assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
     found = json.loads(result.stdout)
-    assert found["coefficients"]["flops"] == pytest.approx(2.4, rel=0.03)
+    assert found["latency"]["flops"] == pytest.approx(2.4, rel=0.03)
+    (flops,) = (one for one in found["found"] if one["name"] == "flops")
+    assert flops["low"] <= 2.4 <= flops["high"]
+    assert found["before"]["measured.csv"]["ttft"]["bias"] < -0.2
+    assert abs(found["runs"]["measured.csv"]["all"]["ttft"]["bias"]) < 0.01
     assert found["left_out"]["expert_flops"] == "the model has no experts, or their other side counts"
     assert found["runs"]["measured.csv"]["all"]["tpot"]["grade"] == "excellent"
     text = (tmp_path / "mine.yaml").read_text()
@@ -81,7 +86,40 @@ def test_from_measurements_to_an_experiment(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "page.html").read_text()
     (tmp_path / "uses.blis.yaml").write_text("extends: mine.yaml\n" + SPEC.replace("latency: LATENCY\n", ""))
     (pool,) = load(tmp_path / "uses.blis.yaml").pools
-    assert pool.latency.settings["flops"] == found["coefficients"]["flops"]
+    assert pool.latency.settings["flops"] == found["latency"]["flops"]
+    assert f"flops: {found['latency']['flops']}  # 90% interval " in text
+    assert all(f"# {one}" in text for one in found["statements"])
+
+
+def test_never_worse_than_the_start() -> None:
+    """An experiment that is the server keeps its own coefficients, or gets some that agree as well."""
+    measured()
+    result = run("calibrate", "measured.csv", "--spec", "served.blis.yaml", "--format", "json")
+    found = json.loads(result.stdout)
+    for metric, told in found["runs"]["measured.csv"]["all"].items():
+        before = found["before"]["measured.csv"][metric]
+        assert abs(told["bias"]) <= abs(before["bias"])
+        assert told["mape"] <= before["mape"]
+    assert found["kept"] == any("own coefficients are kept" in one for one in found["statements"])
+
+
+def test_hardware_of_which_nothing_is_known(tmp_path: Path) -> None:
+    measured()
+    args = ("calibrate", "measured.csv", "--spec", "base.blis.yaml", "--base", "blackbox", "-o", "mine.yaml")
+    result = run(*args)
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    assert "beta0" in result.stdout
+    (tmp_path / "uses.blis.yaml").write_text("extends: mine.yaml\n" + SPEC.replace("latency: LATENCY\n", ""))
+    (pool,) = load(tmp_path / "uses.blis.yaml").pools
+    assert pool.latency.kind == "blackbox"
+
+
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured()
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    result = run("calibrate", "measured.csv", "--spec", "base.blis.yaml")
+    assert result.exit_code == ExitCode.IO
+    assert "pip install 'blis-tui[calibrate]'" in result.stderr
 
 
 def test_two_runs_judge_each_other() -> None:

@@ -59,6 +59,14 @@ def test_who_died_for_good_is_replaced() -> None:
     assert {row.state for row in outcome.rows.values()} == {"completed"}
 
 
+def test_all_that_are_missing_at_the_least_come_at_once() -> None:
+    failures = (failure(instance=0, at_us=200), failure(instance=1, at_us=300))
+    outcome = Outcome(varying(*failures, instances=3, scaler=autoscaler(3, 4)), asked(10))
+    first = decisions(outcome)[0]
+    assert (first.verdict, first.reason) == ("scale-up", "1 of at least 3 in only")
+    assert next(one.change for one in outcome.records if isinstance(one, Scaled)) == 2
+
+
 def node_pool(name: str, gpus: int, *, initial: int, most: int, cost: float | None = None) -> NodePool:
     return NodePool(
         name=name,

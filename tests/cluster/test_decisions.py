@@ -39,6 +39,7 @@ def stale_loads() -> tuple[Record, ...]:
         "engine.max_num_seqs": 6,
         "cluster.instances": 6,
         "policy.routing": {"kind": "least-loaded"},
+        "policy.batching": {"kind": "blis"},
         "cluster.signals": {"refresh_interval_us": 300_000},
     }
     return tuple(listened(blis_tui.load("quickstart", set=changes))[1])

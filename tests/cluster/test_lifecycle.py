@@ -192,7 +192,7 @@ def test_an_instance_is_slow_until_it_is_warm() -> None:
 
 def test_a_request_without_a_budget_stays_without_one() -> None:
     undeclared = request(0, 0, 8, 20)
-    undeclared.max_output_tokens = 0
+    undeclared.declare(None)
     outcome = Outcome(varying(failure(instance=0, at_us=150)), [undeclared])
     assert outcome.of_kind("retried")
     assert isinstance(outcome.cluster.lifecycle, LifecycleControl)

@@ -9,7 +9,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
-from blis_tui.engine.records import Completed, Record
+from blis_tui.engine.records import Completed, Record, StepFinished
 from tests.builders import profiles
 
 ALL = 10**9
@@ -82,3 +82,21 @@ def test_steps_may_be_as_long_and_as_large_as_in_a_plain_run() -> None:
     steps = [tape.step(tape.row(event).step) for event in range(1, len(tape) + 1) if tape.is_step(event)]
     assert min(step.duration_us for step in steps) > 2**31
     assert max(step.kv_used_blocks for step in steps) > 2**31
+
+
+def test_the_figures_between_two_events_are_those_of_the_records() -> None:
+    tape, records = recorded()
+    instances = len(profiles(short()))
+    for first in range(1, len(tape), 97):
+        last = min(first + 60, len(tape))
+        waiting, running, used = [0] * instances, [0] * instances, [0] * instances
+        most = [0, 0, 0]
+        for one in records:
+            if not isinstance(one, StepFinished) or one.event > last:
+                continue
+            waiting[one.instance], running[one.instance] = one.waiting, one.running
+            used[one.instance] = one.kv_used_blocks
+            now = [sum(waiting), sum(running), sum(used)]
+            most = now if one.event < first else [max(*pair) for pair in zip(most, now, strict=True)]
+        found = tape.between(first, last)
+        assert [found.waiting_max, found.running_max, found.kv_used_max] == most

@@ -176,16 +176,34 @@ def test_without_chunked_prefill_a_prompt_beyond_the_budget_stalls_with_a_reason
         Outcome(made, [request(0, 0, 9, 1)])
 
 
-def test_the_least_urgent_is_preempted_under_priority_and_gives_its_budget_back() -> None:
+def test_the_least_urgent_is_preempted_under_priority() -> None:
     made = experiment(blocks=6, victim="priority", priority="slo-class", scheduling="fcfs")
     outcome = Outcome(made, [request(0, 0, 8, 8, slo_class="batch"), request(1, 0, 8, 8, slo_class="critical")])
     assert {name for name, _ in preempted(outcome)} == {"0"}
     assert outcome.rows["1"].preemptions == 0
 
 
+def test_the_budget_that_a_victim_was_given_goes_to_those_behind_it() -> None:
+    # Blocks of 4 tokens. In the second step, 0 takes 6 of 12 tokens and the last block; 1 decodes into a new block, for
+    # which 0 has to go, with its 6 tokens: 2 gets as many as the threshold allows, not just the 5 left beside them.
+    made = experiment(blocks=5, budget=12, threshold=6, victim="priority", priority="slo-class", scheduling="fcfs")
+    outcome = Outcome(
+        made,
+        [
+            request(0, 0, 18, 1, slo_class="batch"),
+            request(1, 0, 4, 10, slo_class="critical"),
+            request(2, 0, 16, 1, slo_class="critical"),
+        ],
+    )
+    first, second, *_ = steps(outcome)
+    assert [(one.request_id, one.new_tokens) for one in first.chunks] == [("0", 6), ("1", 4), ("2", 2)]
+    assert (second.preempted, second.decode_requests) == (("0",), 1)
+    assert [(one.request_id, one.new_tokens) for one in second.chunks] == [("2", 6)]
+
+
 def test_length_capped_requests_end_at_the_context_limit() -> None:
     longer = request(0, 0, 6, 50)
-    longer.max_output_tokens = 4
+    longer.declare(4)
     outcome = Outcome(experiment(max_model_len=10), [longer])
     row = outcome.rows["0"]
     assert (row.state, row.output_tokens) == ("completed", 4)

@@ -51,8 +51,8 @@ def _hold_blocks_while_waiting(cluster: Cluster) -> None:
 
 
 def _turn_the_clock_back(cluster: Cluster) -> None:
-    one = cluster.queue.heap[0]
-    cluster.queue.heap[0] = (cluster.now - 1, *one[1:])
+    one = cluster.queue.steps[0]
+    cluster.queue.steps[0] = (cluster.now - 1, *one[1:])
     cluster.run(1)
 
 

@@ -1,6 +1,8 @@
 """The block pool: order of reuse, sharing, and books that always balance."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS, PromptKeys
@@ -256,3 +258,29 @@ def test_what_comes_back_from_below_stays_behind_the_head_even_if_a_copy_of_that
     assert (found(pool, 5), pool.audit([(prompt(2, 8), 2)])) == (5, "")
     pool.take(4)
     assert found(pool, 5) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 11), st.integers(1, 24), st.integers(0, 5)), max_size=40))
+def test_what_a_request_holds_of_a_shared_prompt_is_found_by_all_others(
+    moves: list[tuple[bool, int, int, int]],
+) -> None:
+    """Requests come and go; those that are there hold the head of one of two prompts, and newcomers find all of it."""
+    pool = make_pool(total=16)
+    running: list[tuple[Request, int]] = []
+    for number, (comes, which, tokens, blocks) in enumerate(moves):
+        if not comes and running:
+            gone, computed = running.pop(which % len(running))
+            pool.release(gone, min(gone.computed_tokens, computed))
+        else:
+            one = request(number, 0, tokens, 1, segments=((f"prompt {which % 2}", tokens),))
+            found = pool.cached_prefix(one, blocks)
+            if pool.idle_among(one, found) + pool.missing(one, tokens) <= pool.free:
+                pool.pin(one, found)
+                one.computed_tokens = found * 4
+                compute(pool, one, tokens)
+                running.append((one, tokens))
+        assert pool.audit([(one, one.held_blocks) for one, _ in running]) == ""
+        for one, tokens_there in running:
+            again = request(1000, 0, tokens_there, 1, segments=one.segments)
+            assert pool.cached_prefix(again, 99) == tokens_there // 4

@@ -25,7 +25,7 @@ workload:
     - id: chat
       input_tokens: {kind: gaussian, mean: 128, std_dev: 64, min: 16, max: 400}
       output_tokens: {kind: gaussian, mean: 40, std_dev: 20, min: 2, max: 100}
-policy: default
+policy: blis
 engine: {kv_blocks: 60}
 """
 

@@ -57,7 +57,7 @@ def test_where_adapters_are_requests_need_not_wait() -> None:
     assert there.adapters is not None
     assert anywhere.adapters is not None
     assert there.adapters.hit_rate > 0.9
-    assert anywhere.adapters.hit_rate < 0.6
+    assert anywhere.adapters.hit_rate < 0.7
     assert there.latency.ttft_ms.mean is not None
     assert anywhere.latency.ttft_ms.mean is not None
     assert there.latency.ttft_ms.mean < 0.5 * anywhere.latency.ttft_ms.mean

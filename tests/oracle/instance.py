@@ -410,8 +410,10 @@ class Instance:
         if longest is not None and request.input_tokens >= longest:
             return f"prompt of {request.input_tokens} tokens, max_model_len is {longest}"
         declared = request.max_output_tokens
-        if declared == 0:
-            declared = request.output_tokens if longest is None else longest - request.input_tokens
+        if declared == 0 and request.declared_tokens:
+            declared = 1
+            while self._fits(job, declared + 1):
+                declared += 1
         if longest is not None and request.input_tokens + declared > longest:
             if not self.blis:
                 declared = longest - request.input_tokens
@@ -419,7 +421,23 @@ class Instance:
                 return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
         job.declared = declared
         job.wanted = min(declared, request.output_tokens)
-        context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
+        context = self._context(job, declared)
+        blocks = self.pool.blocks_for(context)
+        if blocks > len(self.pool.blocks):
+            return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
+        return ""
+
+    def _fits(self, job: Job, answer: int) -> bool:
+        longest, prompt = self.engine.max_model_len, job.request.input_tokens
+        blocks = self.pool.blocks_for(
+            prompt + answer - 1 if job.split and not job.parted else self._context(job, answer)
+        )
+        return (longest is None or prompt + answer <= longest) and blocks <= len(self.pool.blocks)
+
+    def _context(self, job: Job, answer: int) -> int:
+        """Tokens whose keys and values it takes room for in the end."""
+        request, longest = job.request, self.engine.max_model_len
+        context = request.input_tokens + (0 if job.split and not job.parted else max(answer, 1) - 1)
         if self.drafter is not None and context > request.input_tokens:
             context += self.drafter.most
             if self._overlaps and not self.keeps_output:
@@ -428,10 +446,7 @@ class Instance:
                 context = min(context, longest - 1)
         if self.drafter is not None:
             context = self.drafter.slots(context)
-        blocks = self.pool.blocks_for(context)
-        if blocks > len(self.pool.blocks):
-            return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
-        return ""
+        return context
 
     def reserve(self, job: Job, held: int) -> str:
         """Take blocks for a whole prompt that was computed elsewhere, new ones but for ``held`` leading ones.

@@ -99,7 +99,7 @@ class Asked:
             self.session,
             adapter=self.adapter,
         )
-        made.max_output_tokens = self.declared_tokens
+        made.declare(self.declared_tokens or None)
         made.reasoning = thought(index, self.output_tokens)
         made.media = Media(*(self.input_tokens * (index % part == 0) // 4 for part in (2, 3, 5)))
         return made
@@ -391,7 +391,7 @@ def _asked(draw: Draw, engine: Engine, pressure: str) -> tuple[Asked, ...]:
             prefix = _cut(prefix, inputs)
         declared = outputs
         if not draw(st.integers(0, 3)):
-            declared = draw(st.integers(0, outputs))
+            declared = draw(st.integers(0, 2 * outputs))
         deadline = max(1, now + draw(st.integers(-20, 600))) if draw(st.integers(0, 5)) < mortal else 0
         asked.append(
             Asked(

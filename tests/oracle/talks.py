@@ -121,7 +121,7 @@ def _request(one: Asked, index: int, now: int, tokens: int, segments: Segments, 
         session,
         number,
     )
-    made.max_output_tokens = one.declared_tokens
+    made.declare(one.declared_tokens or None)
     made.reasoning = thought(index, one.output_tokens)
     return made
 

@@ -31,7 +31,7 @@ class Decider:
 
     def split(self, job: Job, decode_instance: int) -> tuple[bool, str]:
         request = job.request
-        if min(request.output_tokens, request.max_output_tokens or request.output_tokens) == 0:
+        if request.declared_tokens == 0:
             return False, "no answer to decode"
         kind = self._config.kind
         if kind in {"always", "never"}:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import Row
 
 RATES = [4, 64, 128]
-AXES = ("cluster.instances=1,2", "workload.rate_per_s=4,64,128", "policy=default,vllm-v1")
+AXES = ("cluster.instances=1,2", "workload.rate_per_s=4,64,128", "policy=default,blis")
 SLO = "latency.ttft_ms.p99<=60"
 OBJECTIVES = ("cost.gpus", "latency.e2e_ms.p99")
 
@@ -120,7 +120,7 @@ def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None
     lines = {trace["name"]: trace for trace in view["data"] if trace["mode"] == "lines+markers"}
     stars = {trace["name"]: trace for trace in view["data"] if trace["mode"] == "markers"}
     assert len(lines) == 4
-    for instances, policy in product((1, 2), ("default", "vllm-v1")):
+    for instances, policy in product((1, 2), ("default", "blis")):
         line = lines[f"instances {instances}, policy {policy}"]
         groups = [seen.rows(instances=instances, policy=policy, rate_per_s=rate) for rate in RATES]
         assert line["x"] == RATES
@@ -147,7 +147,7 @@ def test_cells_of_heat_maps_are_the_best_points_there(seen: Seen) -> None:
         trace = found[metric]
         assert (trace["x"], trace["y"]) == (["1", "2"], [str(rate) for rate in RATES])
         for (row, rate), (column, instances) in product(enumerate(RATES), enumerate((1, 2))):
-            there = [seen.rows(instances=instances, rate_per_s=rate, policy=one) for one in ("default", "vllm-v1")]
+            there = [seen.rows(instances=instances, rate_per_s=rate, policy=one) for one in ("default", "blis")]
             good = [rows for rows in there if holds(rows)] or there
             assert trace["z"][row][column] == pytest.approx(worst_to_best(mean(rows, metric) for rows in good))
             assert trace["text"][row][column].endswith("✗") == (not any(map(holds, there)))

@@ -35,7 +35,8 @@ def test_quickstart() -> None:
     assert experiment.name == "quickstart"
     assert experiment.pools[0].engine.kv_blocks == 15909  # the published capacity of this model on this accelerator
     assert experiment.pools[0].engine.max_model_len == 40960
-    assert experiment.pools[0].latency.settings == {"alpha": (0.0, 0.0, 0.0), "beta": ()}
+    assert experiment.pools[0].latency.kind == "operators"
+    assert experiment.policy.batching.kind == "vllm-v1"
     assert experiment.horizon_us is None
     assert experiment.workload.clients[0].timeout_us is None
 
@@ -338,7 +339,7 @@ def test_digests_do_not_depend_on_how_it_is_written(tmp_path: Path) -> None:
     inline = (
         HEAD
         + "model: qwen3-14b\nhardware: h100\npolicy: {metadata: {name: default, "
-        + 'description: "Admit all, round-robin, first come first served."}}\n'
+        + 'description: "Admit all, round-robin, first come first served, vLLM\'s batching."}}\n'
         + "workload: chatbot\nseed: 4.2e1\n"
     )
     usual = load("-", stdin_text=BASE).sha256

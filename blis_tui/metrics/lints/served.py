@@ -88,7 +88,7 @@ def unfinished(seen: Seen) -> Finding | str:
     states, arrived = seen.flow.states, seen.flow.total
     queued = states[RequestState.WAITING] + states[RequestState.CREATED]
     running = states[RequestState.RUNNING]
-    cut = seen.cluster.queue.heap  # else they wait for an instance that never came
+    cut = seen.cluster.queue.head()  # else they wait for an instance that never came
     if not cut or 100 * (queued + running) <= _UNFINISHED_SHARE * arrived:
         return ""
     share = percent_text(queued + running, arrived)
@@ -110,7 +110,7 @@ def stranded(seen: Seen) -> Finding | str:
     if not seen.done:
         return "the run has not ended yet"
     left, arrived = cluster.arrived - cluster.closed(), cluster.arrived
-    if not left or cluster.queue.heap:  # what is still due lies beyond the horizon
+    if not left or cluster.queue.head():  # what is still due lies beyond the horizon
         return ""
     first = cluster.in_transit()[0].request_id
     share = percent_text(left, arrived)

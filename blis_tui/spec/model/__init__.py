@@ -25,6 +25,7 @@ from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Pol
 from blis_tui.spec.model.trace import Trace
 from blis_tui.spec.model.workload import (
     AdapterMix,
+    Budget,
     Client,
     Modality,
     Multimodal,
@@ -44,6 +45,7 @@ __all__ = [
     "SLO_PRIORITIES",
     "AdapterMix",
     "Autoscaler",
+    "Budget",
     "Client",
     "Cluster",
     "Delay",

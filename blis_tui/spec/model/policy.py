@@ -155,7 +155,7 @@ class Policy:
         "policy.scheduling", "In which order an instance's queue is served.", default={"kind": "fcfs"}
     )
     priority: PluginConfig = plug_in("policy.priority", "How urgent a request is.", default={"kind": "constant"})
-    batching: PluginConfig = plug_in("policy.batching", "How an engine composes a step.", default={"kind": "blis"})
+    batching: PluginConfig = plug_in("policy.batching", "How an engine composes a step.", default={"kind": "vllm-v1"})
     preemption: ClassVar[Said] = group_of("What happens when the KV cache is full.", default={})
     preemption_victim: str = plug_in(
         "policy.preemption.victim",

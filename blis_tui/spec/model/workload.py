@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 _LENGTHS: Final = "workload.clients.lengths"
 """The plug point of length distributions."""
 _LENGTHS_HERE: Final = "#/$defs/lengths"
+_RATIO: Final = {
+    "properties": {
+        "ratio": {
+            "description": "Times as many tokens as the answer will have, to the nearest whole one.",
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": 10**6,
+        }
+    },
+    "required": ["ratio"],
+    "additionalProperties": False,
+}
+_BUDGET: Final[dict[str, object]] = {
+    "if": {"type": "object", "required": ["ratio"]},
+    "then": _RATIO,
+    "else": {"if": {"type": "string"}, "then": {"enum": ["none"]}, "else": {"$ref": _LENGTHS_HERE}},
+    "examples": [1024, {"ratio": 2.0}, "none"],
+}
 _MOST_TOKENS: Final = 10**9
 _MOST_ADAPTERS: Final = 10**5
 _SLO_CLASSES: Final = (
@@ -241,6 +259,14 @@ class AdapterMix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a request declares of the length of its answer, which is cut there; neither = nothing."""
+
+    ratio: float | None = key("Times as many tokens as the answer will have.", absent=None)
+    tokens: PluginConfig | None = plug_in(_LENGTHS, "So many tokens, whatever the answer will have.", absent=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
     """How requests think before they answer."""
 
@@ -340,6 +366,15 @@ class Client:
         "Tokens a request generates; a number alone is always that many.",
         ref=_LENGTHS_HERE,
         examples=[{"kind": "exponential", "mean": 128, "max": 1024}],
+    )
+    max_output_tokens: Budget | None = part(
+        "The budget that a request declares for its answer (`max_tokens` of an API), which is cut there: a number or a"
+        " distribution of tokens; `{ratio: 2.0}` = so many times the tokens that it will have; `none` = no budget but"
+        " what the engine's limits leave. Admission, reservations and routing know the budget, never the answer. Left"
+        " out, a request declares just what it will generate, as benchmark clients do.",
+        None,
+        absent=None,
+        raw=_BUDGET,
     )
     prefix: Prefix | None = part(
         "A prompt prefix shared by all requests of its group.",

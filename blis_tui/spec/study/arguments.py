@@ -124,7 +124,7 @@ def parse_axis(text: str) -> tuple[str, Document]:
     path, equals, values = text.partition("=")
     if not equals or not values.strip() or not path.strip():
         message = f"`{text[:60]}` is not an axis" if not equals or not path.strip() else f"`{path[:60]}` has no values"
-        hint = "write it as `cluster.instances=1..8` or `policy=default,vllm-v1`"
+        hint = "write it as `cluster.instances=1..8` or `policy=default,sjf`"
         raise SpecError([located("BLIS1009", message, _whole(source), hint=hint)])
     start = len(path) + 1
     place = Location(source, Span(1, start + 1, len(text) + 1))

@@ -87,7 +87,7 @@ def hang(head: Content, rows: Sequence[Content]) -> list[Content]:
 def cells_text(chars: Iterable[str], styles: Iterable[str]) -> Content:
     """Characters with a style each, as few pieces as there are runs of one style."""
     runs = groupby(zip(chars, styles, strict=True), key=itemgetter(1))
-    return Content.assemble(*(("".join(char for char, _ in run), style) for style, run in runs))
+    return Content.assemble(*(("".join([char for char, _ in run]), style) for style, run in runs))
 
 
 def names_text(names: Sequence[str], limit: int = 3) -> str:

@@ -45,8 +45,8 @@ AREA, LINE = "⣿", "⠤⠤"
 
 def _layered(area: str, line: str, here: int) -> Content:
     """A row of an area with a row of a line over it, in colours; ``here``: the column behind which it is dimmed."""
-    chars = (below if above == " " else above for below, above in zip(area, line, strict=True))
-    styles = (FUTURE if cell > here else PAST if above == " " else SECOND for cell, above in enumerate(line))
+    chars = [below if above == " " else above for below, above in zip(area, line, strict=True)]
+    styles = [FUTURE if cell > here else PAST if above == " " else SECOND for cell, above in enumerate(line)]
     return cells_text(chars, styles)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 """Names of today, and those of before version 1.27."""
+_BUDGET: Final = "gen_ai.request.max_tokens"
 _OPERATION: Final = "gen_ai.operation.name"
 _CALLS: Final = frozenset(("", "chat", "text_completion", "generate_content"))
 _UNIX_EPOCH_NS: Final = timestamp_ns("1970-01-01 00:00:00") or 0
@@ -42,7 +43,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
     csv_only(trace, problems)
     starts: list[int] = []
     inputs, outputs = array("q"), array("q")
-    took = array("q")
+    took, budgets = array("q"), array("q")
     sessions = Interned[str]()
     spans = others = 0
     for line, value in json_values(text):
@@ -56,6 +57,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
                 outputs.append(call[2])
                 sessions.extend([call[3]])
                 took.append(call[4])
+                budgets.append(call[5])
         if len(starts) == trace.limit:
             break
     problems.check()
@@ -70,6 +72,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
         output_tokens=outputs,
         session_id=sessions,
         e2e_us=took,
+        max_output_tokens=budgets if any(budgets) else None,
         left_out=(LeftOut(others, "span", "that are no calls of a model with their tokens"),) if others else (),
     )
 
@@ -104,8 +107,11 @@ def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
             yield found
 
 
-def _call(span: JsonRow) -> tuple[int, int, int, str, int] | None:
-    """Start in nanoseconds, prompt, answer, conversation and duration of a call; None = it is none, or not usable."""
+def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
+    """Start in nanoseconds, prompt, answer, conversation, duration and budget of a call; None = it is none, or broken.
+
+    A budget below the answer was counted otherwise: none is known then.
+    """
     attributes = _attributes(span)
     names = [next((name for name in group if name in attributes), None) for group in (_INPUT, _OUTPUT)]
     if attributes.get(_OPERATION, "") not in _CALLS or names[0] is None or names[1] is None:
@@ -117,7 +123,9 @@ def _call(span: JsonRow) -> tuple[int, int, int, str, int] | None:
         return None
     conversation = str(attributes.get("gen_ai.conversation.id", "")).encode("utf-8", "replace").decode()
     end = _time(span, _ENDS) if any(key in span.data for key in _ENDS) else None
-    return start, prompt, output, conversation, -1 if end is None else max(0, end - start) // 1000
+    budget = _number(attributes.get(_BUDGET))
+    declared = budget if isinstance(budget, int) and budget >= output else 0
+    return start, prompt, output, conversation, -1 if end is None else max(0, end - start) // 1000, declared
 
 
 def _attributes(span: JsonRow) -> Mapping[str, object]:

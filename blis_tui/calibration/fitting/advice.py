@@ -1,0 +1,152 @@
+"""Which load would tell what the measured ones do not: some are simulated, to work out what they would tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from blis_tui.calibration.data import Data
+from blis_tui.calibration.fitting.clock import Noise, filtered, whitened
+from blis_tui.calibration.fitting.equations import chain_of
+from blis_tui.calibration.fitting.fit import ASSUMED, Requests
+from blis_tui.calibration.measured import Measured, Recording
+from blis_tui.calibration.replay import with_latency
+from blis_tui.classes import dataclass
+from blis_tui.errors import BlisError
+from blis_tui.simulation import Simulation
+from blis_tui.spec.model import Client, PluginConfig, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.fitting.laws import Array, Law
+    from blis_tui.calibration.fitting.posterior import Posterior
+    from blis_tui.spec.model import Experiment
+
+_REQUESTS: Final = 120
+_ANSWER_TOKENS: Final = 48
+_LONG: Final = 8
+"""Contexts of long prompts are so many times as long as those of short ones."""
+TELLS: Final = 0.5
+"""A load tells a coefficient if it makes its standard deviation this many times what it was, or less."""
+_LEAST: Final = Noise(step=0.005, stamp_us=100.0, first=1e-3, answer=1e-3)
+"""No server is measured better than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Users in a closed loop."""
+
+    users: int
+    prompt_tokens: int
+
+    @property
+    def words(self) -> str:
+        """As it is suggested."""
+        who = "one user at a time" if self.users == 1 else f"{self.users} users"
+        return f"a run with {who} and prompts of about {self.prompt_tokens:,} tokens"
+
+
+def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
+    """What may be tried beside prompts of that length on average: few users first."""
+    (pool,) = experiment.pools
+    most = min(pool.engine.max_model_len or pool.model.max_position_embeddings, pool.model.max_position_embeddings)
+    short = max(16, min(128, int(prompt_tokens) // 4 or 16))
+    long = max(short, min(int(prompt_tokens) * _LONG, 8192, most - 2 * _ANSWER_TOKENS))
+    places = pool.engine.max_num_seqs
+    many = [users for users in (64, 256) if users <= places]
+    tried = [(1, short), (1, long), *((users, short) for users in many), *((users, long) for users in many[:1])]
+    return [Load(users, tokens) for users, tokens in dict.fromkeys(tried)]
+
+
+def under(experiment: Experiment, load: Load) -> Experiment:
+    """The experiment under a load."""
+    prompt = {"min": max(1, load.prompt_tokens // 2), "max": load.prompt_tokens * 3 // 2}
+    answer = {"min": _ANSWER_TOKENS // 2, "max": _ANSWER_TOKENS * 3 // 2}
+    client = Client(
+        id="advised",
+        share=1.0,
+        arrivals=PluginConfig(kind="closed-loop", settings={"users": load.users}),
+        input_tokens=PluginConfig(kind="uniform", settings=prompt),
+        output_tokens=PluginConfig(kind="uniform", settings=answer),
+    )
+    workload = Workload(name="advised", requests=max(_REQUESTS, 2 * load.users), clients=(client,))
+    return replace(experiment, workload=workload, horizon_us=None, warm_up_us=0, expect=())
+
+
+def measured(experiment: Experiment) -> Recording | None:
+    """An experiment's requests, as their clients would measure them; None where the engine serves too few of them."""
+    simulation = Simulation(experiment, check="off")
+    try:
+        simulation.run()
+    except BlisError:
+        return None
+    found = sorted(
+        (
+            Measured(float(row.arrival_us), row.input_tokens, row.output_tokens, float(row.ttft_us), float(row.e2e_us))
+            for row in simulation.report(verify=False).rows
+            if row.ttft_us and row.e2e_us is not None and row.output_tokens
+        ),
+        key=lambda one: one.arrival_us,
+    )
+    return Recording(Path("advised"), "simulated", "", tuple(found), 0) if len(found) >= _REQUESTS // 2 else None
+
+
+class Adviser:
+    """Knows what the measurements tell, and what loads would add to that."""
+
+    def __init__(self, law: Law, data: Data, posterior: Posterior, values: Array, noises: Sequence[Noise]) -> None:
+        self._law = law
+        self._data = data
+        self._posterior = posterior
+        self._values = values
+        self._noise = noises[0] if noises else _LEAST
+        self._known = posterior.curvature(posterior.place(values))
+        self._tried: dict[Load, Array | None] = {}
+        self._recorded: dict[Load, Data] = {}
+
+    def best(self, names: Sequence[str], loads: Sequence[Load]) -> Load | None:
+        """The first load that would tell these coefficients apart; None = none of them would."""
+        places = [number for number, one in enumerate(self._law.terms) if one.name in names]
+        before = np.sqrt(np.diag(np.linalg.inv(self._known)))[places]
+        for load in loads:
+            more = self._information(load)
+            if more is None:
+                continue
+            after = np.sqrt(np.diag(np.linalg.inv(self._known + more)))[places]
+            if np.all(after <= TELLS * before):
+                return load
+        return None
+
+    def measured_under(self, load: Load) -> Data:
+        """What clients would measure under a load that was tried."""
+        return self._recorded[load]
+
+    def _information(self, load: Load) -> Array | None:
+        if load not in self._tried:
+            self._tried[load] = self._of(load)
+        return self._tried[load]
+
+    def _of(self, load: Load) -> Array | None:
+        experiment = under(self._data.experiment, load)
+        recording = measured(with_latency(experiment, self._law.config(self._values)))
+        if recording is None:
+            return None
+        self._recorded[load] = Data(recording, experiment)
+        run = Requests(self._recorded[load], recording, self._law)
+        run.begin(self._values, ASSUMED[0])
+        chain = chain_of(self._law, run.pool, recording.requests, run.follow(self._values, ASSUMED[0]))
+        noise = Noise(
+            max(self._noise.step, _LEAST.step),
+            max(self._noise.stamp_us, _LEAST.stamp_us),
+            max(self._noise.first, _LEAST.first),
+            max(self._noise.answer, _LEAST.answer),
+        )
+        slopes = chain.slopes(self._values)
+        gains = filtered(noise, chain.times, [0.0] * len(slopes))
+        rows = whitened(chain.times, gains, slopes) * self._posterior.spread
+        found: Array = rows.T @ rows
+        return found

@@ -1,0 +1,135 @@
+"""From measurements to coefficients, what they are worth, and what is to be said about them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from blis_tui.calibration.fitting.advice import TELLS, Adviser, Load, loads_beside
+from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
+from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
+from blis_tui.calibration.fitting.fitted_law import FittedLaw
+from blis_tui.calibration.fitting.gap import Gapped
+from blis_tui.calibration.fitting.told import Side, coefficients
+from blis_tui.calibration.fitting.words import absent, statements
+from blis_tui.calibration.measured import Recording
+from blis_tui.calibration.outcome import Fit, LeftOut
+from blis_tui.engine.latency.fitted import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.data import Data
+    from blis_tui.calibration.fitting.fit import Found
+    from blis_tui.calibration.fitting.laws import Array, Law
+    from blis_tui.calibration.outcome import Coefficient
+
+_DIGITS: Final = 7
+"""A simulated run drifts from the measured one by as little as this: steps are many."""
+_POSSIBLE: Final = 3.0
+"""Other sides of a maximum whose cost is at most this much higher may be right, too."""
+
+
+def law_of(data: Sequence[Data], kind: str) -> Law:
+    """The law to fit, with what the first experiment says of it as its base.
+
+    Args:
+        data: all measurements; with steps and requests, what lies between steps is a coefficient, too.
+        kind: of the step-time model.
+    """
+    latency = data[0].experiment.pools[0].latency
+    law: Law
+    if kind == "fitted":
+        settings = latency.settings if latency.kind == "fitted" else {}
+        law = FittedLaw(Settings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
+    else:
+        (base, spread), behind_us = expected_of(data), 0.0
+        if latency.kind == "blackbox":
+            beta, alpha = latency.settings["beta"], latency.settings["alpha"]
+            assert isinstance(beta, tuple)  # noqa: S101  (the schema has seen to that)
+            assert isinstance(alpha, tuple)  # noqa: S101  (likewise)
+            *base, behind_us = (float(one) for one in (*beta, *alpha))
+        law = BlackboxLaw(base, spread, behind_us)
+    both = len({isinstance(one.recording, Recording) for one in data}) > 1
+    return Gapped(law) if both else law
+
+
+def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
+    """Fit to all recordings together.
+
+    Args:
+        data: what was measured.
+        kind: of the step-time model: ``fitted`` or ``blackbox``.
+        advise: whether to work out which loads would tell what these do not.
+    """
+    law = law_of(data, kind)
+    problem = Problem(data, law)
+    found, *others = _search(problem)
+    # Without the server's steps, nothing says which start ended nearest to the truth: intervals reach over all of them.
+    sides = _sides(problem, found)
+    best = sides[0]
+    told = coefficients(law, sides, [one.values for one in others])
+    names = {one.name for one in told}
+    left_out = tuple(LeftOut(one.name, absent(one.name, problem)) for one in law.terms if one.name not in names)
+    advice, loads = None, list[Load]()
+    if advise and problem.requests and found.followed >= FOLLOWED:
+        first = problem.requests[0]
+        prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
+        adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
+        loads = loads_beside(first.data.experiment, prompts)
+        advice = partial(_advised, data, kind, told, adviser, loads)
+    said = statements(told, found.followed, problem, advice, loads)
+    return Fit(law.config(_rounded(best.values)), told, left_out, said, found.followed)
+
+
+def _advised(
+    data: Sequence[Data],
+    kind: str,
+    told: Sequence[Coefficient],
+    adviser: Adviser,
+    loads: Sequence[Load],
+    names: Sequence[str],
+) -> Load | None:
+    """The load that would tell these coefficients apart; None = none of them would.
+
+    What slopes promise, another side of a maximum may not keep: the load is simulated, and fitted to as well.
+    """
+    load = adviser.best(names, loads)
+    if load is None:
+        return None
+    more = fit([*data, adviser.measured_under(load)], kind, advise=False).found
+    before, after = ({one.name: one.high - one.low for one in found} for found in (told, more))
+    return load if all(after.get(name, before[name]) <= TELLS * before[name] for name in names) else None
+
+
+def _rounded(values: Array) -> Array:
+    return np.array([float(f"{one:.{_DIGITS}g}") for one in values])
+
+
+def _search(problem: Problem) -> list[Found]:
+    """What is found from several starts, until the server is followed with the best of them, which comes first."""
+    base = np.array([one.base for one in problem.law.terms])
+    near = problem.rough(base, flat=True)
+    found: list[Found] = []
+    for start in (near, problem.rough(near, flat=False), base):
+        for noise in ASSUMED if problem.requests else ASSUMED[:1]:
+            found.append(problem.exact(start, noise))
+            found.sort(key=lambda one: one.cost)
+            if found[0].followed >= FOLLOWED:
+                return found[:1]
+    return found
+
+
+def _sides(problem: Problem, found: Found) -> list[Side]:
+    """The best coefficients, and others that may be right with which another side of a maximum counts: best first."""
+    sides = [Side(found.values, found.posterior, found.cost)]
+    pool = problem.pools[0]
+    for start in problem.law.others(found.values, pool):
+        values, posterior = problem.solve(start, found.systems)
+        side = Side(values, posterior, problem.cost(values, found.systems))
+        if not np.array_equal(posterior.told, found.posterior.told):
+            sides.append(side)
+    sides.sort(key=lambda one: one.cost)
+    return [one for one in sides if one.cost <= sides[0].cost + _POSSIBLE]

@@ -1,0 +1,150 @@
+"""How exact measured times are, and what that leaves of equations about them.
+
+The server's clock at the end of a step is what it was before, plus what the step took: an error that adds up from step
+to step. Clients see it with an error of their own, which does not add up. So measured times are no independent
+equations: those of requests that ran beside each other share the errors of their steps. The filter turns them into
+equations whose errors are independent, and of variance one: each says only what it adds to those before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from math import exp, log, pi, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.optimize import minimize
+
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.fitting.laws import Array
+    from blis_tui.calibration.measured import Measured
+
+_ROUNDING: Final = 1.0 / 12.0
+"""Variance of a time that is rounded to microseconds."""
+_SURPRISE: Final = 3.0
+"""Beyond so many standard deviations, an error counts less and less: a hiccup of the server or the client."""
+
+
+_LEAST_STEP: Final = 1e-7
+_LEAST_STAMP_US: Final = 0.1
+_LEAST_SHARE: Final = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Standard deviations."""
+
+    step: float = 0.05
+    """Of a step, as a share of what it takes."""
+    stamp_us: float = 1000.0
+    """Of what a client's clock says: of an arrival, and of a token."""
+    first: float = 0.02
+    """Of a time to first token, as a share of it."""
+    answer: float = 0.01
+    """Of the time from the first token to the last, as a share of it."""
+
+    @property
+    def arrival(self) -> float:
+        """Variance of the moment at which a request enters the queue; likewise below."""
+        return self.stamp_us**2 + _ROUNDING
+
+    def of_step(self, duration_us: float) -> float:
+        """Of a step's duration."""
+        return (self.step * duration_us) ** 2 + _ROUNDING
+
+    def of_token(self, kind: int, request: Measured) -> float:
+        """Of when a client had its first token (0) or its last (1)."""
+        variance = self.stamp_us**2 + (self.first * request.ttft_us) ** 2 + _ROUNDING
+        return variance + (self.answer * (request.e2e_us - request.ttft_us)) ** 2 if kind else variance
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Measured ends of steps in their order; lists have an entry for each."""
+
+    fresh: list[bool]
+    """Whether it is the first of a stretch without a pause."""
+    squares: list[float]
+    """Durations of the steps since the one before it, or since the stretch began: squares, summed."""
+    steps: list[int]
+    """How many steps these are."""
+    first_us: list[float]
+    """Its request's time to first token."""
+    answer_us: list[float]
+    """For a last token, the time since the first; else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What the filter makes of errors: the share of each that is the clock's, and its standard deviation."""
+
+    shares: list[float]
+    deviations: list[float]
+    cost: float
+    """Minus the logarithm of their likelihood."""
+
+
+def filtered(noise: Noise, times: Times, late_us: list[float]) -> Gains:
+    """Run the filter over errors."""
+    step, stamp = noise.step**2, noise.stamp_us**2 + _ROUNDING
+    first, answer = noise.first**2, noise.answer**2
+    shares: list[float] = []
+    deviations: list[float] = []
+    clock = doubt = cost = 0.0
+    limit = _SURPRISE**2
+    columns = (times.fresh, times.squares, times.steps, times.first_us, times.answer_us, late_us)
+    for fresh, squares, steps, first_us, answer_us, late in zip(*columns, strict=True):
+        if fresh:
+            clock, doubt = 0.0, stamp
+        doubt += step * squares + steps * _ROUNDING
+        total = doubt + stamp + first * first_us * first_us + answer * answer_us * answer_us
+        new = late - clock
+        size = new * new / total
+        cost += 0.5 * log(2.0 * pi * total)
+        if size > limit:  # a hiccup: the clock may have jumped
+            cost += 0.5 * limit + 0.5 * (1.0 + limit) * log((1.0 + size) / (1.0 + limit))
+            wider = total * (1.0 + size) / (1.0 + limit)
+            doubt += wider - total
+            total = wider
+        else:
+            cost += 0.5 * size
+        share = doubt / total
+        clock += share * new
+        doubt *= 1.0 - share
+        shares.append(share)
+        deviations.append(sqrt(total))
+    return Gains(shares, deviations, cost)
+
+
+def whitened(times: Times, gains: Gains, columns: Array) -> Array:
+    """Equations whose errors are independent and of variance one, from those of measured times."""
+    found = np.empty_like(columns)
+    clock = np.zeros(columns.shape[1])
+    for number, (fresh, share, deviation) in enumerate(zip(times.fresh, gains.shares, gains.deviations, strict=True)):
+        if fresh:
+            clock = np.zeros_like(clock)
+        new = columns[number] - clock
+        clock = clock + share * new
+        found[number] = new / deviation
+    return found
+
+
+def estimated(start: Noise, times: Times, late_us: list[float]) -> Noise:
+    """The noise that makes these errors most likely."""
+    lowest = np.log([_LEAST_STEP, _LEAST_STAMP_US, _LEAST_SHARE, _LEAST_SHARE])
+
+    def noise(logs: Array) -> Noise:
+        return Noise(*(exp(one) for one in np.maximum(logs, lowest)))
+
+    def cost(logs: Array) -> float:
+        below = np.maximum(lowest - logs, 0.0)
+        return filtered(noise(logs), times, late_us).cost + float(below @ below)
+
+    at = np.log([getattr(start, one.name) for one in fields(Noise)])
+    simplex = np.vstack([at, at - 1.5 * np.eye(len(at))])
+    found = minimize(
+        cost, at, method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 0.1, "fatol": 0.2, "maxfev": 120}
+    )
+    return noise(found.x)

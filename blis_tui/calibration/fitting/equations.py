@@ -1,0 +1,191 @@
+"""What a recording says about coefficients, once it is known which requests shared each step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from blis_tui.calibration.fitting.clock import Times
+from blis_tui.calibration.fitting.follow import FIRST
+from blis_tui.calibration.fitting.laws import loads_of
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from blis_tui.calibration.fitting.follow import Followed
+    from blis_tui.calibration.fitting.laws import Array, Law, Loads
+    from blis_tui.calibration.measured import Measured
+    from blis_tui.spec.model import Pool
+
+    Places = NDArray[np.int64]
+
+_QUEUED_STEPS: Final = 6
+"""A request that waited longer stood in a queue: its time to first token says nothing of single steps."""
+_TRUNCATED_US: Final = 0.5
+"""Times are cut to whole microseconds, which takes off half of one on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Measured ends of steps, each a sum: of the arrival that ended a pause, a wait before the queue, and steps."""
+
+    law: Law
+    pool: Pool
+    loads: Loads
+    began: Places
+    """Of each measured time, the first step of its stretch without a pause."""
+    ended: Places
+    """The step whose end it is."""
+    known_us: Array
+    """Measured time, less what no coefficient has a part in."""
+    fixed: Array
+    """Slopes of what is no step: before the queue, of the request that ended the pause, and behind the step."""
+    times: Times
+
+    def slopes(self, values: Array) -> Array:
+        """Of each measured time."""
+        sums = _sums(self.law.steps(values, self.pool, self.loads))
+        return sums[self.ended + 1] - sums[self.began] + self.fixed
+
+    def roundings(self) -> Array:
+        """Slopes of an error that all steps share, and of one that grows with their decodes: two columns."""
+        decodes = self.loads.decodes / max(1.0, float(self.loads.decodes.mean()))
+        sums = _sums(np.column_stack([np.ones_like(decodes), decodes]))
+        return sums[self.ended + 1] - sums[self.began]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Between which looks at the queue requests came to stand in it: of three such windows each, one is right."""
+
+    requests: list[int]
+    slopes: Array
+    """Of the wait before the queue."""
+    edges_us: Array
+    """The looks, after the arrival: four of each request."""
+    off_us: Array
+    """How much later the first token came than it should if the middle one is right."""
+    step_us: Array
+    """How much later it would be expected if the next one is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Equations that do not mind in which step exactly a request was: of whole answers, and of first tokens."""
+
+    law: Law
+    pool: Pool
+    loads: Loads
+    began: Places
+    """The first step that a time takes part in; of it, a share."""
+    shares: Array
+    ended: Places
+    measured_us: Array
+    fixed: Array
+    """Slopes of what is no step."""
+    firsts: NDArray[np.bool_]
+
+    def slopes(self, values: Array) -> Array:
+        """Of each measured time."""
+        steps = self.law.steps(values, self.pool, self.loads)
+        sums = _sums(steps)
+        return sums[self.ended + 1] - sums[self.began + 1] + self.shares[:, None] * steps[self.began] + self.fixed
+
+
+def _sums(columns: Array) -> Array:
+    """Of all rows before each."""
+    return np.vstack([np.zeros(columns.shape[1]), np.cumsum(columns, axis=0)])
+
+
+def _loads(pool: Pool, followed: Followed) -> Loads:
+    works = (
+        (one.decode_requests, one.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in one.chunks])
+        for one in followed.steps
+    )
+    return loads_of(works, pool.model.sliding_window)
+
+
+def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Followed) -> Chain:
+    """The measured ends of steps of a recording, without those that cannot have been the ends of these steps."""
+    began: list[int] = []
+    heads: list[int] = []
+    for number, head in enumerate(followed.heads):
+        pause = head >= 0 or not began
+        began.append(number if pause else began[-1])
+        heads.append(head if pause else heads[-1])
+    squares = np.cumsum([0.0, *(float(one.duration_us) ** 2 for one in followed.steps)])
+    tokens = sorted((one for one in followed.tokens if not one.elsewhere), key=lambda one: one.step)
+    at: Places = np.array([one.step for one in tokens], dtype=np.int64)
+    start: Places = np.array([began[one.step] for one in tokens], dtype=np.int64)
+    fresh = np.append(True, start[1:] != start[:-1])[: len(tokens)]
+    before = np.where(fresh, start, np.append(0, at[:-1] + 1)[: len(tokens)])
+    asked = [requests[one.request] for one in tokens]
+    first = np.array([one.kind == FIRST for one in tokens], dtype=bool)
+    led = [requests[heads[one.step]] for one in tokens]
+    answered = [1.0 if is_first else float(one.output_tokens) for one, is_first in zip(asked, first, strict=True)]
+    times = Times(
+        fresh.tolist(),
+        (squares[at + 1] - squares[before]).tolist(),
+        (at + 1 - before).tolist(),
+        [one.ttft_us for one in asked],
+        [0.0 if is_first else one.e2e_us - one.ttft_us for one, is_first in zip(asked, first, strict=True)],
+    )
+    known = np.array([token.measured_us - one.arrival_us for token, one in zip(tokens, led, strict=True)])
+    fixed = law.queue(np.array([float(one.input_tokens) for one in led]))
+    known -= law.client_us(np.array(answered, dtype=float))
+    return Chain(law, pool, _loads(pool, followed), start, at, known + _TRUNCATED_US * (at + 2 - start), fixed, times)
+
+
+def windows_of(law: Law, requests: Sequence[Measured], followed: Followed) -> Windows:
+    """When the requests of a recording came to stand in the queue."""
+    entries = [one for one in followed.entries if all(a <= b for a, b in pairwise(one.looks_us))]
+    arrivals = np.array([requests[one.request].arrival_us for one in entries]).reshape(-1, 1)
+    return Windows(
+        [one.request for one in entries],
+        law.queue(np.array([float(requests[one.request].input_tokens) for one in entries])),
+        np.array([one.looks_us for one in entries]).reshape(-1, 4) - arrivals,
+        np.array([one.off_us for one in entries]),
+        np.array([one.step_us for one in entries], dtype=float),
+    )
+
+
+def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Followed) -> Sums:
+    """The answers and waits of a recording."""
+    steps = followed.steps
+    starts = [one.time_us for one in steps]
+    first = {one.request: one.step for one in followed.tokens if one.kind == FIRST}
+    rows: list[tuple[float, ...]] = []
+    for token in followed.tokens:
+        request = requests[token.request]
+        if token.kind == FIRST:
+            queued = followed.queued_us[token.request]
+            at = max(0, bisect_right(starts, queued) - 1)
+            running = steps[at]
+            left = max(0.0, running.time_us + running.duration_us - queued) / running.duration_us
+            if token.step - at < _QUEUED_STEPS:
+                share = 1.0 if at >= token.step else left
+                began = min(at, token.step)
+                rows.append((began, share, token.step, request.ttft_us, 1.0, 1.0, request.input_tokens))
+        elif token.request in first and request.e2e_us > request.ttft_us:
+            lasted = request.e2e_us - request.ttft_us
+            rows.append((first[token.request], 0.0, token.step, lasted, 0.0, request.output_tokens - 1.0, 0.0))
+    began_, shares, ended, measured, firsts, tokens, prompts = np.array(rows).reshape(-1, 7).T
+    fixed = firsts[:, None] * law.queue(prompts)
+    loads = _loads(pool, followed)
+    return Sums(
+        law,
+        pool,
+        loads,
+        began_.astype(int),
+        shares,
+        ended.astype(int),
+        measured - law.client_us(tokens),
+        fixed,
+        firsts > 0.0,
+    )

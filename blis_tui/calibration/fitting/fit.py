@@ -1,0 +1,339 @@
+"""Coefficients from measured requests and steps.
+
+First roughly: every answer, and every wait for a first token, is the sum of what the coefficients stand for in the
+steps of a simulated run, whose steps take as long as the server's did on average. Those steps are the server's only on
+average, too, so this ends near the truth and no nearer. Then exactly: the run is led by the measurements (see
+``follow``), so that its steps are the server's, and equations of single ends of steps are solved, with the errors that
+such times have (see ``clock``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from itertools import pairwise
+from math import log, sqrt
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from blis_tui.calibration.fitting.clock import Noise, estimated, filtered, whitened
+from blis_tui.calibration.fitting.equations import chain_of, sums_of, windows_of
+from blis_tui.calibration.fitting.follow import FIRST, follow
+from blis_tui.calibration.fitting.laws import loads_of
+from blis_tui.calibration.fitting.posterior import Entrances, Posterior, likeliest_jitter
+from blis_tui.calibration.measured import Recording
+from blis_tui.calibration.replay import with_latency
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.data import Data
+    from blis_tui.calibration.fitting.equations import Chain, Sums, Windows
+    from blis_tui.calibration.fitting.follow import Followed
+    from blis_tui.calibration.fitting.laws import Array, Law, Loads
+    from blis_tui.calibration.steps import StepLog
+    from blis_tui.spec.model import Pool
+
+_ROBUST_ROUNDS: Final = 4
+_ALIKE: Final = 2.0
+"""First tokens that come close to each other wait for the same step, so that four of them say about as much as one."""
+_EXACT_ROUNDS: Final = 8
+_INNER_ROUNDS: Final = 6
+_SETTLED: Final = 0.02
+"""Coefficients that move by less than this (the rise of the cost, twice) have been found."""
+_SURPRISE: Final = 3.0
+_ELSEWHERE: Final = 0.02
+"""Share of tokens that may come at any time, as a client's hiccup or an engine's decision that is not simulated."""
+FOLLOWED: Final = 0.985
+"""Where so many tokens came in the steps in which they were expected, the server was followed."""
+ASSUMED: Final = (
+    Noise(step=0.02, stamp_us=50.0, first=2e-4, answer=2e-4),
+    Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.02),
+    Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3),
+)
+"""How exact measurements may be: exact, not, or of steps that vary. With which a server can be followed is tried."""
+
+
+class Requests:
+    """A recording of requests, and what is known of when they stood in the queue and how exact their times are."""
+
+    def __init__(self, data: Data, recording: Recording, law: Law) -> None:
+        self.data = data
+        self.recording = recording
+        self.law = law
+        (self.pool,) = data.experiment.pools
+        self.noise = ASSUMED[0]
+        self.jitter_us = 0.0
+        self.waits_us: list[float] = []
+
+    def begin(self, values: Array, noise: Noise) -> None:
+        """Forget what was found, and assume this noise."""
+        self.noise = noise
+        self.waits_us = self.in_order(self.waits(values), noise)
+
+    def follow(self, values: Array, noise: Noise | None, *, flat: bool = False) -> Followed:
+        """Simulate the load with these coefficients, in step with what was measured."""
+        experiment = with_latency(self.data.experiment, self.law.config(values))
+        waits_us = self.waits(values) if noise is None else self.waits_us
+        return follow(experiment, self.recording, noise, waits_us, repeated=self.data.repeated, flat=flat)
+
+    def waits(self, values: Array) -> list[float]:
+        """How long each request waits before it stands in the queue."""
+        tokens = np.array([float(one.input_tokens) for one in self.recording.requests])
+        found: list[float] = (self.law.queue(tokens) @ values).tolist()
+        return found
+
+    def enter(self, values: Array, entrances: Entrances, noise: Noise) -> None:
+        """Let requests come when the coefficients say it, but between those looks between which they must have come."""
+        waits = self.waits(values)
+        best = entrances.best_windows(values).tolist()
+        for number, (after, until) in zip(entrances.windows.requests, best, strict=True):
+            if not after < waits[number] <= until:
+                inside = 0.05 * (until - after)
+                waits[number] = max(0.0, after + inside if waits[number] <= after else until - inside)
+        self.waits_us = self.in_order(waits, noise)
+
+    def in_order(self, waits_us: list[float], noise: Noise) -> list[float]:
+        """The same, but requests come in the order of their first tokens, as far as that is certain."""
+        if self.data.experiment.policy.scheduling.kind != "fcfs":
+            return waits_us
+        asked = self.recording.requests
+        comes = [one.arrival_us + wait for one, wait in zip(asked, waits_us, strict=True)]
+        groups: list[list[int]] = []
+        last = -np.inf
+        for at in sorted(range(len(asked)), key=lambda at: asked[at].arrival_us + asked[at].ttft_us):
+            first = asked[at].arrival_us + asked[at].ttft_us
+            if first - last > _SURPRISE * sqrt(noise.of_token(FIRST, asked[at])):
+                groups.append([])
+            groups[-1].append(at)
+            last = first
+        for _ in range(4):
+            for before, after in pairwise(groups):
+                latest, earliest = max(comes[at] for at in before), min(comes[at] for at in after)
+                if latest >= earliest:
+                    middle = 0.5 * (latest + earliest)
+                    for at in before:
+                        comes[at] = min(comes[at], middle - 0.5)
+                    for at in after:
+                        comes[at] = max(comes[at], middle + 0.5)
+        return [max(0.0, time - one.arrival_us) for time, one in zip(comes, asked, strict=True)]
+
+
+@dataclass(slots=True)
+class Steps:
+    """A log of steps."""
+
+    law: Law
+    pool: Pool
+    loads: Loads
+    durations_us: Array
+    deviation: float = 0.05
+    """Of a step, as a share of it."""
+
+    def slopes(self, values: Array) -> Array:
+        """Of each step."""
+        return self.law.logged(self.law.steps(values, self.pool, self.loads))
+
+    def sizes(self, values: Array) -> Array:
+        """What the coefficients leave of durations, in standard deviations."""
+        found: Array = (self.durations_us - self.slopes(values) @ values) / (self.deviation * self.durations_us)
+        return found
+
+
+def steps_of(data: Data, log: StepLog, law: Law) -> Steps:
+    """A log as arrays."""
+    (pool,) = data.experiment.pools
+    works = ((one.decode_requests, one.context_tokens, one.chunks) for one in log.steps)
+    durations = np.array([one.duration_us for one in log.steps])
+    return Steps(law, pool, loads_of(works, pool.model.sliding_window), durations)
+
+
+@dataclass(slots=True)
+class System:
+    """What a recording says, once it is known which requests shared each step."""
+
+    chain: Chain
+    windows: Windows
+    firsts: list[int]
+    """Of each window's request, which of the measured times is its first token; -1 = none."""
+    lost: float
+    """Cost of the tokens that came in other steps than expected."""
+    followed: float
+    """Share of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best that was found from a start."""
+
+    values: Array
+    posterior: Posterior
+    cost: float
+    followed: float
+    """Of all tokens, the share that came in the steps in which they were expected."""
+    noises: list[Noise] = field(default_factory=list)
+    systems: list[System] = field(default_factory=list)
+
+
+class Problem:
+    """Everything measured, and a law."""
+
+    def __init__(self, data: Sequence[Data], law: Law) -> None:
+        self.law = law
+        self.requests = [Requests(one, one.recording, law) for one in data if isinstance(one.recording, Recording)]
+        self.pools = [one.experiment.pools[0] for one in data]
+        self.steps = [steps_of(one, one.recording, law) for one in data if not isinstance(one.recording, Recording)]
+
+    # ---- roughly ----
+
+    def rough(self, start: Array, *, flat: bool) -> Array:
+        """Coefficients from whole answers and waits.
+
+        Args:
+            start: where to start; it decides about who meets whom in a batch.
+            flat: whether all steps are taken to last as long as each other.
+        """
+        runs = [one.follow(start, None, flat=flat) for one in self.requests]
+        sums: list[Sums] = [
+            sums_of(self.law, one.pool, one.recording.requests, run)
+            for one, run in zip(self.requests, runs, strict=True)
+        ]
+        kinds = [np.where(one.firsts, 1, 0) for one in sums] + [np.full(len(one.durations_us), 2) for one in self.steps]
+        kind = np.concatenate(kinds)
+        measured = np.concatenate([one.measured_us for one in sums] + [one.durations_us for one in self.steps])
+        deviation, weight, values = np.full(len(kind), 0.1), np.ones(len(kind)), start
+        for _ in range(_ROBUST_ROUNDS):
+            both = [one.slopes(values) for one in sums] + [one.slopes(values) for one in self.steps]
+            slopes = np.vstack(both) / measured[:, None]
+            scale = weight / deviation
+            none = np.zeros((len(scale), 0))
+            posterior = Posterior(self.law.terms, slopes * scale[:, None], scale, none, [])
+            at, _ = posterior.best(posterior.place(values))
+            values = posterior.values(at)
+            error = np.abs(1.0 - slopes @ values)
+            for number, wider in enumerate((1.0, _ALIKE, 1.0)):
+                mine = kind == number
+                if mine.any():
+                    deviation[mine] = max(float(np.median(error[mine])) * 1.4826 * wider, 1e-6)
+            weight = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(error, 1e-12)))
+        return values
+
+    # ---- exactly ----
+
+    def exact(self, start: Array, noise: Noise) -> Found:
+        """Coefficients from single ends of steps.
+
+        Args:
+            start: where to start.
+            noise: how exact measurements are taken to be while they are followed.
+        """
+        values = start
+        for one in self.requests:
+            one.begin(values, noise)
+        for _ in range(_EXACT_ROUNDS if self.requests else 1):
+            systems = [self._system(one, values, noise) for one in self.requests]
+            before = values
+            values, posterior = self.solve(values, systems)
+            for one, system in zip(self.requests, systems, strict=True):
+                one.enter(values, self._entrances(one, system, values), noise)
+            if self._size(posterior, values - before, values) < _SETTLED:
+                break
+        cost = self.cost(values, systems)
+        followed = min((one.followed for one in systems), default=1.0)
+        return Found(values, posterior, cost, followed, [one.noise for one in self.requests], systems)
+
+    def _system(self, one: Requests, values: Array, noise: Noise) -> System:
+        run = one.follow(values, noise)
+        windows = windows_of(self.law, one.recording.requests, run)
+        # As in `chain_of`.
+        tokens = sorted((token for token in run.tokens if not token.elsewhere), key=lambda token: token.step)
+        firsts = {token.request: number for number, token in enumerate(tokens) if token.kind == FIRST}
+        away = [log(2.0 * token.shorter_us / _ELSEWHERE) for token in run.tokens if token.elsewhere]
+        return System(
+            chain_of(self.law, one.pool, one.recording.requests, run),
+            windows,
+            [firsts.get(number, -1) for number in windows.requests],
+            float(np.sum(away)),
+            1.0 - len(away) / max(1, len(run.tokens)),
+        )
+
+    def solve(self, values: Array, systems: Sequence[System]) -> tuple[Array, Posterior]:
+        """The most likely coefficients, now that it is known which requests shared each step."""
+        posterior = None
+        for inner in range(_INNER_ROUNDS):
+            if inner in (0, 3):
+                self._measure_noise(values, systems)
+            posterior = self._posterior(values, systems)
+            start = posterior.place(values)
+            at, _ = posterior.best(start)
+            old, share = self.cost(values, systems), 1.0
+            while share > 0.1 and self.cost(posterior.values(start + share * (at - start)), systems) > old + 1e-3:
+                share *= 0.5
+            before, values = values, posterior.values(start + share * (at - start))
+            if inner >= 2 and self._size(posterior, values - before, values) < _SETTLED:
+                break
+        assert posterior is not None  # noqa: S101  (there is a round)
+        return values, posterior
+
+    @staticmethod
+    def _size(posterior: Posterior, move: Array, values: Array) -> float:
+        """How far a move is, by what is known."""
+        step = move / posterior.spread
+        return float(step @ posterior.curvature(posterior.place(values)) @ step)
+
+    def _measure_noise(self, values: Array, systems: Sequence[System]) -> None:
+        for one, system in zip(self.requests, systems, strict=True):
+            late = self._late(system.chain, values)
+            one.noise = estimated(one.noise, system.chain.times, late)
+            token_us = self._token_us(one, system, values)
+            one.jitter_us = likeliest_jitter(system.windows, token_us, values, one.jitter_us)
+        for log_ in self.steps:
+            error = np.abs(log_.sizes(values)) * log_.deviation
+            log_.deviation = max(1.4826 * float(np.median(error)), 1e-6)
+
+    @staticmethod
+    def _late(chain: Chain, values: Array) -> list[float]:
+        found: list[float] = (chain.known_us - chain.slopes(values) @ values).tolist()
+        return found
+
+    def _token_us(self, one: Requests, system: System, values: Array) -> Array:
+        """How exactly first tokens tell in which step they came."""
+        gains = filtered(one.noise, system.chain.times, self._late(system.chain, values))
+        usual = float(np.median(gains.deviations)) if gains.deviations else 1.0
+        return np.array([gains.deviations[at] if at >= 0 else usual for at in system.firsts])
+
+    def _entrances(self, one: Requests, system: System, values: Array) -> Entrances:
+        return Entrances(system.windows, one.jitter_us, self._token_us(one, system, values))
+
+    def _posterior(self, values: Array, systems: Sequence[System]) -> Posterior:
+        rows: list[Array] = []
+        for one, system in zip(self.requests, systems, strict=True):
+            chain = system.chain
+            gains = filtered(one.noise, chain.times, self._late(chain, values))
+            columns = np.column_stack([chain.roundings(), chain.slopes(values), chain.known_us])
+            rows.append(whitened(chain.times, gains, columns))
+        for log_ in self.steps:
+            size = np.abs(log_.sizes(values))
+            limit = _SURPRISE**2
+            less = np.sqrt(np.where(size > _SURPRISE, (1.0 + limit) / (1.0 + size * size), 1.0))
+            none = np.zeros((len(size), 2))
+            columns = np.column_stack([none, log_.slopes(values), log_.durations_us])
+            rows.append(columns * (less / (log_.deviation * log_.durations_us))[:, None])
+        stacked = np.vstack(rows)
+        entrances = [self._entrances(one, it, values) for one, it in zip(self.requests, systems, strict=True)]
+        return Posterior(self.law.terms, stacked[:, 2:-1], stacked[:, -1], stacked[:, :2], entrances)
+
+    def cost(self, values: Array, systems: Sequence[System]) -> float:
+        """Minus the logarithm of the likelihood of coefficients, and of what was expected of them."""
+        at = (values - np.array([one.base for one in self.law.terms])) / [one.spread for one in self.law.terms]
+        total = 0.5 * float(at @ at)
+        for one, system in zip(self.requests, systems, strict=True):
+            total += filtered(one.noise, system.chain.times, self._late(system.chain, values)).cost + system.lost
+            total += float(np.sum(self._entrances(one, system, values).cost(values)))
+        for log_ in self.steps:
+            size = log_.sizes(values) ** 2
+            limit = _SURPRISE**2
+            far = 0.5 * limit + 0.5 * (1.0 + limit) * np.log((1.0 + np.maximum(size, limit)) / (1.0 + limit))
+            total += float(np.sum(np.where(size > limit, far, 0.5 * size)) + len(size) * log(log_.deviation))
+        return total

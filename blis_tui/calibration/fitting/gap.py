@@ -1,0 +1,55 @@
+"""What lies between steps: an engine logs how long a step computed, and requests wait for more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from blis_tui.calibration.fitting.laws import Term
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.fitting.laws import Array, Law, Loads
+    from blis_tui.spec.model import PluginConfig, Pool
+
+GAP: Final = "gap_us"
+_SPREAD_US: Final = 3000.0
+"""Servers on CPUs that were measured had 2.4 to 2.9 ms a step."""
+
+
+class Gapped:
+    """A law with one more coefficient, which requests show and logs of steps do not; models add it to each step."""
+
+    def __init__(self, law: Law) -> None:
+        self._law = law
+        self.kind = law.kind
+        self.constant = law.constant
+        self.terms = (*law.terms, Term(GAP, 0.0, _SPREAD_US, 0.0))
+        self._at = [one.name for one in law.terms].index(law.constant)
+
+    def config(self, values: Array) -> PluginConfig:
+        """The step-time model with these coefficients."""
+        inner = values[:-1].copy()
+        inner[self._at] += values[-1]
+        return self._law.config(inner)
+
+    def steps(self, values: Array, pool: Pool, loads: Loads) -> Array:
+        """Those of the law, and one."""
+        slopes = self._law.steps(values[:-1], pool, loads)
+        return np.column_stack([slopes, np.ones(len(slopes))])
+
+    def logged(self, slopes: Array) -> Array:
+        """Without the gap."""
+        return np.column_stack([slopes[:, :-1], np.zeros(len(slopes))])
+
+    def queue(self, tokens: Array) -> Array:
+        """Those of the law."""
+        return np.column_stack([self._law.queue(tokens), np.zeros(len(tokens))])
+
+    def client_us(self, tokens: Array) -> Array:
+        """That of the law."""
+        return self._law.client_us(tokens)
+
+    def others(self, values: Array, pool: Pool) -> list[Array]:
+        """Those of the law."""
+        return [np.append(one, values[-1]) for one in self._law.others(values[:-1], pool)]

@@ -1,0 +1,118 @@
+"""How well measurements tell each coefficient, and in which words that is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from blis_tui.calibration.fitting.posterior import RISE
+from blis_tui.calibration.outcome import MEASURED_WITHIN, UNTOLD, Coefficient
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.calibration.fitting.laws import Array, Law, Term
+    from blis_tui.calibration.fitting.posterior import Posterior
+
+_ALIKE: Final = 0.7
+"""Correlation beyond which the effects of two coefficients cannot be told apart."""
+_EXPECTED: Final = 1.645
+"""How many spreads from its base a coefficient is expected to be at most, at the level of the intervals."""
+_DIGITS: Final = 4
+"""Of the ends of intervals: what is printed is never shorter than what was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The best coefficients with one side of each maximum."""
+
+    values: Array
+    posterior: Posterior
+    cost: float
+
+
+def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) -> tuple[Coefficient, ...]:
+    """All that have a part in what was measured.
+
+    Args:
+        law: whose coefficients.
+        sides: the best one first, then others that may be right, too.
+        ends: what other starts ended in, if any of them may be nearer to the truth: intervals reach over them.
+    """
+    best = sides[0]
+    at = best.posterior.place(best.values)
+    covariance = np.linalg.inv(best.posterior.curvature(at))
+    deviation = np.sqrt(np.diag(covariance))
+    alike = np.abs(covariance / np.outer(deviation, deviation))
+    told = np.any([one.posterior.told for one in sides], axis=0)
+    found: dict[int, Coefficient] = {}
+    for place, term in enumerate(law.terms):
+        if told[place]:
+            low, high = _interval(sides, place, term)
+            low = min(low, *(_rounded(float(one[place]), floor) for one in ends)) if ends else low
+            high = max(high, *(_rounded(float(one[place]), ceil) for one in ends)) if ends else high
+            value = float(best.values[place])
+            found[place] = Coefficient(
+                term.name, value, term.base, min(low, value), max(high, value), "", (), value <= term.lowest
+            )
+    wide = [place for place, one in found.items() if one.width > MEASURED_WITHIN]
+    swapped = _swapped(sides)
+    pressed = best.posterior.pressed(at)
+    return tuple(
+        _judged(
+            one,
+            law.terms[place],
+            [found[it].name for it in wide if it != place and (alike[place][it] > _ALIKE or {place, it} <= swapped)],
+            pressed=one.at_bound and bool(pressed[place]),
+        )
+        for place, one in found.items()
+    )
+
+
+def _swapped(sides: Sequence[Side]) -> set[int]:
+    """Coefficients of which either one or another has a part."""
+    return {
+        place
+        for one in sides[1:]
+        for place, (here, there) in enumerate(zip(sides[0].posterior.told, one.posterior.told, strict=True))
+        if here != there
+    }
+
+
+def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: bool) -> Coefficient:
+    """With how well it is told."""
+    lowest = max(term.base - _EXPECTED * term.spread, term.lowest)
+    expected = term.base + _EXPECTED * term.spread - lowest
+    if one.width <= MEASURED_WITHIN:
+        told, others = "measured", ()
+    elif others:
+        told = "together"
+    else:
+        told = "hardly" if one.high - one.low > UNTOLD * expected else "roughly"
+    return replace(one, told=told, together_with=tuple(others), pressed=pressed)
+
+
+def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, float]:
+    """Whatever the others are, and whichever side of each maximum counts."""
+    lows, highs = [], []
+    least = sides[0].cost
+    for one in sides:
+        rise = RISE - (one.cost - least)
+        if rise > 0.0:
+            low, high = one.posterior.interval(one.posterior.place(one.values), place, rise)
+            lows.append(low)
+            highs.append(high)
+    low, high = max(term.base + term.spread * min(lows), term.lowest), term.base + term.spread * max(highs)
+    return _rounded(low, floor), _rounded(high, ceil)
+
+
+def _rounded(value: float, way: Callable[[float], int]) -> float:
+    """Up or down, to a few digits."""
+    if not value:
+        return value
+    digits = _DIGITS - 1 - floor(log10(abs(value)))
+    return round(way(value * 10.0**digits) / 10.0**digits, max(digits, 0))

@@ -1,0 +1,123 @@
+"""The event loop: one event after another, or, where nobody listens, each instance as far as it gets by itself."""
+
+from __future__ import annotations
+
+from heapq import heappop, heapreplace
+from typing import TYPE_CHECKING, Protocol
+
+from blis_tui.engine.step_event import NO_STEP, Step
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.pipeline import Pipeline
+
+
+class Running(Protocol):
+    """What the loop drives."""
+
+    pipeline: Pipeline
+    clock_went_back: int
+    stopping: bool
+
+
+def heard(cluster: Running, last: int, limit: int) -> None:
+    """Process events one by one, up to that number and to that time."""
+    pipeline = cluster.pipeline
+    roster, queue = pipeline.roster, pipeline.queue
+    heap, steps, observers = queue.heap, queue.steps, pipeline.observers
+    watch, touched, ended = roster.watch, roster.board.touched, pipeline.arrivals.ended
+    while pipeline.events < last and (steps or heap):
+        time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
+        if time > limit:
+            break
+        observers.event = pipeline.events + 1
+        if type(event) is Step:  # as nearly always
+            upcoming = event.flow.step(time)
+            if upcoming >= 0:
+                # The Step event is still the first: what a step schedules lies after it.
+                heapreplace(steps, (upcoming, order, 0, event))
+            else:
+                heappop(steps)
+                event.drop()
+                if upcoming == NO_STEP:
+                    continue
+        else:
+            heappop(heap)
+            if not event.happen(time):
+                event.drop()
+                continue
+        cluster.clock_went_back += time < pipeline.now
+        pipeline.now = time
+        if roster.watched:
+            if (index := event.instance_index) is not None:
+                touched[index] = None
+            if watch.departed or watch.prefilled:
+                roster.note_departures(time)
+        if ended:
+            pipeline.arrivals.answer(time)
+        pipeline.events += 1
+        if cluster.stopping:
+            break
+
+
+def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
+    """The same where nobody listens: an instance takes several steps in one go where nothing can come between.
+
+    With ``exact``, that may be a step of another instance. Otherwise instances get ahead of each other by plain
+    decodes, up to the next event that is no step. When it is time to stop, all of them come to where the first of them
+    is, so that there may be some more events; the state is one that single events lead to, too.
+    """
+    pipeline = cluster.pipeline
+    roster, queue = pipeline.roster, pipeline.queue
+    heap, steps = queue.heap, queue.steps
+    watched, watch, touched = roster.watched, roster.watch, roster.board.touched
+    ended = pipeline.arrivals.ended
+    now = reached = pipeline.now
+    events = pipeline.events
+    try:
+        while steps or heap:
+            time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
+            if time > limit:
+                break
+            if type(event) is Step:  # as nearly always
+                bar = heap[0][0] if heap and heap[0][0] <= limit else limit + 1
+                turn = bar
+                if len(steps) > 1:
+                    turn = 0
+                    if exact:  # one of these two is the next
+                        bar = turn = min(bar, steps[1][0], steps[-1 if len(steps) == 2 else 2][0])
+                count, latest, upcoming = event.flow.advance(time, bar, turn, last - events)
+                if upcoming >= 0:
+                    # The Step event is still the first: what a step schedules lies after it.
+                    heapreplace(steps, (upcoming, order, 0, event))
+                else:
+                    heappop(steps)
+                    event.drop()
+                if not count:
+                    continue
+                events += count
+                reached = max(reached, latest)
+            else:
+                heappop(heap)
+                pipeline.events = events
+                if not event.happen(time):
+                    event.drop()
+                    continue
+                events += 1
+                latest = time
+            if time < now:
+                cluster.clock_went_back += 1
+            now = time
+            if watched:
+                if (index := event.instance_index) is not None:
+                    touched[index] = None
+                if watch.departed or watch.prefilled:
+                    roster.note_departures(latest)
+            if ended:
+                pipeline.arrivals.answer(latest)
+            if events >= last or cluster.stopping:
+                if exact:
+                    break
+                limit = min(limit, max(reached, now))
+    finally:
+        pipeline.now = max(now, reached)
+        pipeline.events = events

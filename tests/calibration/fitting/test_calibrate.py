@@ -1,0 +1,152 @@
+"""Coefficients that are known, found again: from what clients of simulated servers measure."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from math import exp
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from blis_tui.calibration.data import Data
+from blis_tui.calibration.fitting.advice import Load, measured, under
+from blis_tui.calibration.fitting.calibrate import fit
+from blis_tui.calibration.fitting.fitted_law import TERMS
+from blis_tui.calibration.replay import with_latency
+from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.streams import Streams
+from tests.calibration.servers import BASE, TRUTH, measure, served, with_coefficients
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.outcome import Coefficient
+    from blis_tui.spec.model import Experiment
+
+SERVERS = [
+    ("llama-3.1-8b-instruct", 6.0, 1500, 0.0),
+    ("mixtral-8x7b-v0.1", 3.0, 800, 0.005),
+    ("qwen3-14b", 2.0, 3000, 0.02),
+]
+
+
+def planted(seed: int) -> Settings:
+    """Coefficients some 30 % from their base."""
+    stream = Streams(seed).stream("planted")
+    limits = {one.name: float(one.metadata["key"].limits.get("minimum", 0.0)) for one in fields(Settings)}
+    values = {name: max(limits[name], getattr(BASE, name) * exp(0.3 * stream.normal())) for name in TERMS}
+    return replace(BASE, **values)
+
+
+def held(one: Coefficient, truth: Settings) -> bool:
+    return bool(one.low <= getattr(truth, one.name) <= one.high)
+
+
+def means(experiment: Experiment) -> np.ndarray:
+    """Of TTFT, TPOT and E2E."""
+    rows = measure(experiment).requests
+    gaps = [(one.e2e_us - one.ttft_us) / (one.output_tokens - 1) for one in rows if one.output_tokens > 1]
+    return np.array([np.mean([one.ttft_us for one in rows]), np.mean(gaps), np.mean([one.e2e_us for one in rows])])
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("calibrate")
+def test_round_trips_end_where_they_began() -> None:
+    """Intervals hold what was planted about as often as they say, and the server is the same under another load."""
+    found, errors = [], []
+    for seed in range(6):
+        model, rate, prompt, noise = SERVERS[seed % len(SERVERS)]
+        truth = planted(seed)
+        one = served(model, rate, prompt, seed, requests=60)
+        fitted = fit([Data(measure(with_coefficients(one, truth), noise, seed), one)], "fitted", advise=False)
+        found += [(seed, it.name, held(it, truth)) for it in fitted.found]
+        other = served(model, 0.5 * rate, 2000, seed + 100, requests=60)
+        errors.append(means(with_latency(other, fitted.latency)) / means(with_coefficients(other, truth)) - 1.0)
+    share = sum(inside for _, _, inside in found) / len(found)
+    assert len(found) > 60
+    assert 0.8 <= share <= 0.98, [it for it in found if not it[2]]
+    assert np.all(np.median(np.abs(errors), axis=0) < 0.03)
+
+
+def test_from_any_base_to_the_same_server() -> None:
+    """The load of a server is followed from bases that are far off."""
+    one = served("llama-3.1-8b-instruct", 6.0, 1500, requests=60)
+    recording = measure(with_coefficients(one, TRUTH))
+    fits = [
+        fit([Data(recording, with_coefficients(one, replace(BASE, weights=weights)))], "fitted", advise=False)
+        for weights in (1.0, 2.2)
+    ]
+    for found in fits:
+        assert found.followed > 0.99
+        told = {it.name: it for it in found.found}
+        assert told["flops"].value == pytest.approx(TRUTH.flops, rel=0.01)
+        # All steps of one model read its weights and launch its layers: what each of these takes is not told.
+        assert told["weights"].told == "together"
+        assert any("weights" in it and "cannot be told apart by these loads" in it for it in found.statements)
+        assert all(held(it, TRUTH) for it in told.values())
+    runs = [means(with_latency(one, found.latency)) for found in fits]
+    assert runs[0] == pytest.approx(runs[1], rel=0.01)
+    assert runs[0] == pytest.approx(means(with_coefficients(one, TRUTH)), rel=0.01)
+
+
+def test_a_blackbox_knows_what_it_was_measured_with() -> None:
+    one = served("llama-3.1-8b-instruct", 6.0, 1500, requests=60)
+    truth = {"alpha": (8000.0, 1.0, 0.0), "beta": (9000.0, 18.0, 120.0)}
+    box = replace(one.pools[0].latency, kind="blackbox", settings=truth)
+    found = fit([Data(measure(with_latency(one, box), 0.002), one)], "blackbox", advise=False)
+    values = [*truth["beta"], *truth["alpha"][:2]]
+    assert [it.name for it in found.found] == ["beta0", "beta1", "beta2", "alpha0", "alpha1"]
+    assert sum(it.low <= value <= it.high for it, value in zip(found.found, values, strict=True)) >= 4
+    assert found.found[0].value == pytest.approx(9000.0, rel=0.02)
+
+
+@pytest.mark.slow
+def test_more_noise_tells_less() -> None:
+    one = served("llama-3.1-8b-instruct", 2.0, 1500, requests=50)
+    widths = []
+    for noise in (0.0, 0.05):
+        recording = measure(with_coefficients(one, TRUTH), noise)
+        found = {it.name: it for it in fit([Data(recording, one)], "fitted", advise=False).found}
+        widths.append([found[name].high - found[name].low for name in ("weights", "flops", "layer_us")])
+    assert all(noisy > exact for exact, noisy in zip(*widths, strict=True))
+
+
+def test_cached_prompts_tell_nothing_of_prefill() -> None:
+    one = served("llama-3.1-8b-instruct", 2.0, 1500, requests=60)
+    prompts = replace(one.workload.clients[0], repeated_prompts=4)
+    one = replace(one, workload=replace(one.workload, clients=(prompts,)))
+    recording = measure(with_coefficients(one, TRUTH), 0.01)
+    found = {it.name: it for it in fit([Data(recording, one, repeated=True)], "fitted", advise=False).found}
+    assert all(found[name].told != "measured" for name in ("flops", "prefill_attention") if name in found)
+
+
+@pytest.mark.slow
+def test_a_load_that_is_advised_tells_what_was_not_told() -> None:
+    """The advice is followed: with its load, the coefficients are known at least twice as well."""
+    one = served("llama-3.1-8b-instruct", 1.0, 1500, requests=30)
+    truth = with_coefficients(one, TRUTH)
+    first = Data(measure(truth, 0.005), one)
+    found = fit([first], "fitted")
+    (told,) = [it for it in found.statements if "should tell them" in it][:1]
+    names = told.partition(" cannot")[0].replace(" and ", ", ").split(", ")
+    many = "one user" not in told
+    users = int(told.partition("a run with ")[2].split()[0]) if many else 1
+    tokens = int(told.partition("of about ")[2].split()[0].replace(",", ""))
+    second = measured(under(truth, Load(users, tokens)))
+    assert second is not None
+    both = {it.name: it for it in fit([first, Data(second, one)], "fitted", advise=False).found}
+    before = {it.name: it for it in found.found}
+    for name in names:
+        assert both[name].high - both[name].low < 0.6 * (before[name].high - before[name].low), told
+
+
+@pytest.mark.slow
+def test_a_server_of_other_limits_is_not_followed() -> None:
+    """Where the engine's limits are not the server's, that is said, and intervals reach farther."""
+    one = served("llama-3.1-8b-instruct", 30.0, 1500, requests=60)
+    (pool,) = one.pools
+    small = replace(one, pools=(replace(pool, engine=replace(pool.engine, max_num_seqs=4)),))
+    recording = measure(with_coefficients(small, TRUTH))
+    right, wrong = (fit([Data(recording, it)], "fitted", advise=False) for it in (small, one))
+    assert right.followed > 0.985 > wrong.followed
+    assert any("came at other times" in it for it in wrong.statements)
+    assert not any("came at other times" in it for it in right.statements)

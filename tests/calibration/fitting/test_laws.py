@@ -1,0 +1,76 @@
+"""Laws say what the engine's step-time models say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw
+from blis_tui.calibration.fitting.fitted_law import FittedLaw
+from blis_tui.calibration.fitting.gap import Gapped
+from blis_tui.calibration.fitting.laws import loads_of
+from blis_tui.calibration.replay import with_latency
+from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.request import Request
+from blis_tui.shipped import builtin
+from tests.calibration.servers import served
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.fitting.laws import Array, Law
+
+WORKS: list[tuple[int, int, list[tuple[int, int]]]] = [
+    (3, 900, []),
+    (0, 0, [(0, 700)]),
+    (200, 90_000, [(16, 500), (0, 1200)]),
+]
+LAWS: dict[str, Law] = {
+    "fitted": FittedLaw(Settings()),
+    "sorted": FittedLaw(Settings(sorted_sampling=True, flops=1.6)),
+    "blackbox": BlackboxLaw((8000.0, 20.0, 150.0, 9000.0, 1.0), (1.0,) * 5, 70.0),
+    "gapped": Gapped(FittedLaw(replace(Settings(), step_us=700.0))),
+}
+
+
+def base_of(law: Law) -> Array:
+    return np.array([one.base for one in law.terms])
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b-instruct", "mixtral-8x7b-v0.1", "deepseek-v2-lite", "gpt-oss-120b"])
+@pytest.mark.parametrize("name", LAWS)
+def test_slopes_add_up_to_what_the_engine_says(name: str, model: str) -> None:
+    law = LAWS[name]
+    values = base_of(law)
+    made = with_latency(served(model, 1.0, 800), law.config(values))
+    (pool,) = made.pools
+    latency = create_latency(builtin(), pool)
+    found = law.steps(values, pool, loads_of(WORKS, pool.model.sliding_window)) @ values
+    request = Request(0, "r", 0, 10, 10)
+    for time, (decodes, context, chunks) in zip(found, WORKS, strict=True):
+        load = StepLoad([Chunk(request, before, new, before + new) for before, new in chunks], decodes, context)
+        assert time == pytest.approx(latency.step_time_us(load), abs=1)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_what_comes_before_the_queue_and_behind_steps(name: str) -> None:
+    law = LAWS[name]
+    (pool,) = with_latency(served("llama-3.1-8b-instruct", 1.0, 800), law.config(base_of(law))).pools
+    latency = create_latency(builtin(), pool)
+    for tokens in (1, 3000):
+        waits = law.queue(np.array([float(tokens)])) @ base_of(law)
+        assert waits[0] == pytest.approx(latency.queueing_time_us(Request(0, "r", 0, tokens, 10)), abs=1)
+        behind = law.client_us(np.array([float(tokens)]))
+        assert behind[0] == pytest.approx(tokens * latency.output_token_overhead_us + latency.post_decode_overhead_us)
+
+
+def test_engines_do_not_log_the_gap_between_steps() -> None:
+    law = LAWS["gapped"]
+    (pool,) = served("llama-3.1-8b-instruct", 1.0, 800).pools
+    values = base_of(law)
+    values[-1] = 2400.0
+    slopes = law.steps(values, pool, loads_of(WORKS, 0))
+    assert slopes @ values - law.logged(slopes) @ values == pytest.approx(2400.0)
+    assert law.config(values).settings["step_us"] == 3100.0

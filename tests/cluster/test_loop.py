@@ -1,0 +1,162 @@
+"""Steps that an instance takes in one go where nobody listens: nothing that can be seen tells it from single ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui import simulation as module
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine.flow import OneAtATime
+from blis_tui.engine.records import Observers, StepFinished
+from blis_tui.metrics.request_log import RequestLog
+from blis_tui.simulation import Simulation
+from blis_tui.spec.load import load
+from tests.builders import ListSource, experiment, request
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Experiment
+
+SPECS: dict[str, dict[str, object]] = {
+    "alone": {"workload.requests": 20},
+    "round-robin": {"cluster.instances": 3, "workload.requests": 20},
+    "weighted": {"cluster.instances": 4, "workload.requests": 20, "policy.routing": "weighted"},
+    "starved": {"cluster.instances": 2, "workload.requests": 20, "engine.kv_blocks": 130},
+    "few-places": {"cluster.instances": 2, "workload.requests": 20, "engine.max_num_seqs": 4},
+}
+
+
+@pytest.fixture(scope="module", params=SPECS)
+def made(request: pytest.FixtureRequest) -> Experiment:
+    return load("quickstart", overrides=SPECS[request.param])
+
+
+class Single:
+    """A twin that takes one event after the other."""
+
+    def __init__(self, made: Experiment) -> None:
+        self._simulation = Simulation(made)
+
+    def assert_same(self, other: Simulation) -> None:
+        """After as many events it is in the same state."""
+        while self._simulation.events < other.events:
+            assert self._simulation.step() is not None
+        assert (self._simulation.now_us, self._simulation.digest()) == (other.now_us, other.digest())
+
+    @property
+    def upcoming_us(self) -> int | None:
+        """When its next event happens."""
+        upcoming = self._simulation.peek()
+        return None if upcoming is None else upcoming.time_us
+
+
+def test_a_number_of_events_is_kept_to(made: Experiment) -> None:
+    simulation, single = Simulation(made), Single(made)
+    while not simulation.done:
+        before = simulation.events
+        simulation.run(max_events=37)
+        assert simulation.events == before + 37 or simulation.done
+        single.assert_same(simulation)
+
+
+def test_it_stops_only_where_single_events_lead_to(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE_EVENTS", 11)
+    seen: list[int] = []
+
+    def look(simulation: Simulation) -> bool:
+        seen.append(simulation.events)
+        single.assert_same(simulation)
+        return len(seen) % 5 > 0  # each fifth time it has to go on from where it stopped
+
+    simulation, single = Simulation(made), Single(made)
+    while not simulation.run(go_on=look):
+        pass
+    assert simulation.done
+    assert len(seen) > 20
+
+
+def test_a_time_is_kept_to(made: Experiment) -> None:
+    simulation, single = Simulation(made), Single(made)
+    until_us = 0
+    while not simulation.done:
+        until_us += 123_457
+        simulation.run(until_us)
+        single.assert_same(simulation)
+        assert simulation.now_us <= until_us
+        assert single.upcoming_us is None or single.upcoming_us > until_us
+
+
+def test_stop_leaves_a_state_that_single_events_lead_to(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal's handler does it: in the middle of anything."""
+    simulation, single = Simulation(made), Single(made)
+    calls = 0
+    step = OneAtATime.step
+
+    def stopping(self: OneAtATime, now: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls % 9 == 0:
+            simulation.stop()
+        return step(self, now)
+
+    monkeypatch.setattr(OneAtATime, "step", stopping)
+    stops = 0
+    while not simulation.run():
+        stops += 1
+        with monkeypatch.context() as calm:
+            calm.setattr(OneAtATime, "step", step)
+            single.assert_same(simulation)
+    assert stops > 3
+    assert simulation.done
+
+
+def test_steps_are_taken_in_one_go(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the other tests here would show nothing."""
+    goes: list[int] = []
+    advance = OneAtATime.advance
+
+    def counting(self: OneAtATime, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+        answer = advance(self, now, bar, turn, most)
+        goes.append(answer[0])
+        return answer
+
+    monkeypatch.setattr(OneAtATime, "advance", counting)
+    simulation = Simulation(made)
+    simulation.run()
+    assert max(goes) > 5
+    assert len(goes) < 0.8 * sum(goes)
+
+
+def test_whoever_listens_hears_of_each_step(made: Experiment) -> None:
+    simulation = Simulation(made)
+    heard: list[StepFinished] = []
+    simulation.run(max_events=20)
+    simulation.subscribe(StepFinished, heard.append)
+    simulation.run()
+    assert all(one.event > 20 for one in heard)
+    assert len({one.event for one in heard}) == len(heard) > 50
+    Single(made).assert_same(simulation)
+
+
+def test_a_tie_goes_by_instances_and_kinds_of_events() -> None:
+    """Both instances step at the same times, and requests arrive at those times, too."""
+
+    def requests() -> list[Request]:
+        return [request(number, number // 2 * 110, 10, 12) for number in range(12)]
+
+    made = experiment(instances=2, beta=(110.0, 0.0, 0.0))
+    ahead, single = (Cluster(made, ListSource(requests()), RequestLog(detours=False), Observers()) for _ in range(2))
+    ahead.run(10_000, exact=False)
+    while single.run(1):
+        pass
+    assert (ahead.now, ahead.events) == (single.now, single.events)
+    assert ahead.ledger.fingerprint() == single.ledger.fingerprint()
+
+
+def test_where_requests_wait_for_others_nobody_gets_ahead() -> None:
+    """What ends on one instance makes a client send to another: that is no event before it has ended."""
+    assert Simulation(load("quickstart")).cluster.pipeline.foresees
+    for name in ("disaggregation", "conversations", "autoscaling"):
+        assert not Simulation(load(name)).cluster.pipeline.foresees
