@@ -142,7 +142,7 @@ class EventLoop(Flow):
     def abort(self, request: Request, now: int) -> None:
         """A running request leaves with nothing: a step that is planned computes it all the same.
 
-        Its blocks are free when the step under way is over.
+        Its blocks are free when the step under way is over, where anybody plans before that.
         """
         batch = self.batch
         planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
@@ -150,7 +150,7 @@ class EventLoop(Flow):
         self.rule.forget(request)
         if planned is not None and planned.plan is not None and decodes:
             planned.plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
-        if self.steps.free_us <= now:
+        if planned is None or self.steps.free_us <= now:
             batch.pool.release(request, request.computed_tokens)
         else:
             batch.leaving.append((request, request.computed_tokens))

@@ -91,8 +91,22 @@ def test_the_tree_finds_what_was_put_in_and_evicts_the_oldest_leaf_that_nobody_h
         assert tree.idle + tree.held == len(everything)
 
 
+Row = tuple[int, int, int, int, int, int]
+"""Arrival, shared tokens, all tokens of the prompt, of the answer, deadline, and what is declared beyond the answer,
+-1 = its end is ignored."""
+
+
+def made_of(index: int, row: Row) -> Request:
+    now, shared, tokens, output, deadline_us, beyond = row
+    segments = (("shared", shared),) if shared else ()
+    made = request(index, now, tokens, output, segments=segments, deadline_us=deadline_us)
+    made.max_output_tokens += max(0, beyond)
+    made.ignore_eos = beyond < 0
+    return made
+
+
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[dict[str, Setting], str, dict[str, int | bool], list[Request]]:
+def worlds(draw: st.DrawFn) -> tuple[dict[str, Setting], str, dict[str, int | bool], list[Row]]:
     chunk = draw(st.sampled_from([8, 24, 64, 0]))
     chosen: dict[str, Setting] = {
         "chunked_prefill_size": chunk or "none",
@@ -108,30 +122,24 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Setting], str, dict[str, int | bo
         "caching": draw(st.integers(0, 4)) > 0,
     }
     limits["blocks"] = -(-draw(st.integers(60, 140)) // int(limits["block_size"]))
-    requests, now = [], 0
-    for index in range(draw(st.integers(2, 10))):
+    requests: list[Row] = []
+    now = 0
+    for _ in range(draw(st.integers(2, 10))):
         now += draw(st.sampled_from([0, 40, 300, 2500]))
         shared = draw(st.sampled_from([0, 0, 10, 20]))
-        made = request(
-            index,
-            now,
-            shared + draw(st.integers(1, 20)),
-            draw(st.integers(1, 20)),
-            segments=(("shared", shared),) if shared else (),
-            deadline_us=now + draw(st.sampled_from([400, 1500])) if draw(st.integers(0, 3)) == 0 else 0,
-        )
-        made.max_output_tokens += draw(st.sampled_from([0, 0, 3]))
-        made.ignore_eos = made.max_output_tokens == made.output_tokens and draw(st.booleans())
-        requests.append(made)
+        tokens, output = shared + draw(st.integers(1, 20)), draw(st.integers(1, 20))
+        deadline_us = now + draw(st.sampled_from([400, 1500])) if draw(st.integers(0, 3)) == 0 else 0
+        requests.append((now, shared, tokens, output, deadline_us, draw(st.sampled_from([-1, 0, 3]))))
     return chosen, draw(st.sampled_from(["fcfs", "lof", "lpm", "priority-fcfs"])), limits, requests
 
 
 @settings(max_examples=60, deadline=None)
 @given(worlds())
 def test_everything_adds_up_after_every_event_and_a_copy_goes_on_alike(
-    world: tuple[dict[str, Setting], str, dict[str, int | bool], list[Request]],
+    world: tuple[dict[str, Setting], str, dict[str, int | bool], list[Row]],
 ) -> None:
-    chosen, scheduling, limits, requests = world
+    chosen, scheduling, limits, rows = world
+    requests = [made_of(index, row) for index, row in enumerate(rows)]
     made = experiment(batching="sglang", settings=chosen, scheduling=scheduling, **limits)  # type: ignore[arg-type]
     cluster = Cluster(made, ListSource(requests), RequestLog(detours=False), Observers())
     copied: Cluster | None = None

@@ -350,7 +350,7 @@ def _blocks(
     need = blocks_needed(profile, head, left, may_be_cached=cached)
     free = limits.kv_blocks - row.kv_used_blocks
     about = "up to " if cached else ""
-    size = f"{about}{plural(need, 'KV block')} of {limits.block_size_tokens} tokens"
+    size = f"{about}{plural(need, 'KV block')} of {plural(limits.block_size_tokens, 'token')}"
     more = profile.traits.asks_for_more
     failed = "did not enter" if more else "did not fit"
     facts = [step + say(request_ref(head.request_id), f" {failed}: it needs {size}.")]
@@ -389,7 +389,8 @@ def _blocks(
 
 def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep, asked: str) -> list[Sentence]:
     """Head-of-line blocking: a request behind the head would have fit."""
-    if latest.row.completed or instance.profile.traits.overtakes:
+    traits = instance.profile.traits
+    if latest.row.completed or traits.overtakes or traits.fits_strictly:  # (free blocks do not tell who fits there)
         return []
     profile = instance.profile
     free = profile.limits.kv_blocks - latest.row.kv_used_blocks - _watermark(profile, latest)

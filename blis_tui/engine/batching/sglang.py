@@ -124,6 +124,8 @@ class SglangBatching(Plain):
             cuts_output=True,
             sizes_pool="static",
             fits_strictly=True,
+            asks_for_more="There must be room for its prompt and all that it declares, beside what those who run are"
+            " expected to generate yet.",
             victims="the running request that had generated least (of equals, the one with the longest prompt)",
             radix_tree=True,
             step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,

@@ -9,7 +9,8 @@ import pytest
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
+from blis_tui.engine.preemption.records import RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.records import Preempted
 from blis_tui.tui.presenters.kv_map import kv_map
 from blis_tui.units import span_text
 from tests.tui.pane_harness import debugger, text_of, view_at
@@ -44,6 +45,21 @@ def test_a_swap_is_explained_with_what_recomputing_would_have_cost(swapping: Deb
     told = " ".join(explain_request(swapping, back.request_id).to_text().split())
     assert "its KV cache stays on the host" in told
     assert f"{back.tokens:,} tokens of it back from the host in {span_text(back.transfer_us)}" in told
+
+
+def test_a_retraction_is_explained_with_what_is_expected_before_and_after() -> None:
+    made = debugger("retraction", 0)
+    run_to_stop(made.run(Watch([parse_breakpoint("retracted", made.experiment)])))
+    records = made.records_of(made.event)
+    retracted = next(one for one in records if isinstance(one, Retracted))
+    (victim,) = [one.request_id for one in records if isinstance(one, Preempted)]
+    for explanation in (explain_request(made, victim), explain_event(made, made.event)):
+        told = " ".join(explanation.to_text().split())
+        assert f"needed {retracted.needed_blocks} KV blocks, and {retracted.free_blocks:,} could be had" in told
+        shares = f"take {retracted.ratio:.1%} of what they declare from then on, {retracted.ratio_before:.1%} before"
+        assert f"answers were expected to {shares}" in told
+    assert retracted.needed_blocks == retracted.kept + 1 > retracted.free_blocks
+    assert "the running request that had generated least" in explain_request(made, victim).to_text()
 
 
 def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
