@@ -32,7 +32,7 @@ SPECS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module", params=SPECS)
 def made(request: pytest.FixtureRequest) -> Experiment:
-    return load("quickstart", overrides=SPECS[request.param])
+    return load("quickstart", overrides={"policy.batching": "blis", "latency": "blackbox", **SPECS[request.param]})
 
 
 class Single:
