@@ -35,7 +35,7 @@ from blis_tui.spec.model import Engine, Hardware, Model, Pool, Trace
 from blis_tui.workload.arrivals import ARRIVALS, Gaps
 from blis_tui.workload.lengths import LENGTHS, TokenCounts
 from blis_tui.workload.ratios import RATIOS, Ratios
-from blis_tui.workload.trace_table import TraceColumns
+from blis_tui.workload.trace_table import LeftOut, TraceColumns
 from blis_tui.workload.trace_text import Problems, TraceText
 from blis_tui.workload.traces import TRACES
 
@@ -71,6 +71,7 @@ __all__ = [
     "Hardware",
     "IncomingRequest",
     "InstanceSignals",
+    "LeftOut",
     "Limits",
     "Media",
     "Model",
