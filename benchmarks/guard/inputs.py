@@ -207,16 +207,20 @@ PHASED: Final[Mapping[str, Callable[[Path], Path]]] = {
 }
 """Experiments whose phases are counted one by one."""
 
+AS_IT_WAS: Final = ("--set", "latency=roofline", "--set", "policy=blis")
+"""What the quickstart said when the anchor was counted: other step times and another scheduler are other work."""
+
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "help": ("--help",),
     "completion": ("completion", "bash"),
     "spec-list": ("spec", "list"),
-    "quickstart": ("run", "quickstart"),
+    "quickstart": ("run", "quickstart", *AS_IT_WAS),
 }
 """Commands that are counted as a whole."""
 
 PLAN: Final[Mapping[str, object]] = {
     "source": "quickstart",
+    "set": {"latency": "roofline", "policy": "blis"},
     "slos": ["latency.ttft_ms.p90<=100"],
     "rate_per_s": 50,
     "seeds": 1,
