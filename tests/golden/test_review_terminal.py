@@ -53,7 +53,7 @@ def changed(tmp_path: Path) -> Path:
     """A project with a golden and another result that waits."""
     folder = project(tmp_path)
     assert pytest_in(folder, "--blis-update=always").returncode == 0
-    (folder / "demo.blis.yaml").write_text(SPEC.replace("policy: default", "policy: sjf"), encoding="utf-8")
+    (folder / "demo.blis.yaml").write_text(SPEC.replace("policy: blis", "policy: sjf"), encoding="utf-8")
     assert pytest_in(folder).returncode == 1
     return folder
 
