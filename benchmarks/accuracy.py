@@ -4,6 +4,7 @@
     python benchmarks/accuracy.py --data DIR --kinds fitted        some of them
     python benchmarks/accuracy.py --data DIR --rows rows.csv       and every run's figures, a line each
     python benchmarks/accuracy.py --data DIR --write docs/accuracy.md
+    python benchmarks/accuracy.py --calibration                    how often expected errors hold
 
 DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are no part of this repository;
 where they are missing, nothing is done. Each run is simulated as it was loaded: stages of Poisson arrivals with exact
@@ -28,17 +29,22 @@ from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
 from blis_tui.errors import BlisError
+from blis_tui.metrics.expected_error import expected_error, measured, traits_of
 from blis_tui.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from blis_tui.metrics.expected_error import ExpectedError, Traits
 
 HERE = Path(__file__).parent
 KINDS = ("trained-physics", "roofline", "fitted", "fitted-seen", "operators")
 SEEN = "fitted-seen"
 """``fitted`` as it ships, with coefficients that have seen all models."""
 METRICS = ("e2e", "ttft", "itl")
-EXPECTED = HERE.parent / "blis_tui/metrics/expected_errors.json"
+MEASURED = HERE.parent / "blis_tui/metrics/measured_errors.json"
+"""What reports derive their expected errors from."""
+CALIBRATION_BEGIN, CALIBRATION_END = "<!-- begin of the calibration -->", "<!-- end of the calibration -->"
 SUMMARY_BEGIN, SUMMARY_END = "<!-- begin of the summary -->", "<!-- end of the summary -->"
 BEGIN, END = "<!-- begin of the tables -->", "<!-- end of the tables -->"
 SORTED_SAMPLING = ("llama-3.1-70b-instruct", "qwen2.5-7b-instruct", "llama-4-scout-17b-16e-instruct-fp8-dynamic")
@@ -443,6 +449,57 @@ def summary(found: dict[str, Expected]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def measured_text(kind: str, runs: list[Run], errors: list[dict[str, float] | None]) -> str:
+    """What ``blis_tui.metrics.expected_error`` reads: every run's server, what matters of it, and its errors."""
+    rows = []
+    for run, error in zip(runs, errors, strict=True):
+        if error is not None:
+            experiment = blis_tui.load({**run.spec, "latency": {"kind": kind}})
+            (pool,) = experiment.pools
+            server = f"{run.engine}, {run.tensor_parallel} x {run.hardware}, {run.model}"
+            rounded = {metric: round(value, 5) for metric, value in error.items()}
+            rows.append([server, list(traits_of(experiment, pool)), rounded])
+    settings, varied = shipped_settings(kind, runs)
+    varied = sorted({*varied, "expert_parallel"} - {"engine"})
+    head = json.dumps({"settings": settings, "varied": varied}, indent=2).removesuffix("\n}")
+    listed = ",\n".join(f"    {json.dumps(row)}" for row in rows)
+    return f'{{"{kind}": {head},\n  "runs": [\n{listed}\n  ]\n}}}}\n'
+
+
+def calibration(kind: str = "operators") -> str:
+    """How many errors of servers that are left out lie within what the others let expect, as a table."""
+    known = measured(kind)
+    assert known is not None  # noqa: S101  (it ships)
+    lines = [
+        "| runs | metric | number | within the median | within the band | median quoted |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    groups = {
+        "all": known.runs,
+        "vLLM": [one for one in known.runs if one.traits.engine == "vllm"],
+        "TensorRT-LLM": [one for one in known.runs if one.traits.engine == "trtllm"],
+        "dense, fresh prompts": [one for one in known.runs if one.traits.family == "dense" and one.traits.fresh],
+        "experts, fresh prompts": [one for one in known.runs if one.traits.family == "moe" and one.traits.fresh],
+        "cached prompts": [one for one in known.runs if not one.traits.fresh],
+    }
+    judged: dict[tuple[str, Traits], ExpectedError] = {}
+    for one in known.runs:
+        if (one.server, one.traits) not in judged:
+            others = [other for other in known.runs if other.server != one.server]
+            judged[one.server, one.traits] = expected_error(one.traits, others)
+    for name, there in groups.items():
+        for metric in ("ttft", "itl"):
+            pairs = [(one.errors[metric] * 100, getattr(judged[one.server, one.traits], metric)) for one in there]
+            cells = [
+                f"{len(pairs)}",
+                f"{100 * mean(abs(error) <= band.median for error, band in pairs):.0f} %",
+                f"{100 * mean(band.low <= error <= band.high for error, band in pairs):.0f} %",
+                f"{mean(band.median for _, band in pairs):.1f} %",
+            ]
+            lines.append(f"| {name} | {metric.upper()} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def between(page: str, begin: str, text: str, end: str) -> str:
     """The page with other text between two markers."""
     head, _, rest = page.partition(begin)
@@ -452,7 +509,12 @@ def between(page: str, begin: str, text: str, end: str) -> str:
 def main() -> int:
     """Simulate, compare, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
+    parser.add_argument("--data", type=Path, help="folder of the measurements")
+    parser.add_argument(
+        "--calibration",
+        action="store_true",
+        help="judge what reports say of errors, one server left out at a time; from what ships, without --data",
+    )
     parser.add_argument("--kinds", nargs="+", default=None, help=f"step-time models (default: {' '.join(KINDS)})")
     parser.add_argument("--groups", nargs="+", default=["development", "training", "serving"])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th run of the serving ones")
@@ -462,6 +524,14 @@ def main() -> int:
         "--write", type=Path, help="a page whose tables between the markers are replaced; and what reports quote"
     )
     options = parser.parse_args()
+    if options.calibration:
+        sys.stdout.write(calibration())
+        if options.write:
+            page = between(options.write.read_text(), CALIBRATION_BEGIN, calibration(), CALIBRATION_END)
+            options.write.write_text(page)
+        return 0
+    if options.data is None:
+        parser.error("--data is missing")
     if not (options.data / "training-steps").is_dir():
         sys.stderr.write(f"{options.data} holds no measurements: nothing to compare with\n")
         return 0
@@ -487,7 +557,8 @@ def main() -> int:
     if options.write:
         page = between(options.write.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END)
         options.write.write_text(between(page, BEGIN, text, END))
-        EXPECTED.write_text(json.dumps(means, indent=2) + "\n")
+        if "operators" in errors:
+            MEASURED.write_text(measured_text("operators", runs, errors["operators"]))
     return 0
 
 

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.expected_error import ExpectedError
     from blis_tui.metrics.lifecycle import LifecycleReport
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.request_columns import Block
     from blis_tui.metrics.request_log import RequestLog, RequestTable
-    from blis_tui.metrics.step_time import ExpectedError, StepTime
+    from blis_tui.metrics.step_time import StepTime
     from blis_tui.spec.model import Experiment
 
 
@@ -160,7 +161,7 @@ class Report(Sections):
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Instances that came and went; left out where none can."""
-    expected_errors: Mapping[str, ExpectedError | None] = field(repr=False, compare=False)
+    expected_errors: Mapping[str, ExpectedError | str] = field(repr=False, compare=False)
     """Of each pool's step-time model, where that was measured; not part of the JSON document, as ``rows``."""
     rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""

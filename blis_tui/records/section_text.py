@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
+    from blis_tui.metrics.expected_error import ExpectedError
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.sessions import SessionReport
-    from blis_tui.metrics.step_time import ExpectedError, StepTime
+    from blis_tui.metrics.step_time import StepTime
     from blis_tui.metrics.tiers import TiersReport
 
 
@@ -31,12 +32,19 @@ def instance_lines(report: Report) -> dict[str, str]:
     return lines
 
 
-def _step_time(one: StepTime, known: ExpectedError | None) -> str:
-    if known is None:
-        return f"{one.kind}, not compared with measured servers on {one.hardware}"
+def _step_time(one: StepTime, known: ExpectedError | str) -> str:
+    return f"{one.kind}, {known if isinstance(known, str) else error_text(known)}"
+
+
+def error_text(known: ExpectedError) -> str:
+    """The expected error of each metric: the median, and what nine of ten lie within."""
     errors = {"E2E": known.e2e, "TTFT": known.ttft, "ITL": known.itl}
-    listed = ", ".join(f"{name} {error:.1f} %" for name, error in errors.items() if error is not None)
-    return f"{one.kind}, median error on {known.runs} measured servers: {listed}"
+    listed = [
+        f"{name} {one.median:.1f} % ({one.low:+.0f} to {one.high:+.0f} %)"
+        for name, one in errors.items()
+        if one is not None
+    ]
+    return f"expected error as on {known.servers} measured servers, median (9 of 10): {', '.join(listed)}"
 
 
 def section_lines(report: Report) -> dict[str, str]:

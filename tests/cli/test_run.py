@@ -54,7 +54,7 @@ def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
     """80 requests a second on one GPU do not end in silence."""
     crowded = ["run", "quickstart", "--set", "cluster.instances=1", "--set", "workload.rate_per_s=80"]
     run = blis(*crowded)
-    assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs", "decode-tail"]
+    assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs"]
     assert run.stderr.startswith("warning[overload]: The load is above the capacity: 72.5 requests/s arrived, at most")
     assert "  = help: " in run.stderr
     table = blis(*crowded, "--format", "table")

@@ -104,6 +104,9 @@ GROWING: Mapping[str, object] = {
 }
 """Instances come by an autoscaler, warm up, go; one dies."""
 
+_SERVED = {"latency": "roofline", "policy": "blis"}
+"""Whatever the quickstart says: step times that are quickly worked out, and batches that are planned one at a time."""
+
 _TIMES = {"LARGE": 10}
 """How many more requests one needs than the others."""
 
@@ -111,4 +114,5 @@ _TIMES = {"LARGE": 10}
 @cache
 def fleet(name: str, requests: int = 200) -> Experiment:
     """One of the above, by its name."""
-    return blis_tui.load("quickstart", set={**globals()[name], "workload.requests": requests * _TIMES.get(name, 1)})
+    count = {"workload.requests": requests * _TIMES.get(name, 1)}
+    return blis_tui.load("quickstart", set={**_SERVED, **globals()[name], **count})

@@ -117,7 +117,8 @@ def test_on_ci_nothing_is_ever_written(tmp_path: Path) -> None:
 
 
 def test_a_changed_policy_is_shown_with_its_first_divergent_event(accepted: Path) -> None:
-    (accepted / "demo.blis.yaml").write_text(SPEC.replace("policy: blis", "policy: sjf"), encoding="utf-8")
+    policy = "policy: {metadata: {name: blis}, scheduling: {kind: sjf}, batching: {kind: blis}}"
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("policy: blis", policy), encoding="utf-8")
     run = pytest_in(accepted)
     assert run.returncode == 1
     assert "  - policy.scheduling.kind       fcfs\n  + policy.scheduling.kind       sjf\n" in run.stdout

@@ -62,6 +62,7 @@ def document(cluster: dict[str, object], policy: dict[str, object], **more: obje
             "kind": "Policy",
             "metadata": {"name": "p"},
             "routing": "least-loaded",
+            "batching": "blis",
             **policy,
         },
         **more,

@@ -85,7 +85,7 @@ def test_everything_that_was_tried_is_drawn(sized: Planned, rated: Planned) -> N
 def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planned) -> None:
     for one in (sized, rated):
         assert answer_text(one.plan) in one.page.text
-        assert "median error on" in one.page.text
+        assert "expected error as on" in one.page.text
         for configuration in one.data["configurations"]:
             assert configuration["why_not"] in one.page.text
         assert f"{one.data['runs']:,} runs in all" in one.page.text

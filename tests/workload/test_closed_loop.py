@@ -77,7 +77,7 @@ def test_who_is_turned_away_waits() -> None:
 
 
 def test_who_runs_out_of_patience_sends_again_at_once() -> None:
-    made = experiment(workload__requests=12)
+    made = experiment(workload__requests=12, policy={"batching": "blis"}, latency="roofline")
     (users,) = made.workload.clients
     users = replace(users, timeout_us=2_000)
     rows = rows_of(replace(made, workload=replace(made.workload, clients=(users,))))

@@ -121,7 +121,8 @@ def test_what_a_run_writes_replays_alike(form: str, mixed: Report, tmp_path: Pat
 def test_later_prompts_of_a_session_leave_reasoning_out_unless_it_is_kept() -> None:
     client = {"id": "chat", "input_tokens": 32, "output_tokens": 100, "session": {"turns": 3}}
     reports = {
-        history: run({**client, "reasoning": {"ratio": 0.6, "history": history}}) for history in ("dropped", "kept")
+        history: run({**client, "reasoning": {"ratio": 0.6, "history": history}}, latency="roofline")
+        for history in ("dropped", "kept")
     }
     prompts = {
         history: {row.round_index: row.input_tokens for row in report.rows} for history, report in reports.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from blis_tui.metrics.expected_error import ExpectedError
 from blis_tui.study.tables import as_data
 from blis_tui.study.text import bound_text
 
@@ -27,7 +28,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "binding": None if plan.binding is None else asdict(plan.binding),
         "step_time": {
             "kind": plan.kind,
-            "expected_error_percent": None if plan.expected is None else asdict(plan.expected),
+            "expected_error_percent": asdict(plan.expected) if isinstance(plan.expected, ExpectedError) else None,
         },
         "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
         "warnings": dict(plan.warnings),

@@ -23,7 +23,7 @@ from blis_tui.units import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from blis_tui.metrics.step_time import ExpectedError
+    from blis_tui.metrics.expected_error import ExpectedError
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Json
@@ -185,8 +185,8 @@ class Plan:
     """At the answer: the bound that is nearest, in the run where it is."""
     kind: str
     """The step-time model of the answer's first pool; empty where there is no answer."""
-    expected: ExpectedError | None
-    """How far off it was on measured servers with that GPU; None = nobody has compared them."""
+    expected: ExpectedError | str | None
+    """How far off it is expected to be; a text says why that is not known, None = there is no answer."""
     opinions: tuple[Opinion, ...]
     """What the other step-time models say."""
     warnings: Mapping[str, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.printable import printable
+from blis_tui.records.section_text import error_text
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan import DISAGREEMENT
 from blis_tui.study.planning.question import trouble
@@ -157,11 +158,9 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
 
 def _step_times(plan: Plan) -> str:
     known = plan.expected
-    if known is None:
-        return f"Step times: {plan.kind}, not compared with measured servers on this GPU."
-    errors = {"E2E": known.e2e, "TTFT": known.ttft, "ITL": known.itl}
-    listed = ", ".join(f"{name} {error:.1f} %" for name, error in errors.items() if error is not None)
-    return f"Step times: {plan.kind}, median error on {known.runs} measured servers: {listed}."
+    if known is None or isinstance(known, str):
+        return f"Step times: {plan.kind}, {known}."
+    return f"Step times: {plan.kind}, {error_text(known)}."
 
 
 def _several_gpus(plan: Plan) -> bool:

@@ -73,7 +73,7 @@ def sentences(debugger: Debugger, event: int) -> list[str]:
         {},
         {"engine": SMALL, "workload.rate_per_s": 400},
         {"engine": SMALL, "policy": "vllm-v1"},
-        {"engine": {"max_model_len": 512, "speculative": {"draft_tokens": 3, "acceptance": 0.6}}},
+        {"policy": "blis", "engine": {"max_model_len": 512, "speculative": {"draft_tokens": 3, "acceptance": 0.6}}},
         {"engine": {"pipeline_parallel": 2}, "policy": "llm-serving-sim"},
     ],
 )

@@ -1,0 +1,217 @@
+"""How far off step times are expected to be: what was measured on servers that are like the simulated ones.
+
+``measured_errors.json`` has, for each step-time model, the errors of a run's means on measured servers
+(``benchmarks/accuracy.py`` writes it). Of these, servers that differ in what matters (``DIFFERENT``) count less, all
+runs of one server count as one, and the levels of the quantiles are raised as far as so few servers demand. How often
+that holds is judged with one server left out at a time: ``benchmarks/accuracy.py --calibration``.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from blis_tui.spec.model import Experiment, Pool, Workload
+
+ENGINES: Final[Mapping[str, str]] = {"vllm-v1": "vllm", "tensorrt-llm": "trtllm"}
+"""Batching rule -> the measured engine that plans like that."""
+_COEFFICIENTS: Final[Mapping[str, str]] = {"vllm": "vllm", "trtllm": "tensorrt-llm"}
+"""Measured engine -> whose coefficients of ``operators`` it was judged with."""
+LONG_TOKENS: Final = 2048
+"""Prompts are told apart by whether they are longer: the measured ones are far from it on either side."""
+DIFFERENT: Final[Mapping[str, float]] = {
+    "engine": 0.2,
+    "gpu": 0.5,
+    "family": 0.3,
+    "precision": 0.5,
+    "tensor_parallel": 0.7,
+    "fresh": 0.2,
+    "long": 0.5,
+}
+"""What a server counts that differs in one of these; in several, the product."""
+_AT_LEAST: Final = 0.02
+"""What every server counts: so does the whole hold where few are near."""
+_MEDIAN: Final = 0.5
+_BAND: Final = 0.9
+_WIDEST_MEDIAN: Final = 0.98
+METRICS: Final = ("e2e", "ttft", "itl")
+
+
+class Traits(NamedTuple):
+    """What matters of a server, and of its load."""
+
+    engine: str
+    gpu: str
+    family: str
+    """``dense``, ``moe`` or ``mla``."""
+    precision: str
+    """Of the weights, those of routed experts where there are any."""
+    tensor_parallel: int
+    fresh: bool
+    """Whether prompts are computed, and do not come out of the prefix cache again and again."""
+    long: bool
+    """Whether prompts have more than ``LONG_TOKENS``."""
+
+
+class Measured(NamedTuple):
+    """One measured run."""
+
+    server: str
+    traits: Traits
+    errors: Mapping[str, float]
+    """Metric -> simulated / measured - 1, of the means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """The error of one metric, in percent: above 0 where the simulation is slower than the server."""
+
+    median: float
+    """Half of the absolute errors are below it."""
+    low: float
+    """Nine of ten errors lie between this one ..."""
+    high: float
+    """... and this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedError:
+    """What measured servers that are like the simulated ones let expect of a run's means, in percent."""
+
+    servers: int
+    """How many measured servers it rests on; those that are less like them count in part."""
+    e2e: Band | None
+    ttft: Band | None
+    itl: Band | None
+
+
+class _Known(NamedTuple):
+    """What was compared of a step-time model."""
+
+    settings: Mapping[str, object]
+    varied: tuple[str, ...]
+    runs: tuple[Measured, ...]
+
+
+@cache
+def measured(kind: str) -> _Known | None:
+    """What was compared of a step-time model, and with which settings; None = nothing."""
+    found = json.loads(Path(__file__).with_name("measured_errors.json").read_text(encoding="utf-8")).get(kind)
+    if found is None:
+        return None
+    runs = (Measured(server, Traits(*traits), errors) for server, traits, errors in found["runs"])
+    return _Known(found["settings"], tuple(found["varied"]), tuple(runs))
+
+
+def expected_error(traits: Traits, runs: Sequence[Measured]) -> ExpectedError:
+    """What these runs let expect of another server."""
+    bands = {metric: _band(traits, [one for one in runs if metric in one.errors], metric) for metric in METRICS}
+    servers = max((count for _, count in bands.values()), default=0.0)
+    return ExpectedError(servers=int(servers + 0.5), **{metric: band for metric, (band, _) in bands.items()})
+
+
+def _band(traits: Traits, runs: Sequence[Measured], metric: str) -> tuple[Band | None, float]:
+    """The band of a metric, and how many servers it rests on."""
+    if not runs:
+        return None, 0.0
+    of_server: dict[str, int] = {}
+    for one in runs:
+        of_server[one.server] = of_server.get(one.server, 0) + 1
+    weights = [_likeness(traits, one.traits) / of_server[one.server] for one in runs]
+    total = squares = 0.0
+    shares = dict.fromkeys(of_server, 0.0)
+    for one, weight in zip(runs, weights, strict=True):
+        shares[one.server] += weight
+    for share in shares.values():
+        total += share
+        squares += share * share
+    count = total * total / squares
+    # Another server is one more: of n known ones, the quantile that it is below with this chance lies so much higher.
+    more = 1.0 + 1.0 / count
+    inside, tail = min(_WIDEST_MEDIAN, _MEDIAN * more), max(0.0, (1.0 - _BAND * more) / 2)
+    errors = [one.errors[metric] for one in runs]
+    median = _quantile(zip(map(abs, errors), weights, strict=True), inside)
+    low, high = (_quantile(zip(errors, weights, strict=True), level) for level in (tail, 1.0 - tail))
+    return Band(median=round(median * 100, 1), low=round(low * 100, 1), high=round(high * 100, 1)), count
+
+
+def _likeness(one: Traits, other: Traits) -> float:
+    weight = 1.0
+    for (name, cost), mine, theirs in zip(DIFFERENT.items(), one, other, strict=True):
+        assert name in Traits._fields  # noqa: S101  (in the same order)
+        if mine != theirs:
+            weight *= cost
+    return weight + _AT_LEAST
+
+
+def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
+    """The smallest value that at least this share of the weight is not above."""
+    pairs = sorted(weighted)
+    total = reached = 0.0
+    for _, weight in pairs:
+        total += weight
+    for value, weight in pairs:
+        reached += weight
+        if reached >= level * total:
+            return value
+    return pairs[-1][0]
+
+
+def expectation(experiment: Experiment, pool: Pool) -> ExpectedError | str:
+    """What is expected of a pool's step times; a text = why nothing is known, and what was measured that is nearest."""
+    known = measured(pool.latency.kind)
+    if known is None:
+        return "no error is expected or ruled out: docs/accuracy.md compares it with others"
+    traits = traits_of(experiment, pool)
+    if not traits.engine:
+        rules = ", ".join(f"`{rule}`" for rule in ENGINES)
+        return f"not measured: `{experiment.policy.batching.kind}` batching (measured: {rules})"
+    expected = {**known.settings, "engine": _COEFFICIENTS[traits.engine]}
+    for name, own in pool.latency.settings.items():
+        value = list(own) if isinstance(own, tuple) else own
+        if name not in known.varied and value != expected.get(name):
+            return f"not measured: {name} {value} beside this engine and these step times"
+    for name, noun in (("engine", "engine"), ("gpu", "GPU"), ("family", "family")):
+        there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
+        if (mine := getattr(traits, name)) not in there:
+            return f"not measured: {noun} {mine} (measured: {', '.join(there)})"
+    return expected_error(traits, known.runs)
+
+
+def traits_of(experiment: Experiment, pool: Pool) -> Traits:
+    """What matters of a pool's instances, and of what they are asked."""
+    model, workload = pool.model, experiment.workload
+    weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
+    family = "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
+    return Traits(
+        engine=ENGINES.get(experiment.policy.batching.kind, ""),
+        gpu=pool.hardware.name,
+        family=family,
+        precision="fp4" if weight < 1.0 else "fp8" if weight < 2.0 else "bf16",
+        tensor_parallel=pool.tensor_parallel,
+        fresh=not any(client.repeated_prompts for client in workload.clients),
+        long=_mean_prompt(workload) > LONG_TOKENS,
+    )
+
+
+def _mean_prompt(workload: Workload) -> float:
+    """About how many tokens prompts have, as far as their distributions say."""
+    means = []
+    for client in workload.clients:
+        settings = client.input_tokens.settings
+        low, high = settings.get("min"), settings.get("max")
+        middle = (low + high) / 2 if isinstance(low, int) and isinstance(high, int) else 0.0
+        tokens = settings.get("value", settings.get("mean", middle))
+        shared = 0 if client.prefix is None else client.prefix.tokens
+        means.append(shared + (tokens if isinstance(tokens, int | float) else 0.0))
+    total = 0.0
+    for mean in means:
+        total += mean
+    return total / len(means) if means else 0.0
