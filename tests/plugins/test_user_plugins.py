@@ -316,7 +316,7 @@ def test_commands_take_them(script: str, tmp_path: Path) -> None:
 
 def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> None:
     (tmp_path / "my_policies.py").write_text(Path(script).read_text(encoding="utf-8"), encoding="utf-8")
-    folder = project(tmp_path, SPEC.replace("policy: default", "policy: {routing: cache-then-least}"))
+    folder = project(tmp_path, SPEC.replace("policy: blis", "policy: {routing: cache-then-least}"))
     assert "unknown value `cache-then-least`" in pytest_in(folder).stdout
     first = pytest_in(folder, "--blis-update=unseen", "--blis-plugins=my_policies.py")
     assert first.returncode == 0, first.stdout
