@@ -85,7 +85,7 @@ ALL: dict[str, Record] = {
 
 def made_up(kind: str) -> Record:
     """A record of a kind whose fields do not matter."""
-    values = {"int": 1, "bool": True, "str": "r"}
+    values = {"int": 1, "float": 1.5, "bool": True, "str": "r"}
     record = RECORD_KINDS[kind]
     return record(*(values.get(str(one.type), ()) for one in fields(record)))  # type: ignore[arg-type]
 
