@@ -87,11 +87,11 @@ Simulation.verify = verify
 
 def test_an_event_that_takes_long_is_broken_off_without_a_report(tmp_path: Path) -> None:
     slow = f"""
-from blis_tui.engine.flow import OneAtATime
+from blis_tui.engine.flow import Ahead
 def step(flow, now):
     {SAY}
     while True: pass
-OneAtATime.step = step
+Ahead.step = step
 """
     outputs = ("-o", str(tmp_path / "a"), "--requests", str(tmp_path / "b"), "--records", str(tmp_path / "c"))
     code, out, err = Child("run", "quickstart", *outputs, before=slow).end(signal.SIGTERM)
@@ -126,13 +126,13 @@ blis_tui.{module}.{name} = wait
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     slow = f"""
 from blis_tui.cli import signals
-from blis_tui.engine.flow import OneAtATime
+from blis_tui.engine.flow import Ahead
 signals._ECHO_S = 0.0
 signals._PATIENCE_S = 3600.0
 def step(flow, now):
     {SAY}
     while True: pass
-OneAtATime.step = step
+Ahead.step = step
 """
     child = Child("run", "quickstart", "--records", str(tmp_path / "records"), before=slow)
     code, out, _ = child.end(signal.SIGINT, signal.SIGTERM)
