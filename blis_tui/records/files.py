@@ -127,14 +127,22 @@ class _UnnamedPlace(_Place):
             os.close(reserved)
             Path(name).unlink()
             os.link(source, name, follow_symlinks=True)
-            Path(name).replace(self._target)
+            try:
+                Path(name).replace(self._target)
+            except OSError:
+                Path(name).unlink(missing_ok=True)
+                raise
 
     def _copy(self) -> None:
         other = _HiddenPlace(self._target)
-        with FileIO(self.descriptor, closefd=False) as content, FileIO(other.descriptor, "wb") as copy:
-            content.seek(0)
-            copyfileobj(content, copy)
-            other.publish(copy)
+        try:
+            with FileIO(self.descriptor, closefd=False) as content, FileIO(other.descriptor, "wb") as copy:
+                content.seek(0)
+                copyfileobj(content, copy)
+                other.publish(copy)
+        except OSError:
+            other.forget()
+            raise
 
 
 class _HiddenPlace(_Place):

@@ -9,7 +9,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import SPACING
 from blis_tui.debugger.moves import run_to_stop
 
-FLOOD = {"workload.requests": 10_000, "workload.rate_per_s": 1e6}
+FLOOD = {"workload.requests": 10_000, "workload.rate_per_s": 1e6, "latency": "roofline", "policy": "blis"}
 
 
 def test_a_checkpoint_of_a_long_queue_is_left_only_after_as_much_work() -> None:

@@ -110,7 +110,7 @@ AS_IT_IS: Final = {
     "prefix-routing": "prefix-aware",
     "prompts-first": "prompts-first",
     "retraction": "bold",
-    "schedulers": "blis",
+    "schedulers": "vllm-v1",
     "skipping": "skipped",
     "stale-signals": "fresh",
     "tenant-budgets": "without-budget",

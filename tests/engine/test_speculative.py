@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment
 
-CHAT = {"engine.speculative": {"draft_tokens": 3, "acceptance": 0.6}, "workload.requests": 60}
+CHAT = {
+    "policy": "blis",
+    "engine.speculative": {"draft_tokens": 3, "acceptance": 0.6},
+    "workload.requests": 60,
+}
 
 
 def speculating(drafts: int, acceptance: float, *, draft_token_us: int = 0, **more: object) -> Experiment:
