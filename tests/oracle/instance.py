@@ -474,7 +474,7 @@ class Instance:
             self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
         job.computed = job.target = job.request.input_tokens
         job.prefilling = False
-        if job.generated >= job.wanted:
+        if job.generated >= job.wanted > 0:
             job.generated -= 1
         job.last_token_us = min(job.first_token_us, now)
 
