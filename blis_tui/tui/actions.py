@@ -153,7 +153,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("twin.step", "n s", "next step", "Go to where the next step of either side begins.", _STEP, "step"),
         ("twin.back", "[", "step back", "Go back to where a step of either side began.", _STEP, "back"),
         ("twin.divergence", "D", "where they part", "Go to where the two sides part first.", _GO, "parting"),
-        ("twin.times", "t", "step times", "Simulate with more of what was measured; again: with all.", _RUN, "times"),
+        ("twin.times", "t", "step times", "Simulate with more of what was measured.", _RUN, "times"),
         ("twin.toggle", "c space", "play or pause", "Let time run, or pause.", _RUN, "play"),
         ("twin.go_to", "g", "go to", "Go to a time, a step or a request.", _GO, "go to"),
         ("twin.time_back", "m", "time back", "Go back 100 ms.", _GO),

@@ -175,7 +175,7 @@ def test_what_goes_down_with_an_instance_is_lost() -> None:
     assert len(ends) == 150
     lost = [one for one in ends.values() if one.end == "lost"]
     assert lost
-    assert min(one.time_us for one in lost) == 10_000_000
+    assert 10_000_000 <= min(one.time_us for one in lost) < 10_050_000  # with the step under way
     assert max(one.time_us for one in lost) < 10_100_000  # whoever was on the way there
     assert all(one.end in ("over", "lost") for one in ends.values())
 

@@ -99,7 +99,7 @@ def test_show() -> None:
 
 
 def test_show_says_what_is_wrong() -> None:
-    assert "choose with --kind" in run_spec("show", "sjf").stderr
+    assert "--kind policy shows the other one" in run_spec("show", "sjf").stderr
     unknown = run_spec("show", "quickstrat")
     assert (unknown.exit_code, "did you mean `quickstart`?" in unknown.stderr) == (3, True)
     invalid = run_spec("show", "quickstart", "--set", "cluster.instance=3")

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.task import Task
 
-SMALL: Final[dict[str, object]] = {"workload.requests": 20, "workload.clients.0.input_tokens": 400, "expect": []}
+SMALL: Final[dict[str, object]] = {
+    "workload.requests": 20,
+    "workload.clients.0.input_tokens": 400,
+    "expect": [],
+    "latency": "roofline",
+    "policy": "blis",
+}
 """Enough for figures that differ, little enough for many runs."""
 MISHAPS: Final = Path(__file__).with_name("mishaps.py")
 TIGHT: Final = {"metric": "latency.ttft_ms.p99", "max": 25}

@@ -35,7 +35,7 @@ def test_an_experiment_with_axes(tmp_path: Path) -> None:
     seen: list[Progress] = []
     arguments = {
         "axes": {"cluster.instances": range(1, 3), "workload.clients.0.input_tokens": Array([100, 400])},
-        "set": {"workload.requests": 20, "expect": []},
+        "set": {"workload.requests": 20, "expect": [], "latency": "roofline", "policy": "blis"},
         "seeds": 2,
         "slos": ["latency.ttft_ms.p99<=25"],
         "objectives": ["max:throughput.output_tokens_per_s", "cost.gpus"],

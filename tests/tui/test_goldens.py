@@ -10,6 +10,7 @@ import pytest
 from textual.app import App
 from textual.widgets import Input
 
+from blis_tui.canonical import to_json
 from blis_tui.compare.divergence import record_text
 from blis_tui.errors import BlisError
 from blis_tui.golden.case import cases_of
@@ -252,7 +253,7 @@ async def test_a_result_of_another_machine_is_refused_with_a_hint(folder: Path) 
     place = changed(folder, "alpha")
     header = json.loads(place.file(HEADER).read_text(encoding="utf-8"))
     header["baseline"]["system"] = "Plan9 vax"
-    place.file(HEADER).write_text(json.dumps(header), encoding="utf-8")
+    place.file(HEADER).write_text(to_json(header), encoding="utf-8")
     app = Alone()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -403,7 +404,7 @@ def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path)
     place = changed(folder, "alpha")
     header = json.loads(place.file(HEADER).read_text(encoding="utf-8"))
     header["document"] = {"apiVersion": "blis/v0"}
-    place.file(HEADER).write_text(json.dumps(header), encoding="utf-8")
+    place.file(HEADER).write_text(to_json(header), encoding="utf-8")
     message = "(?s)can no longer build the experiment of the golden alpha.*help:"
     with pytest.raises(BlisError, match=message):
         prepare(entries(folder)["alpha"], folder)

@@ -32,7 +32,7 @@ def pressed() -> Debugger:
 
 @pytest.fixture(scope="module")
 def chunked() -> Debugger:
-    return debugger("chunked-prefill", 2500)
+    return debugger("chunked-prefill", 2500, policy="blis", latency="roofline")
 
 
 def _text(view: View, width: int = 78) -> str:

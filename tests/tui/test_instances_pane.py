@@ -24,7 +24,7 @@ def pressed() -> Debugger:
 
 @pytest.fixture(scope="module")
 def crowded() -> Debugger:
-    return debugger("unfair-tenants", 1500)
+    return debugger("unfair-tenants", 1500, policy="blis", latency="roofline")
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +97,12 @@ def test_the_card_marks_the_phase_and_dims_what_follows(pressed: Debugger) -> No
 
 def test_a_long_queue_leaves_room_for_the_batch_and_follows_the_selection(crowded: Debugger) -> None:
     lines = text_of(instances_lines(view_at(crowded), 78, 5))
-    assert "○ WAITING 34" in lines
-    assert "… and 29 more" in lines
-    assert "● RUNNING 32" in lines
-    assert "request_110" not in lines
-    selected = text_of(instances_lines(view_at(crowded, request="request_110"), 78, 5))
-    assert "request_110" in selected
+    assert "○ WAITING 29" in lines
+    assert "… and 24 more" in lines
+    assert "● RUNNING 63" in lines
+    assert "request_170" not in lines
+    selected = text_of(instances_lines(view_at(crowded, request="request_170"), 78, 5))
+    assert "request_170" in selected
 
 
 def test_nobody_there_is_a_sentence(pair: Debugger) -> None:

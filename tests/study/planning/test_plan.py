@@ -23,6 +23,8 @@ SHORT = {
     "workload.requests": 200,
     "workload.clients.0.input_tokens": {"kind": "constant", "value": 500},
     "workload.clients.0.output_tokens": {"kind": "constant", "value": 16},
+    "latency": "roofline",
+    "policy": "blis",
 }
 
 
