@@ -168,6 +168,7 @@ async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileR
         *,
         swapped_tokens: int = 0,
         tiered: Sequence[int] = (),
+        padding: int = 0,
     ) -> None:
         if request.request_id == "request_20":
             raise StalledError(
@@ -175,7 +176,16 @@ async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileR
                 "scheduled",
                 help="its blocks must fit the KV cache",
             )
-        admit(batch, plan, request, cached_blocks, new_tokens, swapped_tokens=swapped_tokens, tiered=tiered)
+        admit(
+            batch,
+            plan,
+            request,
+            cached_blocks,
+            new_tokens,
+            swapped_tokens=swapped_tokens,
+            tiered=tiered,
+            padding=padding,
+        )
 
     monkeypatch.setattr(Batch, "admit", stuck)
     await look(Scene(name="failed", keys=("end", "7")), (NORMAL, NARROW), file_regression)
