@@ -74,18 +74,9 @@ def print_data(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    """Write to standard output at once."""
-    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when a command runs)
 
-    if sys.stdout is None:
-        raise InputError("there is no standard output", help="`-o` writes to a file, where a command has it")
-    try:
-        sys.stdout.buffer.write(text.encode(errors="replace"))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot write standard output: {error.strerror or error}") from error
+    write_standard_output(text)
 
 
 def yaml_files(paths: Iterable[str]) -> Iterator[str]:

@@ -270,6 +270,8 @@ class Batch:
         if padding:
             self._decode_padded(request, padding)
         else:
+            if self.speculative is not None:
+                self.pool.hold(request, self.speculative.slots(request, 1))
             self.pool.extend(request, request.computed_tokens + 1)
             self._let_decode(request)
         plan.admitted.append(request)

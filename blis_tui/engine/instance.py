@@ -144,7 +144,7 @@ class Instance:
         are new.
         """
         pool = self.pool
-        if reason := unservable(self.batch, request, reserves=True):
+        if reason := unservable(self.batch, request):
             return reason
         found = pool.visible_head(request.segments, now) if reuse else 0
         if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:

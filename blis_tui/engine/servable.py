@@ -9,23 +9,18 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-def unservable(batch: Batch, request: Request, *, reserves: bool = False) -> str:
+def unservable(batch: Batch, request: Request) -> str:
     """Why ``request`` can never run in a batch; empty when it can. Settles how much it may generate at most.
 
     Declared budgets must fit beside the prompt, or are cut to what ``max_model_len`` leaves (``cuts_output``). Without
-    one, the limits leave what they leave: ``max_model_len``, and the KV cache. ``reserves``: the answer will be
-    generated here, whatever the prompt is computed on.
+    one, the limits of the instance where it is leave what they leave: ``max_model_len``, and the KV cache.
     """
     prompt, limit = request.input_tokens, batch.limits.max_model_len
     if limit is not None and prompt >= limit:
         return f"prompt of {prompt} tokens, max_model_len is {limit}"
+    if request.declared_tokens < 0:
+        request.max_output_tokens = _room(batch, request)
     budget = request.max_output_tokens
-    if not budget and request.declared_tokens:
-        budget = _room(batch, request)
-        if reserves or not _goes_on_elsewhere(
-            request
-        ):  # else the one that generates the answer says
-            request.max_output_tokens = budget
     if limit is not None and prompt + budget > limit:
         if not batch.traits.cuts_output:
             return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
@@ -55,7 +50,8 @@ def _room(batch: Batch, request: Request) -> int:
 
 def _tokens(batch: Batch, request: Request, budget: int) -> int:
     """KV slots of a request that generates all it may; its last token never enters the cache."""
-    answer = 1 if _goes_on_elsewhere(request) else max(budget, 1)
+    elsewhere = request.handover is not None and not request.handover.prefilled
+    answer = 1 if elsewhere else max(budget, 1)
     whole = request.input_tokens + answer - 1
     speculative, limit = batch.speculative, batch.limits.max_model_len
     if speculative is None:
@@ -66,8 +62,3 @@ def _tokens(batch: Batch, request: Request, budget: int) -> int:
             drafted += speculative.most_excess
         whole = drafted if limit is None else min(drafted, limit - 1)
     return speculative.slots_for(whole)
-
-
-def _goes_on_elsewhere(request: Request) -> bool:
-    """Whether only its prompt is computed here."""
-    return request.handover is not None and not request.handover.prefilled

@@ -249,7 +249,7 @@ class Steps:
             if adapters is not None:
                 adapters.leave(request)
             handover = request.handover
-            if handover is not None and not handover.prefilled:
+            if handover is not None and not handover.prefilled and request.output_tokens:
                 self._part(request, end)
                 continue
             free = pool.free

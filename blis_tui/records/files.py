@@ -10,7 +10,6 @@ import zlib
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from shutil import copyfileobj
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
@@ -134,6 +133,8 @@ class _UnnamedPlace(_Place):
                 raise
 
     def _copy(self) -> None:
+        from shutil import copyfileobj  # noqa: PLC0415  (imports every compression that Python has)
+
         other = _HiddenPlace(self._target)
         try:
             with FileIO(self.descriptor, closefd=False) as content, FileIO(other.descriptor, "wb") as copy:
@@ -220,6 +221,23 @@ def _lock(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def write_standard_output(text: str) -> None:
+    """Write exactly this to standard output, at once.
+
+    Raises:
+        InputError: there is no standard output, or it cannot be written.
+    """
+    if sys.stdout is None:
+        raise InputError("there is no standard output", help="`-o` writes to a file, where a command has it")
+    try:
+        sys.stdout.buffer.write(text.encode(errors="replace"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable("standard output", error) from error
 
 
 def _unwritable(path: str | Path, error: OSError) -> InputError:

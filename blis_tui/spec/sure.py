@@ -129,6 +129,9 @@ def _decides(condition: Json) -> bool:
     """Whether a condition that is not surely met is surely not met: it has only keywords that leave no doubt."""
     if not isinstance(condition, dict) or not condition.keys() <= _DECIDING:
         return isinstance(condition, bool)
+    types = condition.get("type", [])
+    if not all(name in _TYPES for name in (types if isinstance(types, list) else [types])):
+        return False
     plain = [condition.get("const"), *cast("list[Json]", condition.get("enum", []))]
     parts = cast("Schema", condition.get("properties", {}))
     return not any(isinstance(one, dict | list) for one in plain) and all(map(_decides, parts.values()))

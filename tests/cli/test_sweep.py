@@ -51,7 +51,7 @@ def with_mishaps(*happenings: str) -> list[str]:
 
 def test_a_table_and_files_of_all_kinds(file_regression: FileRegressionFixture) -> None:
     files = ("rows.csv", "rows.jsonl", "rows.parquet")
-    asked = ("--seeds", "2", "--slo", "latency.ttft_ms.p99<=60", "--objective", "cost.gpus")
+    asked = ("--seeds", "2", "--slo", "latency.ttft_ms.p99<=30", "--objective", "cost.gpus")
     ended = sweep(*asked, *(part for name in files for part in ("-o", name)))
     assert (ended.exit_code, ended.stderr) == (ExitCode.OK, "")
     assert Path("rows.csv").read_text() == sweep(*asked, "--format", "csv").stdout

@@ -474,7 +474,7 @@ class Instance:
             self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
         job.computed = job.target = job.request.input_tokens
         job.prefilling = False
-        if job.generated >= job.wanted > 0:
+        if job.generated >= job.wanted:
             job.generated -= 1
         job.last_token_us = min(job.first_token_us, now)
 
@@ -986,7 +986,7 @@ class Instance:
         done = [job for job in self.running if not job.prefilling and self._is_done(job)]
         for job in done:
             free = len(self.pool.free)
-            if job.split and not job.parted:
+            if job.split and not job.parted and job.wanted:
                 job.last_step_us = duration_us
                 self._part(job)
             else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepLoad
-    from blis_tui.engine.request import Request
+    from blis_tui.engine.request import Reasoning, Request
     from blis_tui.engine.speculative.luck import Luck
 
 
@@ -328,13 +328,13 @@ class SpeculativeCohort(DecodeCohort):
                 finishing.append(request)
                 if left > 1 and self._overlaps:
                     self.unsure[request.batch_slot] = request
-            reasoning = request.reasoning
-            if reasoning is not None and generated <= reasoning.tokens < generated + gained:
+            begins = not generated and request.handover is None
+            if request.reasoning is not None and _answers(request.reasoning, generated, gained, begins=begins):
                 answering.append(request)
             decode.before = request.computed_tokens
             decode.before_us = request.joined_us
             decode.excess = 1 + drafted - gained
-            if not generated and request.handover is None:
+            if begins:
                 request.first_token_us = end
                 first.append(request)
             else:
@@ -385,3 +385,11 @@ class SpeculativeCohort(DecodeCohort):
 
 def _at_most(threshold: int, tokens: int) -> int:
     return threshold if 0 < threshold < tokens else tokens
+
+
+def _answers(reasoning: Reasoning, generated: int, gained: int, *, begins: bool) -> bool:
+    """Whether the answer itself begins with one of the gained tokens; ``begins``: they are the first of all.
+
+    Where nothing is thought, and they are not, it began where the prompt was computed.
+    """
+    return generated <= reasoning.tokens < generated + gained and (begins or reasoning.tokens > 0)
