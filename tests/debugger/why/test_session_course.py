@@ -63,7 +63,7 @@ def experiment() -> blis_tui.Experiment:
     workload = {"sessions": 24, "rate_per_s": 6.0, "clients": [CHAT, AGENT, BY_CLOCK]}
     engine = {"max_num_seqs": 3}
     changes = {"workload": workload, "engine": engine, "cluster": {"instances": 2}, "expect": []}
-    return blis_tui.load("quickstart", set=changes)
+    return blis_tui.load("quickstart", set={**changes, "latency": "roofline", "policy": "blis"})
 
 
 @cache
