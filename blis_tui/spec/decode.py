@@ -11,7 +11,7 @@ from blis_tui.spec.document_parts import Part, plugin_of
 from blis_tui.spec.model import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from blis_tui.keys import Key
     from blis_tui.spec.model import PluginConfig
@@ -84,7 +84,7 @@ def _reader(about: Key, annotation: str) -> Callable[[Part, str], object]:
     if about.variants is not None:
         return _kind
     if plain == "int" and (about.words or about.default is None):
-        return _amount if plain != annotation else Part.integer
+        return partial(_amount, about.words) if plain != annotation else Part.integer
     if about.words:
         return Part.text
     if plain in _READERS:
@@ -102,10 +102,10 @@ def _kind(part: Part, name: str) -> str:
     return part.part(name).text("kind")
 
 
-def _amount(part: Part, name: str) -> int | None:
-    """A number, or None for null and for any word but ``auto``, which should not be there any more."""
+def _amount(words: Collection[str], part: Part, name: str) -> int | None:
+    """A number, or None for null and for the key's words, but for ``auto``, which should not be there any more."""
     value = part.data.get(name, AUTO)
-    return None if value is None or (isinstance(value, str) and value != AUTO) else part.integer(name)
+    return None if value is None or (value != AUTO and value in words) else part.integer(name)
 
 
 def _budget(part: Part, name: str) -> Budget:

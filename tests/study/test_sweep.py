@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 
@@ -93,13 +94,21 @@ def test_a_failed_run_is_a_row_and_tried_again_by_the_next_sweep(tmp_path: Path)
     assert len(runner.tasks) == 3
 
 
-def test_what_went_wrong_in_the_simulation_is_the_reason() -> None:
+@pytest.mark.parametrize("key", ["requests", "rate_per_s"])
+def test_a_document_that_is_no_experiment_is_the_reason(key: str) -> None:
     experiment = blis_tui.load("quickstart", set=SMALL)
-    document = {**experiment.document, "workload": {**experiment.document["workload"], "requests": "many"}}  # type: ignore[dict-item]
+    document = {**experiment.document, "workload": {**experiment.document["workload"], key: "many"}}  # type: ignore[dict-item]
     task = task_of(experiment)
     outcome = execute(type(task)(key="", document=document, trace_path=None))
     assert (outcome.status, outcome.report) == ("failed", "")
-    assert outcome.why
+    assert outcome.why.startswith(f"not a resolved experiment: `workload.{key}` is not a")
+
+
+def test_what_went_wrong_in_the_simulation_is_the_reason() -> None:
+    task = task_of(blis_tui.load("quickstart", set=SMALL))
+    with patch.object(blis_tui.Simulation, "report", side_effect=ZeroDivisionError("half of nothing")):
+        outcome = execute(task)
+    assert outcome == Outcome(status="failed", why="ZeroDivisionError: half of nothing")
 
 
 class FullStore(MemoryStore):
