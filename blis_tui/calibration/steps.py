@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -97,7 +98,7 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
                 raise ValueError("it tells neither contexts nor the KV cache in use (vLLM 0.27 does)")  # noqa: TRY301
             held = max((used or 0.0) * capacity - before - new, 0.0) if context is None else context
             steps.append(Step(duration_us, decodes, held if decodes else 0.0, tuple(_chunks(prefills, new, before))))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{path}, step {len(steps) + 1}: {what}", help=f"it was read as a file of {name}") from error
     if len(steps) < _FEWEST:
@@ -152,7 +153,12 @@ def _listed(text: str, blocks: int) -> Iterator[_Row]:
 
 
 def _optional(row: Mapping[str, str], name: str) -> float | None:
-    return float(row[name]) if row.get(name) else None
+    if not row.get(name):
+        return None
+    value = float(row[name])
+    if not isfinite(value):
+        raise ValueError(f"`{name}` is {value}")
+    return value
 
 
 def _chunks(prefills: int, new: int, before: int) -> Iterator[tuple[int, int]]:

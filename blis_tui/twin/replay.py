@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 from blis_tui.engine.records import FirstToken, Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
@@ -79,12 +80,6 @@ def with_steps(experiment: Experiment, durations_us: tuple[int, ...], queue_us: 
     return with_latency(experiment, PluginConfig(kind=RECORDED, settings=settings))
 
 
-def with_latency(experiment: Experiment, latency: PluginConfig) -> Experiment:
-    """The experiment with another step-time model."""
-    (pool,) = experiment.pools
-    return replace(experiment, pools=(replace(pool, latency=latency),))
-
-
 def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
     """Run an experiment, and keep what its requests and steps did; ``follow``: every token, too."""
     simulation = Simulation(experiment, check="off")
@@ -149,7 +144,7 @@ class _Batches:
             self._step(record)
 
     def _step(self, step: StepFinished) -> None:
-        # Whoever gets its first token in this step was in it without an answer.
+        # A request that gets its first token in this step was in it without an answer.
         news = frozenset(step.first_tokens)
         prefills = prefill_tokens = 0
         decodes = decode_tokens = step.decode_requests
