@@ -28,6 +28,7 @@ _PROCESS: Final = re.compile(r"^\((\S+ pid=\d+)\)")
 _SPLIT: Final = "a log of another server, or of a second start; give each a file of its own"
 _DURATIONS: Final = ("duration_us", "period_us")
 _NEEDED: Final = ("decode_requests", "prefill_tokens")
+_MOST_PREFILLS: Final = 100_000
 _FEWEST: Final = 20
 
 
@@ -162,8 +163,10 @@ def _optional(row: Mapping[str, str], name: str) -> float | None:
 
 
 def _chunks(prefills: int, new: int, before: int) -> Iterator[tuple[int, int]]:
-    """Prefills of which the sums are known, equally long."""
+    """Prefills of which the sums are known, equally long. Raises ValueError for more than any step has."""
     count = min(max(prefills, 1), new)
+    if count > _MOST_PREFILLS:
+        raise ValueError(f"{count:,} prefills in one step, at most {_MOST_PREFILLS:,} can be read")
     for number in range(count):
         computed, tokens = (whole * (number + 1) // count - whole * number // count for whole in (before, new))
         yield computed, tokens

@@ -75,6 +75,8 @@ def serve_api(
         if kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
 
+            if len({pool.engine.block_size_tokens for pool in experiment.pools}) > 1:
+                raise click.UsageError("--kv-events needs one engine.block_size_tokens in all pools")
             publisher = KvPublisher(kv_events)
             opened.callback(publisher.close)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
-from blis_tui.engine.records import FirstToken, Preempted, StepFinished
+from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
 from blis_tui.observe.folder import TABLE, write_tables
@@ -91,6 +91,7 @@ def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
     tokens = _Tokens(simulation)
     if follow:
         simulation.subscribe(StepFinished, tokens.observe)
+        simulation.subscribe(Completed, tokens.observe)
     simulation.run()
     report = simulation.report(verify=False)
     return Simulated(
@@ -110,15 +111,15 @@ class _Tokens:
         self.answers: dict[str, list[tuple[int, int]]] = {}
         self._simulation = simulation
 
-    def observe(self, step: StepFinished) -> None:
-        """A step has been simulated: its tokens come at its end."""
-        batch = self._simulation.cluster.instances[step.instance].batch
-        end_us = step.time_us + step.duration_us
-        for request in batch.running.values():
-            self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
-        for name in step.completed:
-            known = self.answers.get(name)
-            self._note(name, end_us, known[-1][1] + 1 if known else 1)
+    def observe(self, record: Record) -> None:
+        """A step has been simulated: its tokens come at its end; how many were in the last one, its end tells."""
+        if isinstance(record, StepFinished):
+            batch = self._simulation.cluster.instances[record.instance].batch
+            end_us = record.time_us + record.duration_us
+            for request in batch.running.values():
+                self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
+        elif isinstance(record, Completed):
+            self._note(record.request_id, record.time_us, record.output_tokens)
 
     def _note(self, name: str, end_us: int, tokens: int) -> None:
         known = self.answers.setdefault(name, [])
