@@ -458,7 +458,7 @@ def measured_text(kind: str, runs: list[Run], errors: list[dict[str, float] | No
             (pool,) = experiment.pools
             server = f"{run.engine}, {run.tensor_parallel} x {run.hardware}, {run.model}"
             rounded = {metric: round(value, 5) for metric, value in error.items()}
-            rows.append([server, list(traits_of(experiment, pool)), rounded])
+            rows.append([server, list(traits_of(experiment, pool, run.prompt_tokens)), rounded])
     settings, varied = shipped_settings(kind, runs)
     varied = sorted({*varied, "expert_parallel"} - {"engine"})
     head = json.dumps({"settings": settings, "varied": varied}, indent=2).removesuffix("\n}")

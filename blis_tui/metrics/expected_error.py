@@ -18,7 +18,7 @@ from blis_tui.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.spec.model import Experiment, Pool, Workload
+    from blis_tui.spec.model import Experiment, Pool
 
 ENGINES: Final[Mapping[str, str]] = {"vllm-v1": "vllm", "tensorrt-llm": "trtllm"}
 """Batching rule -> the measured engine that plans like that."""
@@ -164,12 +164,15 @@ def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
     return pairs[-1][0]
 
 
-def expectation(experiment: Experiment, pool: Pool) -> ExpectedError | str:
-    """What is expected of a pool's step times; a text = why nothing is known, and what was measured that is nearest."""
+def expectation(experiment: Experiment, pool: Pool, prompt_tokens: float) -> ExpectedError | str:
+    """What is expected of a pool's step times; a text = why nothing is known, and what was measured that is nearest.
+
+    ``prompt_tokens``: how long prompts are in the mean.
+    """
     known = measured(pool.latency.kind)
     if known is None:
         return "no error is expected or ruled out: docs/accuracy.md compares it with others"
-    traits = traits_of(experiment, pool)
+    traits = traits_of(experiment, pool, prompt_tokens)
     if not traits.engine:
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
         return f"not measured: `{experiment.policy.batching.kind}` batching (measured: {rules})"
@@ -185,8 +188,8 @@ def expectation(experiment: Experiment, pool: Pool) -> ExpectedError | str:
     return expected_error(traits, known.runs)
 
 
-def traits_of(experiment: Experiment, pool: Pool) -> Traits:
-    """What matters of a pool's instances, and of what they are asked."""
+def traits_of(experiment: Experiment, pool: Pool, prompt_tokens: float) -> Traits:
+    """What matters of a pool's instances, and of what they are asked: prompts of so many tokens in the mean."""
     model, workload = pool.model, experiment.workload
     weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
     family = "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
@@ -197,21 +200,5 @@ def traits_of(experiment: Experiment, pool: Pool) -> Traits:
         precision="fp4" if weight < 1.0 else "fp8" if weight < 2.0 else "bf16",
         tensor_parallel=pool.tensor_parallel,
         fresh=not any(client.repeated_prompts for client in workload.clients),
-        long=_mean_prompt(workload) > LONG_TOKENS,
+        long=prompt_tokens > LONG_TOKENS,
     )
-
-
-def _mean_prompt(workload: Workload) -> float:
-    """About how many tokens prompts have, as far as their distributions say."""
-    means = []
-    for client in workload.clients:
-        settings = client.input_tokens.settings
-        low, high = settings.get("min"), settings.get("max")
-        middle = (low + high) / 2 if isinstance(low, int) and isinstance(high, int) else 0.0
-        tokens = settings.get("value", settings.get("mean", middle))
-        shared = 0 if client.prefix is None else client.prefix.tokens
-        means.append(shared + (tokens if isinstance(tokens, int | float) else 0.0))
-    total = 0.0
-    for mean in means:
-        total += mean
-    return total / len(means) if means else 0.0

@@ -356,7 +356,7 @@ def build_report(
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
     found = _sections(experiment, cluster, table, duration_us)
-    errors = expected_errors(experiment)
+    errors = expected_errors(experiment, tallies.flow.input_tokens / max(1, counts.total))
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
         meta=Meta(

@@ -50,6 +50,9 @@ def _shown(known: ExpectedError | str) -> ExpectedError | None:
     return None if isinstance(known, str) else known
 
 
-def expected_errors(experiment: Experiment) -> dict[str, ExpectedError | str]:
-    """How far off each pool's step times are expected to be; a text says why that is not known."""
-    return {pool.name: expectation(experiment, pool) for pool in experiment.pools}
+def expected_errors(experiment: Experiment, prompt_tokens: float) -> dict[str, ExpectedError | str]:
+    """How far off each pool's step times are expected to be; a text says why that is not known.
+
+    ``prompt_tokens``: how long the prompts of a run were in the mean.
+    """
+    return {pool.name: expectation(experiment, pool, prompt_tokens) for pool in experiment.pools}

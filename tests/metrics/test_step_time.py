@@ -9,8 +9,17 @@ import pytest
 
 from benchmarks import accuracy
 from blis_tui import load
-from blis_tui.metrics.expected_error import DIFFERENT, ExpectedError, Traits, expected_error, measured
+from blis_tui.metrics.expected_error import (
+    DIFFERENT,
+    LONG_TOKENS,
+    ExpectedError,
+    Traits,
+    expected_error,
+    measured,
+    traits_of,
+)
 from blis_tui.metrics.step_time import StepTime, expected_errors, step_times
+from blis_tui.simulation import Simulation
 
 PAGE = (Path(__file__).parents[2] / "docs/accuracy.md").read_text(encoding="utf-8")
 
@@ -28,7 +37,7 @@ BASE: dict[str, object] = {
 
 def found(**more: object) -> StepTime:
     experiment = load({**BASE, **more})
-    (one,) = step_times(experiment, expected_errors(experiment)).values()
+    (one,) = step_times(experiment, expected_errors(experiment, 500)).values()
     return one
 
 
@@ -102,7 +111,7 @@ def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(metric: 
 )
 def test_what_was_not_measured_gets_a_reason(changes: dict[str, object], reason: str) -> None:
     document = {**BASE, **changes}
-    (known,) = expected_errors(load(document)).values()
+    (known,) = expected_errors(load(document), 500).values()
     assert isinstance(known, str)
     assert reason in known
     assert found(**changes).expected_error_percent is None
@@ -117,6 +126,21 @@ def test_what_was_measured_nearby_counts_more() -> None:
     assert cached is not None
     assert fresh is not None
     assert cached.median < fresh.median
+
+
+@pytest.mark.parametrize(("mu", "long"), [(6.0, False), (8.6, True)])
+def test_prompts_are_as_long_as_they_were_in_the_run(mu: float, long: bool) -> None:
+    client = {"id": "c", "input_tokens": {"kind": "lognormal", "mu": mu, "sigma": 0.3}, "output_tokens": 20}
+    experiment = load({**BASE, "workload": {"requests": 30, "rate_per_s": 1.0, "clients": [client]}})
+    simulation = Simulation(experiment)
+    simulation.run()
+    report = simulation.report()
+    assert (report.tokens.input / report.requests.total > LONG_TOKENS) is long
+    (pool,) = experiment.pools
+    known = measured("operators")
+    assert known is not None
+    mine, other = (traits_of(experiment, pool, LONG_TOKENS + more) for more in ((1, 0) if long else (0, 1)))
+    assert report.expected_errors[pool.name] == expected_error(mine, known.runs) != expected_error(other, known.runs)
 
 
 def test_the_default_is_the_best_that_covers_the_stack() -> None:
@@ -136,7 +160,7 @@ def test_pools_are_told_apart() -> None:
         "cluster": {"pools": pools},
     }
     experiment = load(document)
-    errors = expected_errors(experiment)
+    errors = expected_errors(experiment, 500)
     assert isinstance(errors["fast"], ExpectedError)
     assert isinstance(errors["slow"], str)
     found = step_times(experiment, errors)
