@@ -31,6 +31,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
             "expected_error_percent": asdict(plan.expected) if isinstance(plan.expected, ExpectedError) else None,
         },
         "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
+        "as_cheap": [plan.candidates.index(one) for one in plan.ties],
         "warnings": dict(plan.warnings),
         "runs": plan.runs,
         "configurations": [_candidate(one) for one in plan.candidates],
@@ -51,6 +52,7 @@ def _candidate(one: Candidate) -> dict[str, object]:
                 "size": tried.size,
                 "rate_per_s": tried.rate_per_s,
                 "holding": tried.holding,
+                "seeds": tried.seeds,
                 "runs": [as_data(row) for row in tried.rows],
             }
             for tried in one.tried

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from blis_tui.metrics.expected_error import ExpectedError
-    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Expectation, Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
@@ -41,6 +41,8 @@ _OF_CAPACITY: Final = 1.1
 """Where searches for a rate begin: requests that do not come all at once find fuller batches."""
 DISAGREEMENT: Final = 1.2
 """So far apart may the figures of two step-time models be before that is told."""
+_CENTS: Final = 6
+"""Prices that are equal to so many digits are equal: sums of the same prices differ in their last ones."""
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
 """What configurations are compared by: money where all of them have a price, else GPUs."""
 
@@ -75,6 +77,13 @@ class Tried:
     size: int | None
     rate_per_s: float | None
     rows: tuple[Row, ...]
+    seeds: int
+    """With how many seeds it was run: more than there are rows where all gave the same run, which stands there once."""
+
+    @property
+    def seedless(self) -> bool:
+        """Whether the seed was seen to change nothing."""
+        return self.seeds > len(self.rows)
 
     @property
     def holding(self) -> int:
@@ -90,6 +99,20 @@ class Tried:
         """A figure in each run that was not cut short."""
         found = [row.figures.get(metric) for row in self.rows if row.status == "done"]
         return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
+
+    def nearest(self, bounds: tuple[Expectation, ...], metric: str = "") -> tuple[Margin, Row] | None:
+        """The bound (of a metric) that is nearest or farthest exceeded, and the run in which it is; None = no figure.
+
+        All seeds have to hold, so this is the run that decides.
+        """
+        found = [(one, row) for row in self.rows if row.status == "done" for one in margins(row, bounds)]
+        wanted = [each for each in found if metric in ("", each[0].metric)]
+        return max(wanted, key=lambda each: each[0].of_bound, default=None)
+
+    def figure(self, metric: str, bounds: tuple[Expectation, ...]) -> float | None:
+        """The one figure that is said of several seeds: that of the run that decides, the mean where nothing does."""
+        nearest = self.nearest(bounds, metric)
+        return self.mean(metric) if nearest is None else nearest[0].value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +212,8 @@ class Plan:
     """How far off it is expected to be; a text says why that is not known, None = there is no answer."""
     opinions: tuple[Opinion, ...]
     """What the other step-time models say."""
+    ties: tuple[Candidate, ...]
+    """What is as cheap (and holds as high a rate), farther from the answer's figures or after it in the study."""
     warnings: Mapping[str, str]
     """What looks wrong with the runs at the answer: id -> message, of the first run that has it."""
     runs: int
@@ -228,22 +253,27 @@ def plan(
     candidates = tuple(driver.answer(searches, runner))
     holding = [one for one in candidates if one.found is not None]
     cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
-    best = min(holding, key=lambda one: _order(one, cost, max_rate=question.max_rate), default=None)
+    order = {one.point.number: _order(question, one, cost) for one in holding}
+    best = min(holding, key=lambda one: order[one.point.number], default=None)
     second = () if best is None else driver.answer([_opinions(question, best)], runner)[0]
     found = None if best is None else best.found
     experiment = None if found is None else _experiment(study, found.rows[0])
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
-    bounded = [one for row in rows for one in margins(row, study.constraints)]
+    nearest = None if found is None else found.nearest(study.constraints)
+    first = None if best is None else order[best.point.number]
     return Plan(
         question=question,
         candidates=candidates,
         best=best,
         cost=cost,
-        binding=max(bounded, key=lambda one: one.of_bound, default=None),
+        binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
         expected=None if experiment is None or pool is None else expected_errors(experiment)[pool.name],
         opinions=second,
+        ties=tuple(
+            one for one in holding if first is not None and one is not best and order[one.point.number][:2] == first[:2]
+        ),
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
@@ -253,13 +283,12 @@ def _cost(one: Candidate, metric: str) -> float | None:
     return None if one.found is None else one.found.mean(metric)
 
 
-def _order(one: Candidate, cost: str, *, max_rate: bool) -> tuple[float, float, int]:
-    """The cheapest first, or the highest rate; of equals the first."""
-    price = _cost(one, cost) or 0.0
-    if not max_rate:
-        return (price, 0.0, one.point.number)
-    rate = 0.0 if one.knee is None or one.knee.holds is None else one.knee.holds
-    return (-rate, price, one.point.number)
+def _order(question: Question, one: Candidate, cost: str) -> tuple[float, float, float, int]:
+    """The cheapest first, or the highest rate; of equals the one that is farthest from its bounds, then the first."""
+    price = round(_cost(one, cost) or 0.0, _CENTS)
+    rate = 0.0 if not question.max_rate or one.knee is None or one.knee.holds is None else one.knee.holds
+    nearest = None if one.found is None else one.found.nearest(question.study.constraints)
+    return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, one.point.number)
 
 
 def _experiment(study: Study, row: Row) -> Experiment:
@@ -384,14 +413,21 @@ class _Configuration:
         places = [place for place in self._rows if place[1] != 0]  # an idle cluster answers no question
         order = sorted(places, key=lambda place: (place[0] or 0, place[1] or 0.0))
         tried = tuple(
-            Tried(
-                size=size if place[0] is None else place[0],
-                rate_per_s=place[1],
-                rows=tuple(self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]),
+            _tried(
+                size if place[0] is None else place[0],
+                place[1],
+                [self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]],
             )
             for place in order
         )
         return Candidate(point=self._point, size=size, knee=knee, why_not=why_not, of=self._of, tried=tried)
+
+
+def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Tried:
+    """The runs of several seeds; equal ones, as those of a trace can be, are one run and agree with nothing."""
+    first = rows[0]
+    alike = first.status == "done" and all((row.status, row.figures) == (first.status, first.figures) for row in rows)
+    return Tried(size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows))
 
 
 def _own_size(document: Mapping[str, Json], path: str) -> int:
@@ -402,19 +438,28 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
 
 
 def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:
-    """What the other step-time models say about the answer, with the first seed."""
+    """What the other step-time models say about the answer: of each bounded figure in the run that decides."""
     found = best.found
     if found is None:
         return ()
-    row = found.rows[0]
-    own = _experiment(question.study, row).pools[0].latency.kind
-    kinds = [kind for kind, _ in CHOICES if kind != own]
-    rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, whole=True) for kind in kinds]
+    own = _experiment(question.study, found.rows[0]).pools[0].latency.kind
+    bounds = question.study.constraints
+    decide = [found.nearest(bounds, metric) for metric in dict.fromkeys(one.metric for one in bounds)]
+    asked = [
+        (kind, margin, row)
+        for kind, _ in CHOICES
+        if kind != own
+        for margin, row in filter(None, decide)
+        if margin.value > 0
+    ]
+    rows = yield [
+        Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, whole=True) for kind, _, row in asked
+    ]
     told = []
-    for kind, other in zip(kinds, rows, strict=True):
-        for metric in dict.fromkeys(one.metric for one in question.study.constraints):
-            value, mine = other.figures.get(metric), row.figures.get(metric)
-            if isinstance(value, int | float) and isinstance(mine, int | float) and mine > 0:
-                holds = not trouble(other)
-                told.append(Opinion(kind=kind, metric=metric, value=float(value), own=float(mine), holds=holds))
+    for (kind, mine, _), other in zip(asked, rows, strict=True):
+        value = other.figures.get(mine.metric)
+        if isinstance(value, int | float):
+            told.append(
+                Opinion(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
+            )
     return tuple(told)

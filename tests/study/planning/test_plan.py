@@ -17,6 +17,7 @@ from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.text import plan_text
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
+from blis_tui.study.text import number
 
 TTFT = "latency.ttft_ms.p90"
 SHORT = {
@@ -160,6 +161,54 @@ def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStor
     assert found.best.found is not None
     assert found.best.found.mean("cost.gpus") == min(gpus)
     assert "tensor_parallel" in plan_text(found)
+
+
+def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_others_are_told(
+    store: MemoryStore,
+) -> None:
+    axes = {"hardware": ["l40s", "h100"]}
+    found = plan(question(rate_per_s=5.0, axes=axes, bound=2000.0), HereRunner(), store)
+    worst = [max(one.found.values(TTFT)) for one in found.candidates if one.found is not None]
+    assert [one.size for one in found.candidates] == [1, 1]
+    assert found.best is found.candidates[worst.index(min(worst))]
+    (other,) = found.ties
+    assert other is not found.best
+    assert f"costs the same; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in plan_text(found)
+    assert plan_data(found)["as_cheap"] == [worst.index(max(worst))]
+    alone = plan(question(rate_per_s=120.0), HereRunner(), store)
+    assert not alone.ties
+
+
+def test_what_no_seed_changes_is_one_run(store: MemoryStore) -> None:
+    asked = question()
+    study = {
+        **asked.study.document,
+        "experiment": "trace-replay",
+        "set": {"policy.routing": "round-robin", "latency": "roofline"},
+    }
+    study["constraints"] = [{"metric": TTFT, "max": 1e6}]
+    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=4), HereRunner(), store)
+    assert found.best is not None
+    assert found.best.found is not None
+    assert found.best.found.seedless
+    assert len(found.best.found.rows) == 1
+    text = plan_text(found)
+    assert "no seed changes it" in text
+    assert "seeds agree" not in text
+    assert "2 of 2" not in text
+
+
+def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
+    """That of the whole run counts the time in which the cluster fills and drains: it would not be what is held."""
+    assert sized.best is not None
+    (line,) = [line for line in plan_text(sized).splitlines() if line.startswith("→")]
+    values = {"workload.rate_per_s": 120.0, "workload.requests": 240, "cluster.instances": sized.best.size}
+    rates = []
+    for seed in (42, 43):
+        report = blis_tui.run(blis_tui.load("quickstart", set={**SHORT, **values}, seed=seed))
+        rates.append(report.steady.requests_per_s or 0.0)
+        assert report.steady.requests_per_s != report.throughput.requests_per_s
+    assert f"{number(min(rates))} to {number(max(rates))}" in line
 
 
 def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
