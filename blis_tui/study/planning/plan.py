@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil, fsum, sqrt
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
@@ -17,11 +17,12 @@ from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.question import margins, trouble, verdict_of
 from blis_tui.study.planning.search import search_rate, search_size
+from blis_tui.study.planning.slower import Slower, slower
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from blis_tui.metrics.expected_error import ExpectedError
     from blis_tui.spec.model import Expectation, Experiment
@@ -41,6 +42,8 @@ _OF_CAPACITY: Final = 1.1
 """Where searches for a rate begin: requests that do not come all at once find fuller batches."""
 DISAGREEMENT: Final = 1.2
 """So far apart may the figures of two step-time models be before that is told."""
+USUAL_CONFIDENCE: Final = 0.9
+"""Where none is asked for, the answer is tried with steps as slow as those of 1 in 10 measured servers."""
 _CENTS: Final = 6
 """Prices that are equal to so many digits are equal: sums of the same prices differ in their last ones."""
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
@@ -68,6 +71,9 @@ class Question:
     """For how long requests arrive in a run, at least."""
     precision: float = 0.1
     """How far apart the ends of the found interval of rates may be, where seeds agree."""
+    confidence: float | None = None
+    """The share of measured servers whose steps were no slower than those that the answer holds with; None = it holds
+    with step times as they are expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +183,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """What another step-time model says about a figure at the answer."""
+    """What another step-time model, or slower steps, say about a figure at the answer."""
 
     kind: str
     metric: str
@@ -211,7 +217,13 @@ class Plan:
     expected: ExpectedError | str | None
     """How far off it is expected to be; a text says why that is not known, None = there is no answer."""
     opinions: tuple[Opinion, ...]
-    """What the other step-time models say."""
+    """What the other step-time models say; of step times as they are expected alone."""
+    slower: Slower | str | None
+    """Steps as slow as ``confidence`` asks for, or ``USUAL_CONFIDENCE``; a text = why they are not known."""
+    if_slower: Opinion | None
+    """What they do to the tightest bound, where the answer is for step times as expected."""
+    as_expected: Candidate | None
+    """With ``confidence``: the answer without it."""
     ties: tuple[Candidate, ...]
     """What is as cheap (and holds as high a rate), farther from the answer's figures or after it in the study."""
     warnings: Mapping[str, str]
@@ -250,33 +262,63 @@ def plan(
         raise InputError("there is nothing to plan for", help="say what must hold: --slo 'latency.ttft_ms.p99<=300'")
     driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
-    candidates = tuple(driver.answer(searches, runner))
-    holding = [one for one in candidates if one.found is not None]
-    cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
-    order = {one.point.number: _order(question, one, cost) for one in holding}
-    best = min(holding, key=lambda one: order[one.point.number], default=None)
-    second = () if best is None else driver.answer([_opinions(question, best)], runner)[0]
-    found = None if best is None else best.found
-    experiment = None if found is None else _experiment(study, found.rows[0])
+    if question.confidence is not None:
+        searches += [_Configuration(question, point, question.confidence).search() for point in study.points]
+    answers = driver.answer(searches, runner)
+    candidates, expected = tuple(answers[-len(study.points) :]), answers[: len(study.points)]
+    choice = _choose(question, candidates)
+    best, found = choice.best, None if choice.best is None else choice.best.found
+    asked = best is not None and question.confidence is None
+    second = driver.answer([_opinions(question, best)], runner)[0] if asked and best is not None else ()
+    experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
+    slow = None if best is None else slower(study, _sized(question, best), question.confidence or USUAL_CONFIDENCE)
+    if_slower = None
+    if asked and found is not None and isinstance(slow, Slower) and slow.times > 1.0:
+        (if_slower,) = driver.answer([_if_slower(question, found, slow)], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
     nearest = None if found is None else found.nearest(study.constraints)
-    first = None if best is None else order[best.point.number]
     return Plan(
         question=question,
         candidates=candidates,
         best=best,
-        cost=cost,
+        cost=choice.cost,
         binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
         expected=None if experiment is None or pool is None else expected_errors(experiment)[pool.name],
         opinions=second,
-        ties=tuple(
-            one for one in holding if first is not None and one is not best and order[one.point.number][:2] == first[:2]
-        ),
+        slower=slow,
+        if_slower=if_slower,
+        as_expected=None if question.confidence is None else _choose(question, expected).best,
+        ties=choice.ties,
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
+
+
+class _Choice(NamedTuple):
+    best: Candidate | None
+    ties: tuple[Candidate, ...]
+    cost: str
+
+
+def _choose(question: Question, candidates: Sequence[Candidate]) -> _Choice:
+    """The best of what holds, and what is as cheap."""
+    holding = [one for one in candidates if one.found is not None]
+    cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
+    if not holding:
+        return _Choice(None, (), cost)
+    order = [_order(question, one, cost) for one in holding]
+    least = min(order)
+    best = holding[order.index(least)]
+    as_good = [one for one, place in zip(holding, order, strict=True) if place[:2] == least[:2] and one is not best]
+    return _Choice(best, tuple(as_good), cost)
+
+
+def _sized(question: Question, one: Candidate) -> Point:
+    """A configuration with the number of instances that was found."""
+    size = {} if one.size is None or question.max_rate else {question.size_path: one.size}
+    return Point(one.point.number, (*one.point.overrides, *parse_overrides(size)))
 
 
 def _cost(one: Candidate, metric: str) -> float | None:
@@ -298,8 +340,10 @@ def _experiment(study: Study, row: Row) -> Experiment:
 class _Configuration:
     """One configuration, whose size or rate is looked for."""
 
-    def __init__(self, question: Question, point: Point) -> None:
+    def __init__(self, question: Question, point: Point, confidence: float | None = None) -> None:
         self._question = question
+        self._confidence = confidence
+        self._slower: Mapping[str, object] = {}
         self._study = question.study
         self._point = point
         self._of = "requests"
@@ -307,15 +351,21 @@ class _Configuration:
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
         """Ask for runs until the answer is known."""
+        point = self._point
         try:
-            document = as_map(resolve_point(self._study, self._point).document.data)
+            document = as_map(resolve_point(self._study, point).document.data)
         except SpecError as error:
             size = self._question.least
             try:  # it may be one with another number of instances
-                fixed = Point(self._point.number, (*self._point.overrides, *self._size(size)))
-                document = as_map(resolve_point(self._study, fixed).document.data)
+                point = Point(self._point.number, (*self._point.overrides, *self._size(size)))
+                document = as_map(resolve_point(self._study, point).document.data)
             except SpecError:
                 return self._candidate(None, why_not=error.diagnostics[0].message)
+        if self._confidence is not None:
+            slow = slower(self._study, point, self._confidence)
+            if isinstance(slow, str):
+                return self._candidate(None, why_not=f"how much slower its steps may be is not known: {slow}")
+            self._slower = slow.values
         load = yield from self._load(document)
         self._of = load.of
         own = _own_size(document, self._question.size_path)
@@ -395,11 +445,12 @@ class _Configuration:
 
     def _flood(self, load: Load, size: int) -> Run:
         """What shows about how much so many instances serve."""
-        return Run(point=self._point, values=load.all_at_once(size), seed=self._study.seeds[0], whole=True)
+        values = {**load.all_at_once(size), **self._slower}
+        return Run(point=self._point, values=values, seed=self._study.seeds[0], whole=True)
 
     def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, whole: bool = False) -> Run:
         arrivals = load.one_by_one() if rate == 0 else load.at(rate)
-        values = {**arrivals, **({} if size is None else {self._question.size_path: size})}
+        values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._slower}
         return Run(point=self._point, values=values, seed=seed, whole=whole)
 
     def _size(self, size: int) -> tuple[Override, ...]:
@@ -435,6 +486,19 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
     for step in path.split("."):
         value = value[int(step)] if isinstance(value, list) and step.isdecimal() else as_map(value).get(step)
     return value if isinstance(value, int) and value > 0 else 1
+
+
+def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list[Run], list[Row], Opinion | None]:
+    """What slower steps do to the tightest bound at the answer, in the run that decides."""
+    nearest = found.nearest(question.study.constraints)
+    if nearest is None:
+        return None
+    mine, row = nearest
+    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, whole=True)]
+    value = other.figures.get(mine.metric)
+    if not isinstance(value, int | float):
+        return None
+    return Opinion(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
 
 
 def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:

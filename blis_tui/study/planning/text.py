@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.plan import DISAGREEMENT
+from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import trouble
 from blis_tui.study.text import aligned, bar, bound_text, number, short_names, value_text
 from blis_tui.units import plural
@@ -40,6 +40,12 @@ def answer_text(plan: Plan) -> str:
     """The answer in a sentence."""
     bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
     best = plan.best
+    if best is None and plan.as_expected is not None:
+        expected = _found_text(plan, plan.as_expected)
+        return (
+            f"With step times as slow as a confidence of {plan.question.confidence:g} asks for, nothing is known to"
+            f" hold {bounds}; with those that are expected the answer is {expected}."
+        )
     if best is None:
         return f"Nothing that was tried holds {bounds}."
     what = _cluster(plan, best)
@@ -133,6 +139,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             f" {high:.3g} {best.of}/s."
         )
     yield _step_times(plan)
+    yield from _slower(plan)
     for other in plan.opinions:
         if other.apart:
             so = "all bounds would hold" if other.holds else "the answer would be another one"
@@ -162,6 +169,33 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
         yield f"One instance more would bring {metric} from {number(before)} to {number(after)}."
+
+
+def _slower(plan: Plan) -> Iterator[str]:
+    """How the answer changes where steps are slower, as some measured servers' were."""
+    known, asked = plan.slower, plan.question.confidence
+    confidence = asked or USUAL_CONFIDENCE
+    if known is None or isinstance(known, str):
+        return  # why stands in the line above, or there is no answer
+    many = f"1 in {1 / (1 - confidence):.3g} measured servers"
+    slow = f"step times {100 * known.times - 100:.3g} % slower"
+    if asked is not None:
+        other = plan.as_expected
+        so = "nothing holds" if other is None else f"the answer is {_found_text(plan, other)}"
+        yield f"That holds with {slow}: those of {many} were slower still. With step times as expected {so}."
+    elif plan.if_slower is not None:
+        one = plan.if_slower
+        so = "it holds" if one.holds else f"it does not hold: --confidence {confidence:g} finds what does"
+        yield f"With {slow}, as of {many}, {one.metric} is {number(one.value)} here, not {number(one.own)}, and {so}."
+
+
+def _found_text(plan: Plan, one: Candidate) -> str:
+    """An answer in few words."""
+    name = f" of {configuration_name(plan, one)}" if len(plan.candidates) > 1 else ""
+    if one.knee is not None:
+        return f"{one.knee.holds:g} {one.of}/s{name}"
+    gpus = None if one.found is None else one.found.mean("cost.gpus")
+    return f"{plural(one.size or 1, 'instance')}{name} ({plural(int(gpus or 0), 'GPU')})"
 
 
 def _ties(plan: Plan, best: Candidate) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError
+from blis_tui.metrics.expected_error import slower_steps
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
 from blis_tui.spec.study.document import read_study
@@ -18,6 +19,7 @@ from blis_tui.study.planning.text import plan_text
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.text import number
+from blis_tui.units import plural
 
 TTFT = "latency.ttft_ms.p90"
 SHORT = {
@@ -209,6 +211,66 @@ def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
         rates.append(report.steady.requests_per_s or 0.0)
         assert report.steady.requests_per_s != report.throughput.requests_per_s
     assert f"{number(min(rates))} to {number(max(rates))}" in line
+
+
+MEASURED = {"latency": "auto", "policy": "default", "model": "llama-3.1-8b-instruct", "workload.requests": 200}
+"""What was compared with servers."""
+
+
+def measured(bound: float, confidence: float | None = None, **more: Any) -> Question:
+    asked = question(bound=bound)
+    document = {**asked.study.document, "set": {**SHORT, **MEASURED, **more}, "seeds": 1}
+    study = read_study(parse(Source("x", json.dumps(document))))
+    return Question(study=study, rate_per_s=150.0, duration_s=0.4, most=6, confidence=confidence)
+
+
+def test_with_a_confidence_the_answer_holds_with_steps_as_slow_as_some_servers_had(store: MemoryStore) -> None:
+    experiment = blis_tui.load("quickstart", set={**SHORT, **MEASURED})
+    times = slower_steps(experiment, experiment.pools[0], 0.9)
+    assert isinstance(times, float)
+    own = experiment.document["latency"]
+    assert isinstance(own, dict)
+
+    def ttft(size: int, **latency: object) -> float:
+        values = {**MEASURED, "workload.rate_per_s": 150.0, "cluster.instances": size}
+        return by_hand(42, **{**values, "latency": {**own, **latency}})
+
+    usual, slow = ([ttft(size, **more) for size in range(1, 6)] for more in ({}, {"steps": times}))
+    bound = next((a + b) / 2 for a, b in zip(usual, slow, strict=True) if b > 1.01 * a and a < usual[0])
+    expected = next(size for size, value in enumerate(usual, start=1) if value <= bound)
+    holds = next(size for size, value in enumerate(slow, start=1) if value <= bound)
+    assert holds > expected, "or there is nothing to tell apart"
+
+    found = plan(measured(bound, 0.9), HereRunner(), store)
+    assert found.best is not None
+    assert found.best.size == holds
+    assert found.best.found is not None
+    assert found.best.found.values(TTFT) == [slow[holds - 1]]
+    assert found.as_expected is not None
+    assert found.as_expected.size == expected
+    assert f"With step times as expected the answer is {expected} instance" in plan_text(found)
+    assert "measured servers, median" in plan_text(found)
+
+    plain = plan(measured(bound), HereRunner(), store)
+    assert plain.best is not None
+    assert plain.best.size == expected
+    assert plain.if_slower is not None
+    assert plain.if_slower.value == slow[expected - 1]
+    assert "it does not hold: --confidence 0.9 finds what does" in plan_text(plain)
+
+
+def test_a_confidence_that_nothing_was_measured_for_is_not_known(store: MemoryStore) -> None:
+    found = plan(measured(500.0, 0.9, policy="blis"), HereRunner(), store)
+    assert found.best is None
+    assert "not known: not measured: `blis` batching" in plan_text(found)
+    plain = plan(measured(500.0, policy="blis"), HereRunner(), store)
+    assert plain.best is not None
+    size = plain.best.size or 0
+    assert (
+        f"with those that are expected the answer is {plural(size, 'instance')} ({plural(size, 'GPU')})"
+        in plan_text(found)
+    )
+    assert plain.if_slower is None
 
 
 def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
