@@ -1,15 +1,15 @@
 """Why requests wait: for each step of an instance, what kept the head of its queue out.
 
-The rule, from a step's figures alone (``StepRow``), for a step after which somebody still waits. Batching rules admit
+The rule, from a step's figures alone (``StepRow``), for a step after which requests still wait. Batching rules admit
 from the head of the queue until something stops them:
 
-1. ``preempted``: the step preempted somebody. Then it admits nobody.
+1. ``preempted``: the step preempted a request. Then it admits none.
 2. ``seqs``: ``max_num_seqs`` requests ran in it (those it completed included), or, where that bounds each step alone,
    were served by it.
 3. ``tokens``: it computed ``max_num_batched_tokens`` tokens, its whole budget.
-   Where requests overtake, somebody may have been skipped for want of blocks before that; the figures do not tell.
-4. ``blocks``: otherwise the head did not fit into the free KV blocks, and nobody overtakes the head; where requests do
-   overtake, nobody who waits fitted. With chunked prefill off it may instead be that its prompt did not fit into the
+   Where requests overtake, some may have been skipped for want of blocks before that; the figures do not tell.
+4. ``blocks``: otherwise the head did not fit into the free KV blocks, and none overtakes the head; where requests do
+   overtake, none that waits fitted. With chunked prefill off it may instead be that its prompt did not fit into the
    rest of the token budget; the figures do not tell which, so that cause is called ``room``. Where prompts go first, it
    is why a step decodes at all.
 
@@ -44,7 +44,7 @@ CAUSES: Final = ("step", "planned", "preempted", "seqs", "tokens", "blocks", "ro
 
 
 def step_cause(row: StepRow, profile: Profile) -> str:
-    """What kept the head of the queue out of a step after which somebody waits."""
+    """What kept the head of the queue out of a step after which requests wait."""
     if row.preempted:
         return "preempted"
     traits = profile.traits
@@ -137,7 +137,7 @@ def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[st
 
 
 def _one_waits_for_all(profile: Profile) -> bool:
-    """Whether nobody is scheduled while the queue head waits for its LoRA adapter; figures of steps do not tell."""
+    """Whether no request is scheduled while the queue head waits for its LoRA adapter; figures of steps do not tell."""
     return bool(profile.limits.max_loras) and profile.traits.adapters == "beside"
 
 
