@@ -364,12 +364,14 @@ class Simulation:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
 
     @_says_who_failed
-    def report(self, *, complete: bool | None = None, verify: bool = True) -> Report:
+    def report(self, *, complete: bool | None = None, verify: bool = True, by_clock: bool = False) -> Report:
         """The report as of now.
 
         Args:
             complete: what ``meta.complete`` says; None = whether the simulation is done.
             verify: whether to check the invariants, which takes time in proportion to the state.
+            by_clock: whether first tokens and ends count only from when they come, and first tokens until a preemption
+                takes them back, where the simulation goes on.
 
         Raises:
             SimulationError: an exception interrupted the simulation in the middle of an event.
@@ -383,6 +385,7 @@ class Simulation:
             complete=self.done if complete is None else complete,
             duration_us=self._duration_us(),
             invariants=outcomes(self._cluster, verify=verify),
+            now_us=self.now_us if by_clock and not self.done else None,
         )
 
     @_says_who_failed

@@ -103,7 +103,9 @@ class _Template(Formatter):
     """Formats that say what a number is."""
 
     def format_field(self, value: object, format_spec: str) -> str:
-        """A number as ``filled`` says; anything else as ``format`` does."""
+        """A number as ``filled`` says; None as ``none``; anything else as ``format`` does."""
+        if value is None:
+            return "none"
         if isinstance(value, int):
             if "|" in format_spec:
                 return format_spec.split("|")[not value]
@@ -116,6 +118,7 @@ class _Template(Formatter):
 
 _UNITS: Final[Mapping[str, Callable[[int], str]]] = {
     "ms": milliseconds,
+    "ppm": lambda n: f"{n:,} ppm",
     "span": span_text,
     "time": time_text,
     "place": lambda n: ordinal(n + 1),

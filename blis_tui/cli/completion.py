@@ -122,10 +122,12 @@ def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 
 def codes(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Codes of diagnostics."""
+    """Codes of diagnostics, and names of warnings."""
+    from blis_tui.metrics.lints.lints import LINTS  # noqa: PLC0415
     from blis_tui.spec.codes import CODES  # noqa: PLC0415
 
-    return _items(((code, info.title) for code, info in CODES.items()), incomplete.upper())
+    codes = _items(((code, info.title) for code, info in CODES.items()), incomplete.upper())
+    return [*codes, *_items(((one.name, one.promise) for one in LINTS), incomplete.lower())]
 
 
 def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:

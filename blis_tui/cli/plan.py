@@ -75,6 +75,12 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
     show_default=True,
     help="With --max-rate: how far the rate that fails may be above the one that holds.",
 )
+@click.option(
+    "--confidence",
+    type=click.FloatRange(min=0.5, max=1.0, max_open=True),
+    metavar="SHARE",
+    help="Answer with what holds with step times so slow that this share of measured servers had no slower ones.",
+)
 @price_option
 @set_option
 @case_option
@@ -104,6 +110,7 @@ def plan(
     seeds: str,
     duration: float,
     precision: float,
+    confidence: float | None,
     prices: tuple[str, ...],
     overrides: tuple[str, ...],
     case: str | None,
@@ -150,6 +157,7 @@ def plan(
             most=most,
             duration_s=duration,
             precision=precision,
+            confidence=confidence,
         )
         line, runs = ProgressLine(progress), count(1)
 

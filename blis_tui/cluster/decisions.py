@@ -25,7 +25,8 @@ TOP: Final = 8
 """Candidates a decision tells of, the best first; the chosen one always."""
 PPM: Final = 1_000_000
 LOAD: Final = "load"
-"""What policies without scores are measured by: 1 / (1 + queue + batch + in flight), as ``load-balance`` does."""
+"""What candidates are shown by where the policy has no scores: 1 / (1 + queue + batch + in flight), as ``load-balance``
+does. It is no reason of the policy, so there is no regret by it."""
 
 
 @runtime_checkable
@@ -61,6 +62,7 @@ class Weighed:
         self._request = request
         self._members = members
         self._seen = seen
+        self._scored = isinstance(router.policy, Scoring)
         self._scores = _scores(router.policy, request, seen)
         self._true = self._scores.total if seen is true else _scores(router.policy, request, true).total
 
@@ -78,8 +80,8 @@ class Weighed:
             instance,
             self._router.name,
             len(self._members),
-            _ppm(max(scores.total) - scores.total[chosen]),
-            _ppm(max(true) - true[chosen]),
+            _ppm(max(scores.total) - scores.total[chosen]) if self._scored else None,
+            _ppm(max(true) - true[chosen]) if self._scored else None,
             scores.names,
             tuple(map(_ppm, scores.shares)),
             tuple(self._candidate(place, self._seen[place]) for place in places),

@@ -226,7 +226,7 @@ class RoutingDecision(Record):
         meaning="the router weighed its candidates",
         sentence=(
             "{policy} chose instance {instance} of {candidates:candidate} for {request_id}, regret"
-            " {regret_ppm:,} ppm, {true_regret_ppm:,} ppm against the true state"
+            " {regret_ppm:ppm}, {true_regret_ppm:ppm} against the true state"
         ),
         line="chose instance {instance}",
         own_event=False,
@@ -239,12 +239,12 @@ class RoutingDecision(Record):
     policy: str
     candidates: int
     """How many there were."""
-    regret_ppm: int
-    """The best score less that of the chosen one, as the router saw the instances."""
-    true_regret_ppm: int
+    regret_ppm: int | None
+    """The best score less that of the chosen one, as the router saw the instances; None = the policy has no scores."""
+    true_regret_ppm: int | None
     """The same, had it seen them as they were."""
     scorers: tuple[str, ...]
-    """The names of the scores."""
+    """The names of the scores; of a policy without any, candidates are shown by their load."""
     shares_ppm: tuple[int, ...]
     """What each counts, of all together."""
     top: tuple[Candidate, ...]

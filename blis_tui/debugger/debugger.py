@@ -127,8 +127,8 @@ class Debugger:
         return self._simulation.digest()
 
     def report(self) -> Report:
-        """The report as of the present event, all of it."""
-        return self._simulation.report()
+        """The report as of the present event, all of it; tokens and ends count from when they come."""
+        return self._simulation.report(by_clock=True)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about this run."""

@@ -117,10 +117,8 @@ def expected_error(traits: Traits, runs: Sequence[Measured]) -> ExpectedError:
     return ExpectedError(servers=int(servers + 0.5), **{metric: band for metric, (band, _) in bands.items()})
 
 
-def _band(traits: Traits, runs: Sequence[Measured], metric: str) -> tuple[Band | None, float]:
-    """The band of a metric, and how many servers it rests on."""
-    if not runs:
-        return None, 0.0
+def _weighed(traits: Traits, runs: Sequence[Measured]) -> tuple[list[float], float]:
+    """What each run counts, and how many servers that are."""
     of_server: dict[str, int] = {}
     for one in runs:
         of_server[one.server] = of_server.get(one.server, 0) + 1
@@ -132,7 +130,14 @@ def _band(traits: Traits, runs: Sequence[Measured], metric: str) -> tuple[Band |
     for share in shares.values():
         total += share
         squares += share * share
-    count = total * total / squares
+    return weights, total * total / squares
+
+
+def _band(traits: Traits, runs: Sequence[Measured], metric: str) -> tuple[Band | None, float]:
+    """The band of a metric, and how many servers it rests on."""
+    if not runs:
+        return None, 0.0
+    weights, count = _weighed(traits, runs)
     # Another server is one more: of n known ones, the quantile that it is below with this chance lies so much higher.
     more = 1.0 + 1.0 / count
     inside, tail = min(_WIDEST_MEDIAN, _MEDIAN * more), max(0.0, (1.0 - _BAND * more) / 2)
@@ -169,6 +174,29 @@ def expectation(experiment: Experiment, pool: Pool, prompt_tokens: float) -> Exp
 
     ``prompt_tokens``: how long prompts are in the mean.
     """
+    found = _comparable(experiment, pool, prompt_tokens)
+    return found if isinstance(found, str) else expected_error(*found)
+
+
+def slower_steps(experiment: Experiment, pool: Pool, prompt_tokens: float, confidence: float) -> float | str:
+    """How many times as long a pool's steps take where only ``1 - confidence`` of measured servers were slower.
+
+    From the errors of mean inter-token latencies. At least 1; a text = why that is not known.
+    """
+    found = _comparable(experiment, pool, prompt_tokens)
+    if isinstance(found, str):
+        return found
+    traits, runs = found[0], [one for one in found[1] if "itl" in one.errors]
+    weights, count = _weighed(traits, runs)
+    level = confidence * (1.0 + 1.0 / count)
+    if level > 1.0:
+        return f"{count:.0f} measured servers do not tell what {100 * confidence:g} % of servers are not slower than"
+    error = _quantile(((one.errors["itl"], weight) for one, weight in zip(runs, weights, strict=True)), 1.0 - level)
+    return max(1.0, round(1.0 / (1.0 + error), 3))
+
+
+def _comparable(experiment: Experiment, pool: Pool, prompt_tokens: float) -> tuple[Traits, Sequence[Measured]] | str:
+    """What matters of a pool, and what its step-time model was compared with; a text = why that says nothing of it."""
     known = measured(pool.latency.kind)
     if known is None:
         return "no error is expected or ruled out: docs/accuracy.md compares it with others"
@@ -185,7 +213,7 @@ def expectation(experiment: Experiment, pool: Pool, prompt_tokens: float) -> Exp
         there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
         if (mine := getattr(traits, name)) not in there:
             return f"not measured: {noun} {mine} (measured: {', '.join(there)})"
-    return expected_error(traits, known.runs)
+    return traits, known.runs
 
 
 def traits_of(experiment: Experiment, pool: Pool, prompt_tokens: float) -> Traits:

@@ -347,9 +347,10 @@ def build_report(
     complete: bool,
     duration_us: int,
     invariants: Mapping[str, str],
+    now_us: int | None = None,
 ) -> Report:
-    """Summarise a simulation as it stands now."""
-    table = log.table(cluster)
+    """Summarise a simulation as it stands now; ``now_us``: as of :meth:`RequestLog.table`."""
+    table = log.table(cluster, now_us)
     tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway.holds)
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.request import Media
+from blis_tui.engine.request import Media, RequestState
 from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook
 from blis_tui.metrics.request_columns import BLOCK, Block, RequestColumns, Ways
 
@@ -48,6 +48,9 @@ class Row(NamedTuple):
     """Number of what it has in common with others; see ``RequestTable.group``."""
     state: int
     length_capped: int
+
+
+_COMPLETED: Final = Row._fields.index("completed_us")
 
 
 class Way(NamedTuple):
@@ -210,13 +213,25 @@ class RequestLog:
         other.contradictions += self.contradictions[: mark.contradictions]
         return other
 
-    def table(self, cluster: Cluster) -> RequestTable:
-        """All requests that have arrived; those still on their way as they stand now."""
+    def table(self, cluster: Cluster, now_us: int | None = None) -> RequestTable:
+        """All requests that have arrived; those still on their way as they stand now.
+
+        Args:
+            cluster: what serves them.
+            now_us: what steps bring that end later does not count yet, neither first tokens nor ends; first tokens that
+                a preemption took back count no longer. None = as the simulation has them.
+        """
         page = self._book.page()
+        closed = len(self) if now_us is None else self._closed_by(now_us)
         live, ways = bytearray(), None if self._ways is None else bytearray()
+        if now_us is not None:
+            for row in self.rows(closed):
+                live += PACKED.pack(*(row if row.completed_us <= now_us else _before_its_end(row, now_us)))
+            if ways is not None and self._ways is not None:
+                ways += self._ways[closed * _WAY.size :]
         for request in cluster.in_transit():
             # Between two instances it has its first token already.
-            started = request.first_token_us >= 0
+            started = _has_first_token(request, now_us)
             ttft = client_ttft_us(request, cluster.instances[request.instance].latency) if started else -1
             live += page.pack(request, ttft, -1, request.generated_tokens)
             if ways is not None:
@@ -224,13 +239,20 @@ class RequestLog:
         for instance in cluster.instances:
             cohort = instance.batch.cohort
             for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
-                ttft = -1 if request.first_token_us < 0 else client_ttft_us(request, instance.latency)
-                live += page.pack(request, ttft, -1, cohort.generated_tokens(request))
+                generated = cohort.generated_tokens(request)
+                started = _has_first_token(request, now_us) and (now_us is None or generated > 0)
+                ttft = client_ttft_us(request, instance.latency) if started else -1
+                live += page.pack(request, ttft, -1, generated)
                 if ways is not None:
                     ways += _pack_way(request)
-        table = RequestTable(self, self._book, len(self), page, bytes(live), None if ways is None else bytes(ways))
+        table = RequestTable(self, self._book, closed, page, bytes(live), None if ways is None else bytes(ways))
         table.post_decode_us = tuple(instance.latency.post_decode_overhead_us for instance in cluster.instances)
         return table
+
+    def _closed_by(self, now_us: int) -> int:
+        """How many rows come before the first whose request completes later."""
+        ends = (row[_COMPLETED] for row in PACKED.iter_unpack(bytes(self._packed)))
+        return next((number for number, end_us in enumerate(ends) if end_us > now_us), len(self))
 
     def piece(self, start: int, stop: int) -> bytearray:
         """The rows of the ``start``-th request to end and those after it, before the ``stop``-th, as they are kept."""
@@ -424,6 +446,16 @@ class RequestTable(Sequence["RequestRow"]):
         if place < self._closed:
             return self._log.unpacked(place)
         return PACKED.unpack_from(self._live, (place - self._closed) * PACKED.size)
+
+
+def _before_its_end(row: Row, now_us: int) -> Row:
+    """The row of a request whose last token is being computed."""
+    ttft_us = row.ttft_us if row.first_token_us <= now_us else -1
+    return row._replace(completed_us=-1, e2e_us=-1, ttft_us=ttft_us, state=RequestState.RUNNING, length_capped=0)
+
+
+def _has_first_token(request: Request, now_us: int | None) -> bool:
+    return request.first_token_us >= 0 and (now_us is None or request.first_token_us <= now_us)
 
 
 def _pack_way(request: Request) -> bytes:

@@ -33,7 +33,7 @@ def front_picture(points: Points) -> Picture | None:
         return None
     views = {f"{short(pair[1].metric)} over {short(pair[0].metric)}": _view(points, pair) for pair in pairs}
     first = pairs[0]
-    best = pareto_front(points.all, first)
+    best = _front(points, first)
     rows = [
         (f"{one.point.number}", points.name(one), *(number(one.mean(metric.metric)) for metric in first))
         for one in best
@@ -51,9 +51,26 @@ def front_picture(points: Points) -> Picture | None:
             rows=rows,
             words=(1,),
         ),
-        note="Points on the line are better in one figure than any other point that is not worse in the other; they"
-        " keep to all bounds. Means over seeds.",
+        note=f"The front: by {_by(points, first)}, no other point that keeps to all bounds is better in one of these"
+        " and not worse in the others. It is a line where the two figures shown alone decide. Means over seeds.",
     )
+
+
+def _by(points: Points, first: tuple[Objective, Objective]) -> str:
+    return ", ".join(one.metric for one in (points.study.objectives if _has_own(points) else first))
+
+
+def _has_own(points: Points) -> bool:
+    """Whether the study says by which figures there is a front: then there is one, whatever two are shown."""
+    return len(points.study.objectives) > 1
+
+
+def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSummary]:
+    """The points of the front that have both figures, by the first of them."""
+    if not _has_own(points):
+        return list(pareto_front(points.all, pair))
+    found = [one for one in _placed(points.all, pair) if one.point.number in points.front]
+    return sorted(found, key=lambda one: (one.mean(pair[0].metric) or 0.0, one.point.number))
 
 
 def _pairs(points: Points) -> list[tuple[Objective, Objective]]:
@@ -70,7 +87,8 @@ def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[
 
 
 def _view(points: Points, pair: tuple[Objective, Objective]) -> View:
-    best = pareto_front(points.all, pair)
+    best = _front(points, pair)
+    alone = {one.point.number for one in best} == {one.point.number for one in pareto_front(points.all, pair)}
     numbers = {one.point.number for one in best}
     placed = _placed(points.all, pair)
     others = [one for one in placed if one.point.number not in numbers]
@@ -85,7 +103,7 @@ def _view(points: Points, pair: tuple[Objective, Objective]) -> View:
         traces.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers" if name == "front" else "markers",
+                "mode": "lines+markers" if name == "front" and alone else "markers",
                 "name": name,
                 "x": [one.mean(pair[0].metric) for one in members],
                 "y": [one.mean(pair[1].metric) for one in members],

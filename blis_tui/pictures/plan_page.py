@@ -14,8 +14,8 @@ from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
 from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, label, unfold
 from blis_tui.pictures.points import short
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.text import answer_text, remarks
-from blis_tui.study.text import bound_text, number, short_names, value_text
+from blis_tui.study.planning.text import answer_text, configuration_name, remarks
+from blis_tui.study.text import bound_text, number
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -78,11 +78,6 @@ def _size_text(plan: Plan, one: Tried) -> str:
     )
 
 
-def _name(plan: Plan, one: Candidate) -> str:
-    names = short_names(plan.question.study.paths)
-    return ", ".join(f"{name} {value_text(one.coordinates.get(path))}" for path, name in names.items()) or "as it is"
-
-
 # ---- the answer ----
 
 
@@ -95,8 +90,12 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     found, binding = best.found, plan.binding
     shown = [
         Card(name="Instances", value=f"{best.size}", more=f"{number(found.mean('cost.gpus'))} GPUs"),
-        Card(name="Requests per second", value=_rate(plan, best), more=_beyond(best)),
-        Card(name="Seeds that agree", value=f"{found.holding} of {len(found.rows)}", more=f"{plan.runs:,} runs in all"),
+        Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
+        Card(
+            name="Seeds that agree",
+            value="all alike" if found.seedless else f"{found.holding} of {found.seeds}",
+            more=f"{plan.runs:,} runs in all",
+        ),
     ]
     if binding is not None:
         share = f"{100 * binding.of_bound:.0f} % of {binding.bound:g}"
@@ -123,10 +122,10 @@ def _beyond(best: Candidate) -> str:
 
 
 class _Try(NamedTuple):
-    """A value that was tried, and the mean and the ends of a figure over its seeds."""
+    """A value that was tried, the figure of the seed that decides, and the ends over all seeds."""
 
     at: float
-    mean: float
+    value: float
     low: float
     high: float
     holds: bool
@@ -136,10 +135,10 @@ def _tries(plan: Plan, one: Candidate, metric: str) -> list[_Try]:
     found = []
     for tried in one.tried:
         values = tried.values(metric)
-        mean = tried.mean(metric)
-        if mean is not None:
+        value = tried.figure(metric, plan.question.study.constraints)
+        if value is not None:
             holds = tried.holding == len(tried.rows)
-            found.append(_Try(_size(plan, tried), mean, min(values), max(values), holds))
+            found.append(_Try(_size(plan, tried), value, min(values), max(values), holds))
     return sorted(found)
 
 
@@ -157,8 +156,8 @@ def _tried_picture(plan: Plan) -> Picture | None:
         f" {answer_text(plan)}",
         views=views,
         height=440,
-        note="Crosses do not hold with every seed; the star is the answer. Bars reach from the lowest to the highest"
-        " seed; runs that were stopped early have no figures.",
+        note="Crosses do not hold with every seed; the star is the answer. Points are of the seed that decides, bars"
+        " reach from the lowest to the highest seed; runs that were stopped early have no figures.",
     )
 
 
@@ -170,9 +169,9 @@ def _tried_view(plan: Plan, metric: str) -> View:
         tries = _tries(plan, one, metric)
         if not tries:
             continue
-        name = label(_name(plan, one))
+        name = label(configuration_name(plan, one))
         sizes += [each.at for each in tries]
-        values += [each.mean for each in tries]
+        values += [each.value for each in tries]
         traces.append(
             {
                 "type": "scatter",
@@ -180,12 +179,12 @@ def _tried_view(plan: Plan, metric: str) -> View:
                 "name": name,
                 "legendgroup": name,
                 "x": [each.at for each in tries],
-                "y": [each.mean for each in tries],
+                "y": [each.value for each in tries],
                 "error_y": {
                     "type": "data",
                     "symmetric": False,
-                    "array": [each.high - each.mean for each in tries],
-                    "arrayminus": [each.mean - each.low for each in tries],
+                    "array": [each.high - each.value for each in tries],
+                    "arrayminus": [each.value - each.low for each in tries],
                     "thickness": 1,
                     "width": 3,
                 },
@@ -195,15 +194,15 @@ def _tried_view(plan: Plan, metric: str) -> View:
             }
         )
         found = one.found if one is plan.best else None
-        mean = None if found is None else found.mean(metric)
-        if found is not None and mean is not None:
+        value = None if found is None else found.figure(metric, plan.question.study.constraints)
+        if found is not None and value is not None:
             traces.append(
                 {
                     "type": "scatter",
                     "mode": "markers",
                     "name": "the answer",
                     "x": [_size(plan, found)],
-                    "y": [mean],
+                    "y": [value],
                     "marker": {"symbol": "star", "size": 18, "color": PALETTE[color % len(PALETTE)]},
                     "hovertemplate": "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>",
                 }
@@ -224,11 +223,14 @@ def _answers_picture(plan: Plan) -> Picture | None:
     found = [(one, one.found) for one in plan.candidates if one.found is not None]
     if len(found) < 2:
         return None
-    costs = "; ".join(f"{_name(plan, one)}: {number(tried.mean(plan.cost))}" for one, tried in found)
+    costs = "; ".join(f"{configuration_name(plan, one)}: {number(tried.mean(plan.cost))}" for one, tried in found)
     views = {}
     for title, metric in ((f"{plan.candidates[0].of} per second", ""), (plan.cost, plan.cost)):
         if metric or plan.question.max_rate:
-            bars = [(_name(plan, one), tried.mean(metric) if metric else tried.rate_per_s) for one, tried in found]
+            bars = [
+                (configuration_name(plan, one), tried.mean(metric) if metric else tried.rate_per_s)
+                for one, tried in found
+            ]
             views[title] = _bars(title, [(name, value) for name, value in bars if value is not None])
     return Picture(
         name="answers",
@@ -257,7 +259,7 @@ def _tried_table(plan: Plan) -> Table:
     metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
     head = ("configuration", f"{plan.candidates[0].of}/s", "instances", *map(short, metrics), "seeds that hold")
     return Table(
-        caption="All that was run; means over seeds of whole runs",
+        caption="All that was run; figures of the seed that decides, of whole runs",
         head=head,
         rows=list(_tried_rows(plan, metrics)),
         sortable=True,
@@ -269,8 +271,8 @@ def _tried_rows(plan: Plan, metrics: Sequence[str]) -> Iterator[Sequence[str]]:
         for tried in one.tried:
             rate = tried.rate_per_s
             sizes = ("-" if rate is None else f"{rate:g}", "-" if tried.size is None else f"{tried.size}")
-            figures = (number(tried.mean(metric)) for metric in metrics)
-            yield (_name(plan, one), *sizes, *figures, f"{tried.holding} of {len(tried.rows)}")
+            figures = (number(tried.figure(metric, plan.question.study.constraints)) for metric in metrics)
+            yield (configuration_name(plan, one), *sizes, *figures, f"{tried.holding} of {len(tried.rows)}")
 
 
 def _configurations(plan: Plan) -> Table:
@@ -281,7 +283,7 @@ def _configurations(plan: Plan) -> Table:
         costs = (number(None if found is None else found.mean(name)) for name in ("cost.gpus", "cost.usd_per_hour"))
         result = one.why_not or ("the answer" if one is plan.best else "holds")
         size = "-" if one.size is None else f"{one.size}"
-        rows.append((_name(plan, one), size, rate, *costs, result))
+        rows.append((configuration_name(plan, one), size, rate, *costs, result))
     return Table(
         caption="The answer for each configuration",
         head=("configuration", "instances", f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),

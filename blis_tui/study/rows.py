@@ -27,6 +27,7 @@ _GROUPS: Final = (
     "requests",
     "throughput",
     "offered",
+    "steady",
     "latency",
     "kv",
     "slo",

@@ -65,6 +65,7 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
         ((*SHORT, *SLO, "--sizes", "cluster.instances=9..2"), 2, "9 is more than 2"),
         ((*SHORT, *SLO, "--sizes", "many"), 2, "write it as cluster.instances=1..64"),
         ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is what may grow, and cannot be an axis"),
+        ((*SHORT, *SLO, "--confidence", "1"), 2, "--confidence"),
         ((*SHORT, "--slo", "latency.ttft_ms.p98<=120"), 2, "there is no metric named"),
         ((*SHORT, *SLO, "--hardware", "h100,h900"), 2, "no hardware is named `h900`"),
         (("nowhere", *SLO), 3, "no study and no experiment is named `nowhere`"),

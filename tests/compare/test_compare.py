@@ -132,7 +132,6 @@ def test_comparing_leaves_the_documents_alone() -> None:
         ("requests.timed_out", LOWER),
         ("tenants.acme.dropped_unservable", LOWER),
         ("throughput.output_tokens_per_s", HIGHER),
-        ("kv.hit_rate", HIGHER),
         ("kv.preemptions", LOWER),
         ("instances.3.kv.preempted_requests", LOWER),
         ("steady.requests_per_s", None),

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import blis_tui
+from blis_tui.compare.comparison import rows
 from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.moment import LAST_PHASE, live
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.engine.records import FirstToken
 from tests.debugger.record_reader import Reader, past_of
 
 if TYPE_CHECKING:
@@ -89,6 +95,78 @@ def test_every_figure_can_be_read_from_the_records_up_to_the_position(name: str)
         _lives_end_where_the_records_end_and_add_up(run, reader)
         _first_tokens_and_the_slowest_are_those_of_the_records(run, reader)
     assert middles
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("kv-pressure", {"engine.kv_blocks": 900}),
+        ("quickstart", {"workload.rate_per_s": 40.0}),
+        ("vllm-preemption", {"policy": "sjf"}),
+        ("admission-control", {"policy.admission": "always-admit"}),
+    ],
+)
+def test_every_figure_of_a_comparison_can_be_read_from_the_records_up_to_it(
+    name: str, change: dict[str, object]
+) -> None:
+    """On both sides, whatever the time: with nothing of what a step brings when it ends."""
+    experiments = blis_tui.load(name), blis_tui.load(name, set=change)
+    both = Lockstep(*experiments)
+    told = [_records_of(one) for one in experiments]
+    end_us = min(records[-1].time_us for records in told)
+    places = random.Random(name)  # noqa: S311
+    ahead = 0.0
+    for time_us in sorted(places.sample(range(1, end_us), POSITIONS)):
+        run_to_stop(both.seek_time(time_us))
+        reports = [side.report().to_dict() for side in both.sides]
+        shown = {row.metric: (row.a, row.b) for row in rows(reports[0], reports[1])}
+        for at, (side, records) in enumerate(zip(both.sides, told, strict=True)):
+            figures = _figures([one for one in records if one.event <= side.event], side)
+            ahead += figures.pop("ahead", 0.0) or 0
+            for metric, value in figures.items():
+                assert shown[metric][at] == pytest.approx(value, abs=6e-4), (metric, side)
+    assert ahead, "some first tokens are known before they come"
+
+
+def _records_of(experiment: blis_tui.Experiment) -> list[Record]:
+    found: list[Record] = []
+    simulation = blis_tui.Simulation(experiment)
+    simulation.subscribe("all", found.append)
+    simulation.run(max_events=3000)
+    return found
+
+
+def _figures(records: list[Record], side: Debugger) -> dict[str, float | None]:
+    """What the comparison shows of a side, by its records."""
+    reader = Reader(side.experiment.policy.batching.kind == "vllm-v1", plans_ahead=side.tape.plans_ahead)
+    reader.read(records)
+    kinds = Counter(one.kind for one in records)
+    # A preemption in the rules of BLIS takes the first token back, so what counts is what the reader has kept.
+    came = {one.request_id: one.first_token_us for one in records if isinstance(one, FirstToken)}
+    ttfts = [us / 1000 for name, us in reader.first_tokens if came[name] <= side.time_us]
+    e2es = [us / 1000 for us in reader.completed.values()]
+    seconds = side.time_us / 1e6
+    times_us = [one.token_times_us for one in (*reader.live.values(), *reader.ended.values())]
+    tokens = sum(map(len, times_us))
+    # What a preemption takes back was waited for, too; what is kept goes on after a longer gap.
+    gaps = [us / 1000 for us, decodes in reader.gaps_us for _ in range(decodes)]
+    if reader.keeps_output:
+        gaps = [(late - soon) / 1000 for one in times_us for soon, late in pairwise(one)]
+    return {
+        "ahead": float(len(reader.first_tokens) - len(ttfts)),
+        "requests.completed": kinds["completed"],
+        "requests.rejected": kinds["rejected"],
+        "requests.timed_out": kinds["timed-out"],
+        "requests.dropped_unservable": kinds["dropped"],
+        "kv.preemptions": kinds["preempted"],
+        "throughput.requests_per_s": kinds["completed"] / seconds,
+        "throughput.output_tokens_per_s": tokens / seconds,
+        **{
+            f"latency.{latency}_ms.p{share}": float(np.percentile(values, share)) if values else None
+            for latency, values in (("ttft", ttfts), ("e2e", e2es), ("itl", gaps))
+            for share in (50, 99)
+        },
+    }
 
 
 def _requests_stand_where_the_records_put_them(run: Run, reader: Reader) -> None:

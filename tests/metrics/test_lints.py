@@ -8,14 +8,16 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.cli.main import cli
 from blis_tui.cluster.records import TransferFinished, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import Seen
+from blis_tui.metrics.lints.finding import Seen, load_keys
 from blis_tui.metrics.lints.lints import LINTS, check_all
 from blis_tui.metrics.load import Flow
 from tests.debugger.pressed_runs import RUNS, experiment, finished
@@ -155,6 +157,44 @@ def test_a_violation_of_littles_law_is_a_defect() -> None:
 
 
 # ---- load ----
+
+
+LOADS: dict[str, tuple[str, dict[str, object], object]] = {
+    "workload.rate_per_s": ("quickstart", {"workload.rate_per_s": 400.0}, 1.0),
+    "workload.trace.scale_rate": ("trace-replay", {"workload.trace.scale_rate": 40.0, "cluster.instances": 1}, 0.1),
+}
+
+
+@pytest.mark.parametrize("key", LOADS)
+def test_a_key_that_an_overload_names_can_be_used(key: str) -> None:
+    """Lowered by it, the run is none any more."""
+    name, changes, lower = LOADS[key]
+    found = finding(blis_tui.run(blis_tui.load(name, set={**changes, "expect": []})), "overload")
+    assert found.keys == ("cluster.instances", key)
+    assert f"lower {key}," in found.advice
+    calm = blis_tui.run(blis_tui.load(name, set={**changes, key: lower, "expect": []}))
+    assert "overload" not in ids(calm)
+
+
+def test_a_load_is_lowered_by_the_key_that_it_has() -> None:
+    replayed = blis_tui.load("trace-replay")
+    assert replayed.workload.trace is not None
+    paced = replace(replayed.workload, trace=replace(replayed.workload.trace, rate_per_s=5.0))
+    assert load_keys(replace(replayed, workload=paced)) == ("workload.trace.rate_per_s",)
+    document = dict(blis_tui.load("quickstart").document)
+    users = {"kind": "closed-loop", "users": 3}
+    workload = {"requests": 5, "clients": [{"id": "a", "arrivals": users, "input_tokens": 9, "output_tokens": 9}]}
+    closed = blis_tui.load({**document, "workload": workload, "expect": []})
+    assert load_keys(closed) == ("workload.clients.0.arrivals.users",)
+
+
+def test_every_warning_is_explained() -> None:
+    for lint in LINTS:
+        text = CliRunner().invoke(cli, ["explain", lint.name]).output
+        assert text.startswith(f"{lint.name}: a warning about a run\n")
+        assert f"Without it: {lint.promise}." in text
+        assert lint.name in CliRunner().invoke(cli, ["explain"]).output
+    assert CliRunner().invoke(cli, ["explain", "overlord"]).exit_code == 2
 
 
 @pytest.mark.parametrize("requests", [500, 2000])

@@ -16,6 +16,7 @@ from blis_tui.metrics.expected_error import (
     Traits,
     expected_error,
     measured,
+    slower_steps,
     traits_of,
 )
 from blis_tui.metrics.step_time import StepTime, expected_errors, step_times
@@ -96,6 +97,36 @@ def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(metric: 
     assert band.low == pytest.approx(weighted_quantile(signed, (1 - level) / 2), abs=0.06)
     assert band.high == pytest.approx(weighted_quantile(signed, (1 + level) / 2), abs=0.06)
     assert found.servers == pytest.approx(count, abs=2)
+
+
+def test_slower_steps_are_those_that_so_many_servers_were_not_slower_than() -> None:
+    """Counted by numpy, of all errors of ITL."""
+    known = measured("operators")
+    assert known is not None
+    experiment = load({**BASE})
+    (pool,) = experiment.pools
+    mine = traits_of(experiment, pool, 500)
+    costs = np.array([DIFFERENT[name] for name in Traits._fields])
+    runs = [one for one in known.runs if "itl" in one.errors]
+    weights = [
+        float(np.prod(np.where(np.array(mine) == np.array(one.traits), 1.0, costs)) + 0.02)
+        / len([other for other in runs if other.server == one.server])
+        for one in runs
+    ]
+    of_server = {one.server: 0.0 for one in runs}
+    for one, weight in zip(runs, weights, strict=True):
+        of_server[one.server] += weight
+    count = sum(of_server.values()) ** 2 / sum(share**2 for share in of_server.values())
+    for confidence in (0.5, 0.8, 0.9):
+        level = 1 - confidence * (1 + 1 / count)
+        errors = [(one.errors["itl"], weight) for one, weight in zip(runs, weights, strict=True)]
+        found = slower_steps(experiment, pool, 500, confidence)
+        assert found == pytest.approx(max(1.0, 1 / (1 + weighted_quantile(errors, level))), abs=6e-4)
+    assert isinstance(found, float)
+    assert found > 1.0
+    assert "do not tell" in str(slower_steps(experiment, pool, 500, 0.99))
+    blis = load({**BASE, "policy": "blis"})
+    assert "`blis` batching" in str(slower_steps(blis, blis.pools[0], 500, 0.9))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
 from blis_tui.study.planning.data import plan_data
 from blis_tui.study.planning.plan import Plan, Question, plan
-from blis_tui.study.planning.text import answer_text
+from blis_tui.study.planning.text import answer_text, plan_text
 from blis_tui.study.runners import HereRunner
 from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of
@@ -69,8 +69,7 @@ def test_everything_that_was_tried_is_drawn(sized: Planned, rated: Planned) -> N
                 values = [run["figures"][METRIC] for run in tried["runs"] if run["status"] == "done"]
                 if values:
                     symbol = "circle" if tried["holding"] == len(tried["runs"]) else "x"
-                    mean = sum(values) / len(values)
-                    wanted.append((tried[what], mean, max(values) - mean, mean - min(values), symbol))
+                    wanted.append((tried[what], max(values), 0, max(values) - min(values), symbol))
             if not wanted:  # all runs were stopped early: there are no figures to draw
                 assert name not in lines
                 continue
@@ -93,6 +92,27 @@ def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planne
         for configuration in one.data["configurations"]:
             assert configuration["why_not"] in one.page.text
         assert f"{one.data['runs']:,} runs in all" in one.page.text
+
+
+def test_a_bounded_figure_is_the_same_wherever_it_stands(sized: Planned) -> None:
+    """In table, sentences, cards and picture: that of the seed that decides."""
+    data, plan, page = sized.data, sized.plan, sized.page
+    best = data["configurations"][data["best"]]
+    ran = {one["size"]: [run["figures"][METRIC] for run in one["runs"]] for one in best["tried"] if one["seeds"] == 2}
+    assert len(set(ran[best["size"]])) == 2, "seeds differ here, or there would be nothing to tell apart"
+    here, more = (f"{max(ran[size]):.1f}" for size in (best["size"], best["size"] + 1))
+    assert plan.binding is not None
+    assert plan.binding.value == max(ran[best["size"]])
+    said = plan_text(plan)
+    assert f"The tightest bound is {METRIC}: {here} of 120" in said
+    assert f"One instance more would bring {METRIC} from {here} to {more}." in said
+    line = next(line for line in said.splitlines() if line.startswith("→"))
+    assert f" to {here}" in line
+    (view,) = page.figures["tries"]
+    (star,) = [trace for trace in view["data"] if trace["name"] == "the answer"]
+    assert star["y"] == [max(ran[best["size"]])]
+    for opinion in plan.opinions:
+        assert opinion.own == max(ran[best["size"]])
 
 
 def test_the_answer_is_run_once_more_beside_one_that_does_not_hold(sized: Planned, rated: Planned) -> None:

@@ -92,6 +92,18 @@ def test_plotly_knows_every_setting_of_every_figure(seen: Seen) -> None:
             Figure(data=view["data"], layout=view["layout"])
 
 
+def test_there_is_one_front_whatever_two_figures_are_shown() -> None:
+    """That of all three objectives: on cards, in tables and in every view of the picture."""
+    study = study_of(objectives=("cost.gpus", "latency.e2e_ms.p99", "max:throughput.requests_per_s"))
+    result = swept(study)
+    points = Points.of(result)
+    page = Page(study_page(result, []))
+    assert len(page.figures["front"]) > 1
+    for view in page.figures["front"]:
+        found = {trace["name"]: trace for trace in view["data"]}
+        assert {one[0] for one in found["front"]["customdata"]} == set(points.front)
+
+
 def test_the_front_has_the_points_that_no_other_one_beats(seen: Seen) -> None:
     places: dict[int, tuple[float, float]] = {}
     for number in range(12):

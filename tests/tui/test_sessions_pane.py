@@ -98,6 +98,9 @@ async def test_from_the_list_to_a_call_a_breakpoint_and_back() -> None:
         await here.press("enter")
         assert opened() == name
         assert f"{name}  " in screen_text(here.app)
+        await here.press("question_mark")
+        assert "request_1: " in screen_text(here.app), "the latest call, where the cursor is at none"
+        await here.press("escape")
         await here.press("down", "down")
         request = here.session.selection.request
         log = here.debugger.tape.sessions
@@ -105,6 +108,10 @@ async def test_from_the_list_to_a_call_a_breakpoint_and_back() -> None:
         assert place is not None
         calls = log.calls(place)
         assert request == here.debugger.tape.name(calls[1].request)
+        await here.press("question_mark")
+        assert f"─ {request} ─" in screen_text(here.app)
+        assert "It has not arrived yet." in screen_text(here.app)
+        await here.press("escape")
         await here.press("enter")
         assert here.event == calls[1].event
         await here.press("home", "r")

@@ -82,6 +82,7 @@ class LeastLoaded:
     """The instance with the least load; ties are drawn."""
 
     rule = "Least-loaded takes the instance with the fewest requests: queue + batch + in flight."
+    shares = (1.0,)
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
@@ -91,6 +92,10 @@ class LeastLoaded:
         loads = fleet.loads()
         least = min(loads)
         return pick([place for place, load in enumerate(loads) if load == least], context), f"load {least}"
+
+    def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:  # noqa: ARG002
+        """Its one score: the higher, the less load."""
+        return (("load", [1.0 / (1.0 + load) for load in fleet.loads()]),)
 
     def state(self) -> tuple[object, ...]:
         """Nothing."""

@@ -209,13 +209,14 @@ def _thrashing(records: Sequence[Record]) -> float:
     return blocks
 
 
-def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int]) -> EventNumber:
+def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int | None]) -> EventNumber:
     """A share that a routing decision tells."""
 
     def of_event(records: Sequence[Record]) -> float:
         for record in records:
             if isinstance(record, RoutingDecision):
-                return ppm(record) / PPM
+                found = ppm(record)
+                return nan if found is None else found / PPM
         return nan
 
     return EventNumber(name, "share", meaning, frozenset({RoutingDecision.kind}), of_event)

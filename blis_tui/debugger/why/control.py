@@ -177,7 +177,7 @@ def decision_parts(debugger: Debugger, event: int) -> list[Part]:
 
 def _choice(one: RoutingDecision) -> list[Sentence]:
     facts: list[Sentence] = []
-    if one.scorers == (LOAD,):
+    if one.regret_ppm is None:
         facts.append(say(f"{one.policy} has no scores; its candidates are compared by load: 1 / (1 + load)."))
     else:
         shares = (f"{percent_text(ppm, PPM)} {name}" for name, ppm in zip(one.scorers, one.shares_ppm, strict=True))
@@ -192,7 +192,7 @@ def _choice(one: RoutingDecision) -> list[Sentence]:
     if one.true_regret_ppm:
         gap = f"{one.true_regret_ppm / PPM:.3f}"
         facts.append(say(f"By the true state at that moment, the best score was {gap} above that of the chosen one."))
-    elif age:
+    elif age and one.true_regret_ppm is not None:
         facts.append(say("The true state at that moment would have led to an equally good choice."))
     return facts
 

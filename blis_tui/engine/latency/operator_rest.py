@@ -163,6 +163,12 @@ class Settings:
     penalties_step_us: float = setting(
         "Penalties: per step (us); the CPU gathers the tokens so far while the GPU waits.", default=650.0, minimum=0
     )
+    steps: float | None = setting(
+        "Whole steps relative to all of that: 1.12 for a server whose steps take 12 % longer. Default: 1.",
+        default=None,
+        exclusiveMinimum=0,
+        maximum=1000,
+    )
 
 
 _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(

@@ -34,7 +34,7 @@ def operators(settings: Settings, pool: Pool) -> OperatorModel:
     Raises:
         PolicyError: there are none, or they lack what the model needs.
     """
-    return OperatorModel(settings, pool)
+    return OperatorModel(settings, pool) if settings.steps is None else _Scaled(settings, pool, settings.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +142,17 @@ class OperatorModel(Overheads):
         line = _Decodes(contexts[:-1], (times[0] + other, *bases), (0.0, *slopes), other)
         self._decodes[count] = line
         return line
+
+
+class _Scaled(OperatorModel):
+    """One whose steps all take as many times as long."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self, settings: Settings, pool: Pool, times: float) -> None:
+        super().__init__(settings, pool)
+        self._times = times
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        return max(1, int(self._times * super().step_time_us(load)))

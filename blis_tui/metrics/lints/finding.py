@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,19 @@ class Finding:
     """The request to look at; None where no single one shows it."""
     instance: int | None = None
     """The instance to look at; likewise."""
+
+
+def load_keys(experiment: Experiment) -> tuple[str, ...]:
+    """The keys that make an experiment's load lighter, as its workload has them."""
+    workload = experiment.workload
+    if workload.trace is not None:
+        return ("workload.trace.rate_per_s" if workload.trace.rate_per_s is not None else "workload.trace.scale_rate",)
+    if workload.stages:
+        return ("workload.stages",)
+    users = [at for at, one in enumerate(workload.clients) if one.arrivals.kind == CLOSED_LOOP]
+    if len(users) == len(workload.clients):
+        return tuple(f"workload.clients.{at}.arrivals.users" for at in users)
+    return ("workload.rate_per_s",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

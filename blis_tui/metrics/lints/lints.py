@@ -6,6 +6,7 @@ and the debugger (at any position) say the same. A check that cannot be made yet
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -58,6 +59,19 @@ def check_all(seen: Seen) -> Checkup:
             passed.append(lint.promise)
     findings.sort(key=_severity)
     return Checkup(seen.cluster.events, seen.done, tuple(findings), tuple(passed), tuple(skipped))
+
+
+def explained(name: str) -> str | None:
+    """What a check looks for, and what it makes sure of where it finds nothing; None = there is no such check."""
+    lint = next((one for one in LINTS if one.name == name), None)
+    if lint is None:
+        return None
+    about = cleandoc(lint.check.__doc__ or lint.promise).replace("``", "`")
+    return (
+        f"{lint.name}: a warning about a run\n\n{about}\n\nWithout it: {lint.promise}.\n\n"
+        "The warning itself has the figures of the run, what to do about it and the keys that help: in the report\n"
+        "(`warnings`), and in the debugger's pane of warnings.\n"
+    )
 
 
 def _severity(finding: Finding) -> int:

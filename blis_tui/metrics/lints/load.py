@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import MANY, Finding, worst
+from blis_tui.metrics.lints.finding import MANY, Finding, load_keys, worst
 from blis_tui.units import percent_text, plural, span_text
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -47,6 +47,7 @@ def overload(seen: Seen) -> Finding | str:
         return ""
     steady = seen.flow.steady()
     arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
+    lighter = load_keys(seen.experiment)
     served = max(completing, 1e6 * seen.flow.states[RequestState.COMPLETED] / seen.duration_us)
     return Finding(
         id="overload",
@@ -63,10 +64,10 @@ def overload(seen: Seen) -> Finding | str:
             "waiting_last_quarter": means[3],
         },
         advice=(
-            "Latencies depend on how long the run is. Add instances (cluster.instances), lower workload.rate_per_s, or"
-            " see what keeps requests waiting."
+            f"Latencies depend on how long the run is. Add instances (cluster.instances), lower"
+            f" {' and '.join(lighter)}, or see what keeps requests waiting."
         ),
-        keys=("cluster.instances", "workload.rate_per_s"),
+        keys=("cluster.instances", *lighter),
     )
 
 

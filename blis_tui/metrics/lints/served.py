@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.lints.finding import Finding, load_keys
 from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def timed_out(seen: Seen) -> Finding | str:
         message=f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}.",
         figures={"timed_out": count, "arrived": arrived},
         advice="Lower the load, add instances, or allow clients more time (timeout_us); work on them is discarded.",
-        keys=("workload.rate_per_s", "cluster.instances"),
+        keys=(*load_keys(seen.experiment), "cluster.instances"),
         request=first,
     )
 
@@ -76,7 +76,7 @@ def rejected(seen: Seen) -> Finding | str:
             if alone
             else "Latencies are those of the others. Lower the load, add instances, or turn fewer away."
         ),
-        keys=("workload.rate_per_s", *(["policy.admission"] if alone else ["cluster.instances", "policy"])),
+        keys=(*load_keys(seen.experiment), *(["policy.admission"] if alone else ["cluster.instances", "policy"])),
         request=first,
     )
 
@@ -100,7 +100,7 @@ def unfinished(seen: Seen) -> Finding | str:
         ),
         figures={"still_queued": queued, "still_running": running, "arrived": arrived},
         advice="End-to-end latencies are without them: raise horizon_us, or lower the load if the queue is long.",
-        keys=("horizon_us", "workload.rate_per_s"),
+        keys=("horizon_us", *load_keys(seen.experiment)),
     )
 
 

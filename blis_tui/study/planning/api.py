@@ -29,6 +29,7 @@ def plan(
     seeds: int | Sequence[int] = 3,
     duration_s: float = 60.0,
     precision: float = 0.1,
+    confidence: float | None = None,
     prices: Mapping[str, float] | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
     plugins: Sequence[str | Path] = (),
@@ -49,6 +50,8 @@ def plan(
         seeds: how many runs have to agree, or their seeds.
         duration_s: for how long requests arrive in each run, at least.
         precision: with ``max_rate``: how far the rate that fails may be above the one that holds, where seeds agree.
+        confidence: the share of measured servers whose steps were no slower than those that the answer holds with;
+            None = it holds with step times as expected.
         prices: as in :func:`blis_tui.sweep`; configurations are compared by them.
         set: values that all runs have, by dotted path.
         plugins: as in :func:`blis_tui.load`.
@@ -70,6 +73,8 @@ def plan(
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     if rate_per_s is not None and not rate_per_s > 0:
         raise ValueError(f"rate_per_s must be above 0, not {rate_per_s}")
+    if confidence is not None and not 0.5 <= confidence < 1.0:
+        raise ValueError(f"confidence must be at least 0.5 and below 1, not {confidence}")
     size_path, least, most = sizes
     question = Question(
         study=study_from(source, axes or {}, seeds, set or {}, slos, (), plugins, prices or {}),
@@ -80,6 +85,7 @@ def plan(
         most=most,
         duration_s=duration_s,
         precision=precision,
+        confidence=confidence,
     )
     kept = None if store is None else FolderStore(Path(store))
     if kept is not None:

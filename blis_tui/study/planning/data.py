@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from blis_tui.metrics.expected_error import ExpectedError
+from blis_tui.study.planning.plan import USUAL_CONFIDENCE
+from blis_tui.study.planning.slower import Slower
 from blis_tui.study.tables import as_data
 from blis_tui.study.text import bound_text
 
@@ -21,6 +23,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "slos": [bound_text(one) for one in question.study.constraints],
         "rate_per_s": question.rate_per_s,
         "max_rate": question.max_rate,
+        "confidence": question.confidence,
         "seeds": list(question.study.seeds),
         "compared_by": plan.cost,
         "prices_usd_per_hour": dict(question.study.prices),
@@ -31,9 +34,23 @@ def plan_data(plan: Plan) -> dict[str, object]:
             "expected_error_percent": asdict(plan.expected) if isinstance(plan.expected, ExpectedError) else None,
         },
         "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
+        "slower_steps": _slower(plan),
+        "as_cheap": [plan.candidates.index(one) for one in plan.ties],
         "warnings": dict(plan.warnings),
         "runs": plan.runs,
         "configurations": [_candidate(one) for one in plan.candidates],
+    }
+
+
+def _slower(plan: Plan) -> dict[str, object]:
+    """What slower steps change."""
+    known = plan.slower
+    return {
+        "confidence": plan.question.confidence or USUAL_CONFIDENCE,
+        "times": known.times if isinstance(known, Slower) else None,
+        "not_known": known if isinstance(known, str) else None,
+        "tightest_bound": None if plan.if_slower is None else asdict(plan.if_slower),
+        "answer_as_expected": None if plan.as_expected is None else _candidate(plan.as_expected),
     }
 
 
@@ -51,6 +68,7 @@ def _candidate(one: Candidate) -> dict[str, object]:
                 "size": tried.size,
                 "rate_per_s": tried.rate_per_s,
                 "holding": tried.holding,
+                "seeds": tried.seeds,
                 "runs": [as_data(row) for row in tried.rows],
             }
             for tried in one.tried

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import ceil, fsum, sqrt
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
-from blis_tui.metrics.step_time import expected_errors
+from blis_tui.metrics.expected_error import expectation
 from blis_tui.spec.auto_latency import CHOICES
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.source import as_map
@@ -17,14 +17,15 @@ from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.question import margins, trouble, verdict_of
 from blis_tui.study.planning.search import search_rate, search_size
+from blis_tui.study.planning.slower import Slower, mean_prompt, slower
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from blis_tui.metrics.expected_error import ExpectedError
-    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Expectation, Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
@@ -41,6 +42,10 @@ _OF_CAPACITY: Final = 1.1
 """Where searches for a rate begin: requests that do not come all at once find fuller batches."""
 DISAGREEMENT: Final = 1.2
 """So far apart may the figures of two step-time models be before that is told."""
+USUAL_CONFIDENCE: Final = 0.9
+"""Where none is asked for, the answer is tried with steps as slow as those of 1 in 10 measured servers."""
+_CENTS: Final = 6
+"""Prices that are equal to so many digits are equal: sums of the same prices differ in their last ones."""
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
 """What configurations are compared by: money where all of them have a price, else GPUs."""
 
@@ -66,6 +71,9 @@ class Question:
     """For how long requests arrive in a run, at least."""
     precision: float = 0.1
     """How far apart the ends of the found interval of rates may be, where seeds agree."""
+    confidence: float | None = None
+    """The share of measured servers whose steps were no slower than those that the answer holds with; None = it holds
+    with step times as they are expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,13 @@ class Tried:
     size: int | None
     rate_per_s: float | None
     rows: tuple[Row, ...]
+    seeds: int
+    """With how many seeds it was run: more than there are rows where all gave the same run, which stands there once."""
+
+    @property
+    def seedless(self) -> bool:
+        """Whether the seed was seen to change nothing."""
+        return self.seeds > len(self.rows)
 
     @property
     def holding(self) -> int:
@@ -90,6 +105,20 @@ class Tried:
         """A figure in each run that was not cut short."""
         found = [row.figures.get(metric) for row in self.rows if row.status == "done"]
         return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
+
+    def nearest(self, bounds: tuple[Expectation, ...], metric: str = "") -> tuple[Margin, Row] | None:
+        """The bound (of a metric) that is nearest or farthest exceeded, and the run in which it is; None = no figure.
+
+        All seeds have to hold, so this is the run that decides.
+        """
+        found = [(one, row) for row in self.rows if row.status == "done" for one in margins(row, bounds)]
+        wanted = [each for each in found if metric in ("", each[0].metric)]
+        return max(wanted, key=lambda each: each[0].of_bound, default=None)
+
+    def figure(self, metric: str, bounds: tuple[Expectation, ...]) -> float | None:
+        """The one figure that is said of several seeds: that of the run that decides, the mean where nothing does."""
+        nearest = self.nearest(bounds, metric)
+        return self.mean(metric) if nearest is None else nearest[0].value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +183,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """What another step-time model says about a figure at the answer."""
+    """What another step-time model, or slower steps, say about a figure at the answer."""
 
     kind: str
     metric: str
@@ -188,7 +217,15 @@ class Plan:
     expected: ExpectedError | str | None
     """How far off it is expected to be; a text says why that is not known, None = there is no answer."""
     opinions: tuple[Opinion, ...]
-    """What the other step-time models say."""
+    """What the other step-time models say; of step times as they are expected alone."""
+    slower: Slower | str | None
+    """Steps as slow as ``confidence`` asks for, or ``USUAL_CONFIDENCE``; a text = why they are not known."""
+    if_slower: Opinion | None
+    """What they do to the tightest bound, where the answer is for step times as expected."""
+    as_expected: Candidate | None
+    """With ``confidence``: the answer without it."""
+    ties: tuple[Candidate, ...]
+    """What is as cheap (and holds as high a rate), farther from the answer's figures or after it in the study."""
     warnings: Mapping[str, str]
     """What looks wrong with the runs at the answer: id -> message, of the first run that has it."""
     runs: int
@@ -225,41 +262,75 @@ def plan(
         raise InputError("there is nothing to plan for", help="say what must hold: --slo 'latency.ttft_ms.p99<=300'")
     driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
-    candidates = tuple(driver.answer(searches, runner))
-    holding = [one for one in candidates if one.found is not None]
-    cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
-    best = min(holding, key=lambda one: _order(one, cost, max_rate=question.max_rate), default=None)
-    second = () if best is None else driver.answer([_opinions(question, best)], runner)[0]
-    found = None if best is None else best.found
-    experiment = None if found is None else _experiment(study, found.rows[0])
+    if question.confidence is not None:
+        searches += [_Configuration(question, point, question.confidence).search() for point in study.points]
+    answers = driver.answer(searches, runner)
+    candidates, expected = tuple(answers[-len(study.points) :]), answers[: len(study.points)]
+    choice = _choose(question, candidates)
+    best, found = choice.best, None if choice.best is None else choice.best.found
+    asked = best is not None and question.confidence is None
+    second = driver.answer([_opinions(question, best)], runner)[0] if asked and best is not None else ()
+    experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
+    slow = None if best is None else slower(study, _sized(question, best), question.confidence or USUAL_CONFIDENCE)
+    if_slower = None
+    if asked and found is not None and isinstance(slow, Slower) and slow.times > 1.0:
+        (if_slower,) = driver.answer([_if_slower(question, found, slow)], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
-    bounded = [one for row in rows for one in margins(row, study.constraints)]
+    nearest = None if found is None else found.nearest(study.constraints)
     return Plan(
         question=question,
         candidates=candidates,
         best=best,
-        cost=cost,
-        binding=max(bounded, key=lambda one: one.of_bound, default=None),
+        cost=choice.cost,
+        binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
-        expected=None if experiment is None or pool is None else expected_errors(experiment)[pool.name],
+        expected=None if experiment is None or pool is None else expectation(experiment, pool, mean_prompt(experiment)),
         opinions=second,
+        slower=slow,
+        if_slower=if_slower,
+        as_expected=None if question.confidence is None else _choose(question, expected).best,
+        ties=choice.ties,
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
+
+
+class _Choice(NamedTuple):
+    best: Candidate | None
+    ties: tuple[Candidate, ...]
+    cost: str
+
+
+def _choose(question: Question, candidates: Sequence[Candidate]) -> _Choice:
+    """The best of what holds, and what is as cheap."""
+    holding = [one for one in candidates if one.found is not None]
+    cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
+    if not holding:
+        return _Choice(None, (), cost)
+    order = [_order(question, one, cost) for one in holding]
+    least = min(order)
+    best = holding[order.index(least)]
+    as_good = [one for one, place in zip(holding, order, strict=True) if place[:2] == least[:2] and one is not best]
+    return _Choice(best, tuple(as_good), cost)
+
+
+def _sized(question: Question, one: Candidate) -> Point:
+    """A configuration with the number of instances that was found."""
+    size = {} if one.size is None or question.max_rate else {question.size_path: one.size}
+    return Point(one.point.number, (*one.point.overrides, *parse_overrides(size)))
 
 
 def _cost(one: Candidate, metric: str) -> float | None:
     return None if one.found is None else one.found.mean(metric)
 
 
-def _order(one: Candidate, cost: str, *, max_rate: bool) -> tuple[float, float, int]:
-    """The cheapest first, or the highest rate; of equals the first."""
-    price = _cost(one, cost) or 0.0
-    if not max_rate:
-        return (price, 0.0, one.point.number)
-    rate = 0.0 if one.knee is None or one.knee.holds is None else one.knee.holds
-    return (-rate, price, one.point.number)
+def _order(question: Question, one: Candidate, cost: str) -> tuple[float, float, float, int]:
+    """The cheapest first, or the highest rate; of equals the one that is farthest from its bounds, then the first."""
+    price = round(_cost(one, cost) or 0.0, _CENTS)
+    rate = 0.0 if not question.max_rate or one.knee is None or one.knee.holds is None else one.knee.holds
+    nearest = None if one.found is None else one.found.nearest(question.study.constraints)
+    return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, one.point.number)
 
 
 def _experiment(study: Study, row: Row) -> Experiment:
@@ -269,8 +340,10 @@ def _experiment(study: Study, row: Row) -> Experiment:
 class _Configuration:
     """One configuration, whose size or rate is looked for."""
 
-    def __init__(self, question: Question, point: Point) -> None:
+    def __init__(self, question: Question, point: Point, confidence: float | None = None) -> None:
         self._question = question
+        self._confidence = confidence
+        self._slower: Mapping[str, object] = {}
         self._study = question.study
         self._point = point
         self._of = "requests"
@@ -278,15 +351,21 @@ class _Configuration:
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
         """Ask for runs until the answer is known."""
+        point = self._point
         try:
-            document = as_map(resolve_point(self._study, self._point).document.data)
+            document = as_map(resolve_point(self._study, point).document.data)
         except SpecError as error:
             size = self._question.least
             try:  # it may be one with another number of instances
-                fixed = Point(self._point.number, (*self._point.overrides, *self._size(size)))
-                document = as_map(resolve_point(self._study, fixed).document.data)
+                point = Point(self._point.number, (*self._point.overrides, *self._size(size)))
+                document = as_map(resolve_point(self._study, point).document.data)
             except SpecError:
                 return self._candidate(None, why_not=error.diagnostics[0].message)
+        if self._confidence is not None:
+            slow = slower(self._study, point, self._confidence)
+            if isinstance(slow, str):
+                return self._candidate(None, why_not=f"how much slower its steps may be is not known: {slow}")
+            self._slower = slow.values
         load = yield from self._load(document)
         self._of = load.of
         own = _own_size(document, self._question.size_path)
@@ -366,11 +445,12 @@ class _Configuration:
 
     def _flood(self, load: Load, size: int) -> Run:
         """What shows about how much so many instances serve."""
-        return Run(point=self._point, values=load.all_at_once(size), seed=self._study.seeds[0], whole=True)
+        values = {**load.all_at_once(size), **self._slower}
+        return Run(point=self._point, values=values, seed=self._study.seeds[0], whole=True)
 
     def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, whole: bool = False) -> Run:
         arrivals = load.one_by_one() if rate == 0 else load.at(rate)
-        values = {**arrivals, **({} if size is None else {self._question.size_path: size})}
+        values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._slower}
         return Run(point=self._point, values=values, seed=seed, whole=whole)
 
     def _size(self, size: int) -> tuple[Override, ...]:
@@ -384,14 +464,21 @@ class _Configuration:
         places = [place for place in self._rows if place[1] != 0]  # an idle cluster answers no question
         order = sorted(places, key=lambda place: (place[0] or 0, place[1] or 0.0))
         tried = tuple(
-            Tried(
-                size=size if place[0] is None else place[0],
-                rate_per_s=place[1],
-                rows=tuple(self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]),
+            _tried(
+                size if place[0] is None else place[0],
+                place[1],
+                [self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]],
             )
             for place in order
         )
         return Candidate(point=self._point, size=size, knee=knee, why_not=why_not, of=self._of, tried=tried)
+
+
+def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Tried:
+    """The runs of several seeds; equal ones, as those of a trace can be, are one run and agree with nothing."""
+    first = rows[0]
+    alike = first.status == "done" and all((row.status, row.figures) == (first.status, first.figures) for row in rows)
+    return Tried(size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows))
 
 
 def _own_size(document: Mapping[str, Json], path: str) -> int:
@@ -401,20 +488,42 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
     return value if isinstance(value, int) and value > 0 else 1
 
 
+def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list[Run], list[Row], Opinion | None]:
+    """What slower steps do to the tightest bound at the answer, in the run that decides."""
+    nearest = found.nearest(question.study.constraints)
+    if nearest is None:
+        return None
+    mine, row = nearest
+    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, whole=True)]
+    value = other.figures.get(mine.metric)
+    if not isinstance(value, int | float):
+        return None
+    return Opinion(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
+
+
 def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:
-    """What the other step-time models say about the answer, with the first seed."""
+    """What the other step-time models say about the answer: of each bounded figure in the run that decides."""
     found = best.found
     if found is None:
         return ()
-    row = found.rows[0]
-    own = _experiment(question.study, row).pools[0].latency.kind
-    kinds = [kind for kind, _ in CHOICES if kind != own]
-    rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, whole=True) for kind in kinds]
+    own = _experiment(question.study, found.rows[0]).pools[0].latency.kind
+    bounds = question.study.constraints
+    decide = [found.nearest(bounds, metric) for metric in dict.fromkeys(one.metric for one in bounds)]
+    asked = [
+        (kind, margin, row)
+        for kind, _ in CHOICES
+        if kind != own
+        for margin, row in filter(None, decide)
+        if margin.value > 0
+    ]
+    rows = yield [
+        Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, whole=True) for kind, _, row in asked
+    ]
     told = []
-    for kind, other in zip(kinds, rows, strict=True):
-        for metric in dict.fromkeys(one.metric for one in question.study.constraints):
-            value, mine = other.figures.get(metric), row.figures.get(metric)
-            if isinstance(value, int | float) and isinstance(mine, int | float) and mine > 0:
-                holds = not trouble(other)
-                told.append(Opinion(kind=kind, metric=metric, value=float(value), own=float(mine), holds=holds))
+    for (kind, mine, _), other in zip(asked, rows, strict=True):
+        value = other.figures.get(mine.metric)
+        if isinstance(value, int | float):
+            told.append(
+                Opinion(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
+            )
     return tuple(told)

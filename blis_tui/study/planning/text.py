@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.plan import DISAGREEMENT
+from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import trouble
 from blis_tui.study.text import aligned, bar, bound_text, number, short_names, value_text
 from blis_tui.units import plural
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
 
-_USUAL: Final = ("throughput.requests_per_s",)
+_USUAL: Final = ("steady.requests_per_s",)
+"""Not the throughput of the whole run, in which the cluster fills and drains: that is below what arrives."""
 _WHERE_KNOWN: Final = ("cost.usd_per_hour", "cost.watts")
 _BAR: Final = 12
 
@@ -39,6 +40,12 @@ def answer_text(plan: Plan) -> str:
     """The answer in a sentence."""
     bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
     best = plan.best
+    if best is None and plan.as_expected is not None:
+        expected = _found_text(plan, plan.as_expected)
+        return (
+            f"With step times as slow as a confidence of {plan.question.confidence:g} asks for, nothing is known to"
+            f" hold {bounds}; with those that are expected the answer is {expected}."
+        )
     if best is None:
         return f"Nothing that was tried holds {bounds}."
     what = _cluster(plan, best)
@@ -77,14 +84,18 @@ def _around(plan: Plan, best: Candidate) -> Iterator[str]:
     shown = best.tried
     first = metrics[0]
     # What is far beyond its bound would leave nothing of the other bars.
-    top = max((value for one in shown if (value := one.mean(first)) is not None and one.holding), default=0.0)
+    bounds = plan.question.study.constraints
+    top = max((value for one in shown if (value := one.figure(first, bounds)) is not None and one.holding), default=0.0)
     rows = []
     for one in shown:
         mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗"
         cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
         cells += [] if by_rate else [number(one.mean("cost.gpus"))]
         cells += [_spread(one, metric) for metric in metrics]
-        cells += [f"{one.holding} of {len(one.rows)}", bar(one.mean(first), top, _BAR) if one.holding else _why(one)]
+        cells += [
+            f"{one.holding} of {len(one.rows)}",
+            bar(one.figure(first, bounds), top, _BAR) if one.holding else _why(one),
+        ]
         rows.append(cells)
     yield from aligned([head, *rows], right=range(1, len(head) - 1))
 
@@ -112,13 +123,15 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     requests = found.mean("requests.total")
     seconds = found.mean("offered.last_arrival_us")
     span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
-    seeds = len(found.rows)
-    agree = "one seed" if seeds == 1 else f"{found.holding} of {seeds} seeds agree"
+    agree = "one seed" if found.seeds == 1 else f"{found.holding} of {found.seeds} seeds agree"
+    if found.seedless:
+        agree = "no seed changes it"
     yield f"Each run has {number(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
     if plan.binding is not None:
         one = plan.binding
         yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
         yield from _next(plan, best, one.metric)
+    yield from _ties(plan, best)
     if best.interval is not None and best.accuracy is not None:
         low, high = best.interval
         yield (
@@ -126,6 +139,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             f" {high:.3g} {best.of}/s."
         )
     yield _step_times(plan)
+    yield from _slower(plan)
     for other in plan.opinions:
         if other.apart:
             so = "all bounds would hold" if other.holds else "the answer would be another one"
@@ -151,9 +165,58 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     if plan.question.max_rate or best.size is None or best.found is None:
         return
     more = best.at(size=best.size + 1, rate_per_s=best.found.rate_per_s)
-    before, after = best.found.mean(metric), None if more is None else more.mean(metric)
+    bounds = plan.question.study.constraints
+    before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
         yield f"One instance more would bring {metric} from {number(before)} to {number(after)}."
+
+
+def _slower(plan: Plan) -> Iterator[str]:
+    """How the answer changes where steps are slower, as some measured servers' were."""
+    known, asked = plan.slower, plan.question.confidence
+    confidence = asked or USUAL_CONFIDENCE
+    if known is None or isinstance(known, str):
+        return  # why stands in the line above, or there is no answer
+    many = f"1 in {1 / (1 - confidence):.3g} measured servers"
+    slow = f"step times {100 * known.times - 100:.3g} % slower"
+    if asked is not None:
+        other = plan.as_expected
+        so = "nothing holds" if other is None else f"the answer is {_found_text(plan, other)}"
+        yield f"That holds with {slow}: those of {many} were slower still. With step times as expected {so}."
+    elif plan.if_slower is not None:
+        one = plan.if_slower
+        so = "it holds" if one.holds else f"it does not hold: --confidence {confidence:g} finds what does"
+        yield f"With {slow}, as of {many}, {one.metric} is {number(one.value)} here, not {number(one.own)}, and {so}."
+
+
+def _found_text(plan: Plan, one: Candidate) -> str:
+    """An answer in few words."""
+    name = f" of {configuration_name(plan, one)}" if len(plan.candidates) > 1 else ""
+    if one.knee is not None:
+        return f"{one.knee.holds:g} {one.of}/s{name}"
+    gpus = None if one.found is None else one.found.mean("cost.gpus")
+    return f"{plural(one.size or 1, 'instance')}{name} ({plural(int(gpus or 0), 'GPU')})"
+
+
+def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
+    """What costs the same, and why it is not the answer."""
+    bounds = plan.question.study.constraints
+    own = None if best.found is None else best.found.nearest(bounds)
+    for one in plan.ties:
+        other = None if one.found is None else one.found.nearest(bounds)
+        if own is None or other is None:
+            continue
+        size = "" if plan.question.max_rate else f" ({plural(one.size or 1, 'instance')})"
+        yield (
+            f"{configuration_name(plan, one)}{size} costs the same; its tightest bound, {other[0].metric}, is at"
+            f" {100 * other[0].of_bound:.0f} %, that of the answer at {100 * own[0].of_bound:.0f} %."
+        )
+
+
+def configuration_name(plan: Plan, one: Candidate) -> str:
+    """A configuration by what tells it from the others."""
+    names = short_names(plan.question.study.paths)
+    return ", ".join(f"{name} {value_text(one.coordinates.get(path))}" for path, name in names.items()) or "as it is"
 
 
 def _step_times(plan: Plan) -> str:

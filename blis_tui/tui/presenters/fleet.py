@@ -52,8 +52,11 @@ class Measure:
 
 
 def load_of(one: InstanceSnapshot) -> int:
-    """The effective load: what waits or runs counts twice, as in BLIS."""
-    return one.waiting_count + one.running_count + one.in_flight
+    """Requests sent there that have not ended, each once: on the way, in the queue or in the batch.
+
+    Routers weigh BLIS' effective load, which counts those in queue and batch twice: the router's pane tells of it.
+    """
+    return one.in_flight
 
 
 def kv_nearly_full(one: InstanceSnapshot) -> bool:
@@ -63,7 +66,7 @@ def kv_nearly_full(one: InstanceSnapshot) -> bool:
 
 MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
     {
-        "load": Measure("load", "queue + batch + in flight", load_of),
+        "load": Measure("load", "requests that have not ended", load_of),
         "queue": Measure(
             "queue", "requests that wait", lambda one: one.waiting_count, warns=lambda one: one.waiting_count > 0
         ),
@@ -293,7 +296,6 @@ def _selected(view: View, width: int) -> list[Line]:
         fact("load", count_text(load_of(one))),
         fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
         fact("running", running_of(one)),
-        fact("in flight", count_text(one.in_flight)),
         kv_bar(one),
         fact("preemptions", count_text(one.preemptions), "$error" if one.preemptions else ""),
     ]

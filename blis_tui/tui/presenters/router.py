@@ -91,6 +91,8 @@ def _head(one: RoutingDecision) -> list[Content]:
 def _regret(one: RoutingDecision) -> list[Content]:
     chosen = next(each for each in one.top if each.instance == one.instance)
     best = max(one.top, key=lambda each: each.true_score_ppm)
+    if one.regret_ppm is None or one.true_regret_ppm is None:
+        return [fact("regret", f"none: {one.policy} has no scores", "$text-muted")]
     told = abs(best.true_score_ppm - chosen.true_score_ppm - one.true_regret_ppm) <= _ROUNDING
     facts = [
         fact("regret", f"{share_text(one.regret_ppm)} by what it saw", "$warning" if one.regret_ppm else ""),

@@ -11,6 +11,7 @@ from blis_tui.tui.presenters.router import decision_of
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.inspector import Inspector
+from blis_tui.tui.widgets.sessions import SessionsPane
 
 if TYPE_CHECKING:
     from blis_tui.cluster.records import RoutingDecision
@@ -23,9 +24,11 @@ class Asking(Moves):
     # ---- why ----
 
     def action_ask_why(self) -> None:
-        """Explain the selected request, the selected event, or the present one."""
+        """Explain the call or request at the cursor, the selected request or event, or the present event."""
         selection, debugger = self.session.selection, self.session.debugger
         pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
+        if self.arrangement.active == "sessions":
+            pointed = self.query_one(SessionsPane).call_at_cursor()
         if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
             self.why(event_ref(selection.event or debugger.event))
         elif pointed or selection.request is not None:

@@ -56,6 +56,22 @@ class SessionsPane(LinesPane):
         opened = None if self.view is None else self.view.selection.session
         return opened or (self._key.removeprefix(SESSION_KEY) if self._key.startswith(SESSION_KEY) else "")
 
+    def call_at_cursor(self) -> str:
+        """The request of the call at the cursor; where there is none, the latest call of the session, or its first."""
+        if self.view is None:
+            return ""
+        log, tape = self.view.tape.sessions, self.view.tape
+        place = log.place(self.selected_value())
+        if place is None:
+            return ""
+        calls = log.calls(place)
+        names = [tape.name(one.request) for one in calls]
+        pointed = self._key.removeprefix(CALL_KEY)
+        if pointed in names:
+            return pointed
+        sent = [name for name, one in zip(names, calls, strict=True) if one.event <= self.view.moment.event]
+        return (sent or names[:1] or [""])[-1]
+
     def selected_path(self) -> str:
         """The request of the call at the cursor; in the list, the session."""
         return self._key.removeprefix(CALL_KEY).removeprefix(SESSION_KEY)

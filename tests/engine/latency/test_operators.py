@@ -256,6 +256,12 @@ def test_vllm_on_hopper_reads_a_narrow_cache_no_faster(gpu: str, more: dict[str,
     assert (0.45 < ratio < 0.8) if faster else ratio == 1.0
 
 
+def test_slower_steps_take_so_many_times_as_long() -> None:
+    usual, slower = steps("llama-3.1-8b-instruct", "h100"), steps("llama-3.1-8b-instruct", "h100", latency__steps=1.25)
+    assert decoding(slower, 64, 1000) == pytest.approx(1.25 * decoding(usual, 64, 1000), abs=1.3)
+    assert prefilling(slower, 900, 100) == pytest.approx(1.25 * prefilling(usual, 900, 100), abs=1.3)
+
+
 def test_experts_of_uneven_popularity_are_fewer() -> None:
     """With exponential popularity (spread 1), 32 tokens with 4 of 128 leave half of them idle: 1 / (1 + 32 x 4/128)."""
     assert chosen_experts(128, 4, 32, 1.0) == pytest.approx(64.0)

@@ -9,14 +9,18 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError
+from blis_tui.metrics.expected_error import slower_steps
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
 from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.data import plan_data
 from blis_tui.study.planning.plan import Plan, Question, plan
+from blis_tui.study.planning.slower import mean_prompt
 from blis_tui.study.planning.text import plan_text
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
+from blis_tui.study.text import number
+from blis_tui.units import plural
 
 TTFT = "latency.ttft_ms.p90"
 SHORT = {
@@ -160,6 +164,114 @@ def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStor
     assert found.best.found is not None
     assert found.best.found.mean("cost.gpus") == min(gpus)
     assert "tensor_parallel" in plan_text(found)
+
+
+def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_others_are_told(
+    store: MemoryStore,
+) -> None:
+    axes = {"hardware": ["l40s", "h100"]}
+    found = plan(question(rate_per_s=5.0, axes=axes, bound=2000.0), HereRunner(), store)
+    worst = [max(one.found.values(TTFT)) for one in found.candidates if one.found is not None]
+    assert [one.size for one in found.candidates] == [1, 1]
+    assert found.best is found.candidates[worst.index(min(worst))]
+    (other,) = found.ties
+    assert other is not found.best
+    assert f"costs the same; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in plan_text(found)
+    assert plan_data(found)["as_cheap"] == [worst.index(max(worst))]
+    alone = plan(question(rate_per_s=120.0), HereRunner(), store)
+    assert not alone.ties
+
+
+def test_what_no_seed_changes_is_one_run(store: MemoryStore) -> None:
+    asked = question()
+    study = {
+        **asked.study.document,
+        "experiment": "trace-replay",
+        "set": {"policy.routing": "round-robin", "latency": "roofline"},
+    }
+    study["constraints"] = [{"metric": TTFT, "max": 1e6}]
+    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=4), HereRunner(), store)
+    assert found.best is not None
+    assert found.best.found is not None
+    assert found.best.found.seedless
+    assert len(found.best.found.rows) == 1
+    text = plan_text(found)
+    assert "no seed changes it" in text
+    assert "seeds agree" not in text
+    assert "2 of 2" not in text
+
+
+def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
+    """That of the whole run counts the time in which the cluster fills and drains: it would not be what is held."""
+    assert sized.best is not None
+    (line,) = [line for line in plan_text(sized).splitlines() if line.startswith("→")]
+    values = {"workload.rate_per_s": 120.0, "workload.requests": 240, "cluster.instances": sized.best.size}
+    rates = []
+    for seed in (42, 43):
+        report = blis_tui.run(blis_tui.load("quickstart", set={**SHORT, **values}, seed=seed))
+        rates.append(report.steady.requests_per_s or 0.0)
+        assert report.steady.requests_per_s != report.throughput.requests_per_s
+    assert f"{number(min(rates))} to {number(max(rates))}" in line
+
+
+MEASURED = {"latency": "auto", "policy": "default", "model": "llama-3.1-8b-instruct", "workload.requests": 200}
+"""What was compared with servers."""
+
+
+def measured(bound: float, confidence: float | None = None, **more: Any) -> Question:
+    asked = question(bound=bound)
+    document = {**asked.study.document, "set": {**SHORT, **MEASURED, **more}, "seeds": 1}
+    study = read_study(parse(Source("x", json.dumps(document))))
+    return Question(study=study, rate_per_s=150.0, duration_s=0.4, most=6, confidence=confidence)
+
+
+def test_with_a_confidence_the_answer_holds_with_steps_as_slow_as_some_servers_had(store: MemoryStore) -> None:
+    experiment = blis_tui.load("quickstart", set={**SHORT, **MEASURED})
+    times = slower_steps(experiment, experiment.pools[0], mean_prompt(experiment), 0.9)
+    assert isinstance(times, float)
+    own = experiment.document["latency"]
+    assert isinstance(own, dict)
+
+    def ttft(size: int, **latency: object) -> float:
+        values = {**MEASURED, "workload.rate_per_s": 150.0, "cluster.instances": size}
+        return by_hand(42, **{**values, "latency": {**own, **latency}})
+
+    usual, slow = ([ttft(size, **more) for size in range(1, 6)] for more in ({}, {"steps": times}))
+    bound = next((a + b) / 2 for a, b in zip(usual, slow, strict=True) if b > 1.01 * a and a < usual[0])
+    expected = next(size for size, value in enumerate(usual, start=1) if value <= bound)
+    holds = next(size for size, value in enumerate(slow, start=1) if value <= bound)
+    assert holds > expected, "or there is nothing to tell apart"
+
+    found = plan(measured(bound, 0.9), HereRunner(), store)
+    assert found.best is not None
+    assert found.best.size == holds
+    assert found.best.found is not None
+    assert found.best.found.values(TTFT) == [slow[holds - 1]]
+    assert found.as_expected is not None
+    assert found.as_expected.size == expected
+    assert f"With step times as expected the answer is {expected} instance" in plan_text(found)
+    assert "measured servers, median" in plan_text(found)
+
+    plain = plan(measured(bound), HereRunner(), store)
+    assert plain.best is not None
+    assert plain.best.size == expected
+    assert plain.if_slower is not None
+    assert plain.if_slower.value == slow[expected - 1]
+    assert "it does not hold: --confidence 0.9 finds what does" in plan_text(plain)
+
+
+def test_a_confidence_that_nothing_was_measured_for_is_not_known(store: MemoryStore) -> None:
+    found = plan(measured(500.0, 0.9, policy="blis"), HereRunner(), store)
+    assert found.best is None
+    assert "not known: not measured: `blis` batching" in plan_text(found)
+    plain = plan(measured(500.0, policy="blis"), HereRunner(), store)
+    assert plain.best is not None
+    size = plain.best.size or 0
+    assert (
+        f"with those that are expected the answer is {plural(size, 'instance')} ({plural(size, 'GPU')})"
+        in plan_text(found)
+    )
+    assert plain.if_slower is None
 
 
 def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
