@@ -190,6 +190,7 @@ class OneAtATime(Flow):
         upcoming = end if waiting or batch.running else IDLE
         if steps.done is not None:
             steps.tell(NO_PLAN, upcoming)
+            steps.tell_stopped(None, now)
         return upcoming
 
     def _planned_step(self, now: int) -> int:
@@ -207,6 +208,7 @@ class OneAtATime(Flow):
         upcoming = end if batch.waiting.items or batch.running else IDLE
         if steps.done is not None:
             steps.tell(plan, upcoming)
+            steps.tell_stopped(plan, now)
         return upcoming
 
 
@@ -279,19 +281,22 @@ class Ahead(Flow):
 
     def _plan_next(self, now: int, *, ahead: bool) -> Planned | None:
         """Plan the step that starts now, or after the one under way; None = there is nothing it could do."""
-        batch = self.batch
+        batch, steps = self.batch, self.steps
         plan: Plan | None = None
         due = self._due_for_plain_decode()
         if due >= 0:
             if due:
                 batch.pool.take(due)
         else:
-            plan = self.steps.plan(now, ahead=ahead)
+            plan = steps.plan(now, ahead=ahead)
             if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
+                if ahead and plan is not None:
+                    steps.tell_stopped(plan, now, later=1)
                 return None
             batch.pool.planned()
+        steps.tell_stopped(plan, now, later=1)
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
-        return Planned(plan, batch.pool.epoch, batch.pool.free, len(batch.running) + len(batch.ending))
+        return Planned(plan, batch.pool.epoch)
 
     def _due_for_plain_decode(self) -> int:
         """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
@@ -356,7 +361,7 @@ class Ahead(Flow):
         ending = sorted(self.batch.ending), [(one.index, content) for one, content in self.batch.leaving]
         if self.batch.planned is None:
             return (ending,)
-        plan, epoch, _, _ = self.batch.planned
+        plan, epoch = self.batch.planned
         if plan is None:
             return (ending, epoch)
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
