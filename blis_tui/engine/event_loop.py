@@ -91,7 +91,7 @@ class EventLoop(Flow):
         if plan is None:
             return None
         planned = self.rule.before is not None
-        if planned or ahead:
+        if batch.waiting.items and (planned or ahead):
             steps.tell_stopped(plan, now, later=1 + ahead)
         if not planned:
             return None

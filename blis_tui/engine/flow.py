@@ -190,7 +190,8 @@ class OneAtATime(Flow):
         upcoming = end if waiting or batch.running else IDLE
         if steps.done is not None:
             steps.tell(NO_PLAN, upcoming)
-            steps.tell_stopped(None, now)
+            if waiting:
+                steps.tell_stopped(None, now)
         return upcoming
 
     def _planned_step(self, now: int) -> int:
@@ -208,7 +209,8 @@ class OneAtATime(Flow):
         upcoming = end if batch.waiting.items or batch.running else IDLE
         if steps.done is not None:
             steps.tell(plan, upcoming)
-            steps.tell_stopped(plan, now)
+            if batch.waiting.items:
+                steps.tell_stopped(plan, now)
         return upcoming
 
 
@@ -290,11 +292,12 @@ class Ahead(Flow):
         else:
             plan = steps.plan(now, ahead=ahead)
             if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
-                if ahead and plan is not None:
+                if ahead and plan is not None and batch.waiting.items:
                     steps.tell_stopped(plan, now, later=1)
                 return None
             batch.pool.planned()
-        steps.tell_stopped(plan, now, later=1)
+        if batch.waiting.items:
+            steps.tell_stopped(plan, now, later=1)
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
         return Planned(plan, batch.pool.epoch)
 

@@ -337,14 +337,14 @@ class Steps:
             part.tell(done)
 
     def tell_stopped(self, plan: Plan | None, now: int, *, later: int = 0) -> None:
-        """Tell why requests stay in the queue, if anybody listens.
+        """Somebody waits: tell why, if anybody listens.
 
         Args:
             plan: what was planned; None = a plain decode: no rule is asked, as every place is taken.
             now: when it was planned.
             later: how many steps after the latest one that is carried out.
         """
-        if SchedulingStopped in self.observers.kinds and self.batch.waiting.items:
+        if SchedulingStopped in self.observers.kinds:
             stopped = Stopped(PLACES, 1) if plan is None else plan.stopped
             if stopped is not None:
                 emit_stopped(self.observers, self.index, self.tallies.steps + later, now, stopped)
