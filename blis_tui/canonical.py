@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from blis_tui.printable import ACTED_ON
+from blis_tui.printable import acted_on
 
 
 def to_json(value: object) -> str:
@@ -48,7 +48,7 @@ def _escaped(text: str) -> str:
     """JSON text without characters that a terminal acts on; ``json`` has escaped those before the blank already."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return ACTED_ON.sub(lambda found: found[0] if found[0] == "\n" else _escape(found[0]), text)
+    return acted_on().sub(lambda found: found[0] if found[0] == "\n" else _escape(found[0]), text)
 
 
 def _escape(char: str) -> str:

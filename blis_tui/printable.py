@@ -8,6 +8,7 @@ show a text in another order than it has. Everything printed for people goes thr
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 # Written out, not by Unicode's categories: those differ between versions of Python.
@@ -19,18 +20,25 @@ _UNSEEN: Final = (
     r"\ud800-\udfff"  # halves of characters: no encoding has them
     r"\U000e0000-\U000e007f"  # tags
 )
-ACTED_ON: Final = re.compile(f"[{_CONTROLS}{_UNSEEN}]")
-"""A character that a terminal acts on or does not show."""
 REPLACEMENT: Final = "\ufffd"
+
+
+@cache
+def acted_on() -> re.Pattern[str]:
+    """A character that a terminal acts on or does not show; compiled when the first text needs it, which few do."""
+    return re.compile(f"[{_CONTROLS}{_UNSEEN}]")
 
 
 def printable(text: str) -> str:
     """A text that stays on its line: tabs as blanks, and what a terminal would act on as a replacement character."""
     if text.isascii() and text.isprintable():
         return text
-    return ACTED_ON.sub(REPLACEMENT, text.replace("\t", " "))
+    return acted_on().sub(REPLACEMENT, text.replace("\t", " "))
 
 
 def printable_lines(text: str) -> str:
     """As :func:`printable` for a text of several lines: their ends and tabs stay."""
-    return ACTED_ON.sub(lambda found: found[0] if found[0] in "\n\t" else REPLACEMENT, text.replace("\r\n", "\n"))
+    shown = text.replace("\n", "").replace("\t", "")
+    if shown.isascii() and shown.isprintable():
+        return text
+    return acted_on().sub(lambda found: found[0] if found[0] in "\n\t" else REPLACEMENT, text.replace("\r\n", "\n"))

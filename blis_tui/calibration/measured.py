@@ -6,11 +6,13 @@ import csv
 import io
 import json
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.steps import holds_steps, read_steps
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
+from blis_tui.inputs import read_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,12 +74,7 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     """
     from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
+    content = read_input(path, limit=MAX_BYTES)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -93,7 +90,7 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
                 failed += 1
             else:
                 found.append(row)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, csv.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
             f"{path}, request {len(found) + failed + 1}: {what}", help=f"it was read as a file of {name}"
@@ -134,7 +131,10 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             return "inference-perf", map(_inference_perf, document)
     else:
         rows = csv.DictReader(io.StringIO(text))
-        columns = set(rows.fieldnames or ())
+        try:
+            columns = set(rows.fieldnames or ())
+        except csv.Error as error:
+            raise InputError(f"{path}, line 1: {error}") from error
         if {"first_chunk_time_us", "last_chunk_time_us"} <= columns:
             return "BLIS TraceV2", map(_trace_v2, rows)
         if {"arrival_us", "input_tokens", "output_tokens", "e2e_us"} <= columns and columns & {"ttft_us"}:
@@ -172,6 +172,8 @@ def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
     requests = benchmarks[0]["requests"]
     groups = requests if isinstance(requests, dict) else {"successful": requests}
     for one in groups.get("successful") or ():
+        if not isinstance(one, dict):
+            raise TypeError(f"{one!r} is no request")
         timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
         start = one.get("start_time") or one.get("request_start_time") or timing["request_start"]
         yield Measured(
@@ -203,7 +205,7 @@ def _inference_perf(row: Mapping[str, object]) -> Measured | None:
 def _trace_v2(row: Mapping[str, str]) -> Measured | None:
     if row.get("status", "ok") not in ("ok", "completed", "") or not row["last_chunk_time_us"]:
         return None
-    start = float(row.get("send_time_us") or row["arrival_time_us"])
+    start = _finite(float(row.get("send_time_us") or row["arrival_time_us"]))
     return Measured(
         start,
         int(row.get("server_input_tokens") or 0) or int(row["input_tokens"]),
@@ -217,7 +219,7 @@ def _plain(row: Mapping[str, str]) -> Measured | None:
     if not row["ttft_us"] or not row["e2e_us"]:
         return None
     return Measured(
-        float(row["arrival_us"]),
+        _finite(float(row["arrival_us"])),
         int(row["input_tokens"]),
         int(row["output_tokens"]),
         float(row["ttft_us"]),
@@ -230,4 +232,10 @@ def _plain(row: Mapping[str, str]) -> Measured | None:
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
-    return float(value)
+    return _finite(float(value))
+
+
+def _finite(value: float) -> float:
+    if not isfinite(value):
+        raise ValueError(f"{value} is no number")
+    return value

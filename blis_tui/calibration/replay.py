@@ -29,15 +29,20 @@ if TYPE_CHECKING:
 _MAX_TRACE_BYTES = 1 << 30
 
 
+def require_one_instance(experiment: Experiment) -> None:
+    """Raise PolicyError where an experiment has several instances: measurements are of one."""
+    pools = experiment.pools
+    if len(pools) != 1 or pools[0].instances != 1:
+        raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
+
+
 def with_load(experiment: Experiment, recording: Recording, folder: Path, *, repeated: bool) -> Experiment:
     """The experiment with a measured load; ``repeated``: prompts of one length are one prompt, found in the cache.
 
     Raises:
         PolicyError: it has more than one instance.
     """
-    pools = experiment.pools
-    if len(pools) != 1 or pools[0].instances != 1:
-        raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
+    require_one_instance(experiment)
     path = folder / "load.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)

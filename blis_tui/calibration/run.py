@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.calibration.document import document_text
 from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement, disagreement
 from blis_tui.calibration.mixed import mixed
-from blis_tui.calibration.replay import batches, simulate, stepped, with_latency
+from blis_tui.calibration.replay import batches, require_one_instance, simulate, stepped, with_latency
 from blis_tui.calibration.steps import StepLog
 from blis_tui.classes import dataclass
-from blis_tui.errors import InputError, PolicyError
+from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,8 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
         raise InputError(message, help="pip install 'blis-tui[calibrate]'") from error
     from blis_tui.calibration.fitting.calibrate import fit  # noqa: PLC0415  (needs the extra)
 
-    _require_one_instance(data)
+    for one in data:
+        require_one_instance(one.experiment)
     own = data[0].experiment.pools[0].latency.kind
     kind = kind or (own if own in BASES else BASES[0])
     before = compared(data)
@@ -105,13 +106,6 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
     errors = {metric: told.bias for metric, told in judged if told is not None}
     return Calibrated(found, before, runs, others, document_text(found, data, errors))
-
-
-def _require_one_instance(data: Sequence[Data]) -> None:
-    for one in data:
-        pools = one.experiment.pools
-        if len(pools) != 1 or pools[0].instances != 1:
-            raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
 
 
 def _kept(found: Fit, data: Sequence[Data]) -> Fit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -27,6 +28,7 @@ _PROCESS: Final = re.compile(r"^\((\S+ pid=\d+)\)")
 _SPLIT: Final = "a log of another server, or of a second start; give each a file of its own"
 _DURATIONS: Final = ("duration_us", "period_us")
 _NEEDED: Final = ("decode_requests", "prefill_tokens")
+_MOST_PREFILLS: Final = 100_000
 _FEWEST: Final = 20
 
 
@@ -97,7 +99,7 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
                 raise ValueError("it tells neither contexts nor the KV cache in use (vLLM 0.27 does)")  # noqa: TRY301
             held = max((used or 0.0) * capacity - before - new, 0.0) if context is None else context
             steps.append(Step(duration_us, decodes, held if decodes else 0.0, tuple(_chunks(prefills, new, before))))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{path}, step {len(steps) + 1}: {what}", help=f"it was read as a file of {name}") from error
     if len(steps) < _FEWEST:
@@ -152,12 +154,19 @@ def _listed(text: str, blocks: int) -> Iterator[_Row]:
 
 
 def _optional(row: Mapping[str, str], name: str) -> float | None:
-    return float(row[name]) if row.get(name) else None
+    if not row.get(name):
+        return None
+    value = float(row[name])
+    if not isfinite(value):
+        raise ValueError(f"`{name}` is {value}")
+    return value
 
 
 def _chunks(prefills: int, new: int, before: int) -> Iterator[tuple[int, int]]:
-    """Prefills of which the sums are known, equally long."""
+    """Prefills of which the sums are known, equally long. Raises ValueError for more than any step has."""
     count = min(max(prefills, 1), new)
+    if count > _MOST_PREFILLS:
+        raise ValueError(f"{count:,} prefills in one step, at most {_MOST_PREFILLS:,} can be read")
     for number in range(count):
         computed, tokens = (whole * (number + 1) // count - whole * number // count for whole in (before, new))
         yield computed, tokens

@@ -74,7 +74,7 @@ def print_data(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.standard_output import write_standard_output  # noqa: PLC0415  (`--help` is printed by Click)
 
     write_standard_output(text)
 

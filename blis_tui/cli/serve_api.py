@@ -75,6 +75,8 @@ def serve_api(
         if kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
 
+            if len({pool.engine.block_size_tokens for pool in experiment.pools}) > 1:
+                raise click.UsageError("--kv-events needs one engine.block_size_tokens in all pools")
             publisher = KvPublisher(kv_events)
             opened.callback(publisher.close)
 
@@ -111,14 +113,11 @@ async def _served(endpoint: Endpoint, host: str, port: int) -> None:
 
 def _finish(endpoint: Endpoint, output: str | None, requests_file: str | None) -> None:
     """Write what was served, say how it went, and exit accordingly."""
-    from blis_tui.errors import BlisError  # noqa: PLC0415
     from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
     from blis_tui.units import plural, span_text  # noqa: PLC0415
 
     if endpoint.failure is not None:
-        if isinstance(endpoint.failure, BlisError):
-            raise endpoint.failure
         raise endpoint.failure
     report = endpoint.core.simulation.report(complete=False, verify=False)
     if requests_file is not None:

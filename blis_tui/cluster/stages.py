@@ -2,7 +2,7 @@
 
 arrival -> deferral -> admission -> gateway -> dispatcher -> an instance's queue, with a life cycle beside them. A
 cluster always has one of each. What an experiment configures takes the place of what is here, and only then is the
-module imported that has it: ``gateway``, ``lifecycle``, ``feedback``, ``disaggregation``.
+module imported that has it: ``deferral``, ``gateway_control``, ``lifecycle``, ``feedback``, ``disaggregation``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A counterfactual: the same run with one routing decision changed, and what that did to everybody."""
+"""A counterfactual: the same run with one routing decision changed, and what that did to all requests."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """What the decision did to everybody else."""
+    """What the decision did to all other requests."""
 
     total: int
     changed: int
@@ -176,7 +176,7 @@ class WhatIf:
 
 
 def whatif(experiment: Experiment, request: str, route_to: int, *, event: int | None = None) -> WhatIf:
-    """Replay a run with one routing decision changed: what it does to that request, and to everybody else.
+    """Replay a run with one routing decision changed: what it does to that request, and to all others.
 
     The run is simulated anew from its start. The router is asked as always, so that what its policy remembers and draws
     stays as it was; only where ``request`` goes is another instance. All later decisions are made by the policies as

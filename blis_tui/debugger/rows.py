@@ -62,7 +62,7 @@ class StopRow(NamedTuple):
 
     cause: str
     request: int
-    """Number of who did not get in; -1 = it holds for whoever waits."""
+    """Number of the request that did not get in; -1 = it holds for all that wait."""
     need: int
     had: int
     kept: int

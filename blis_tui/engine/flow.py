@@ -93,22 +93,29 @@ class Flow:
         return ()
 
 
-class OneAtATime(Flow):
-    """A step begins when the one before it is over."""
+class Coasting(Flow):
+    """Plain decodes of which nobody hears are taken in one go.
 
-    __slots__ = ("_at_hand", "_plans_always")
+    In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
+    """
 
-    def __init__(self, steps: Steps) -> None:
+    __slots__ = ("_at_hand", "_lead", "_plans_always")
+
+    def __init__(self, steps: Steps, *, lead: int) -> None:
         super().__init__(steps)
         batch = steps.batch
         cohort = batch.cohort
+        self._lead = lead
+        """How many steps ahead of the one that starts its blocks are taken."""
         self._plans_always = not cohort.lockstep or batch.pool.tiers is not None
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, batch.pool, steps.tallies)
 
     def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
         """See ``Flow``: plain decodes one after another, up to a step that is more than that."""
         batch, load, cohort, calendar, pool, tallies = self._at_hand
-        decodes, clock = load.decode_requests, cohort.clock
+        if batch.ending or batch.leaving:
+            batch.release_all()
+        decodes, clock, lead = load.decode_requests, cohort.clock, self._lead
         waiting = batch.waiting.items
         if (
             not decodes
@@ -121,6 +128,7 @@ class OneAtATime(Flow):
             or self._plans_always
             or decodes > batch.max_decodes
             or (waiting and len(batch.running) < batch.max_running)
+            or (lead and not self._has_planned_decode())
         ):
             upcoming = self.step(now)
             return upcoming != NO_STEP, now, upcoming
@@ -130,7 +138,7 @@ class OneAtATime(Flow):
         last = clock + most
         goes_on = True
         while True:
-            if members := classes[clock % size]:
+            if members := classes[(clock + lead) % size]:
                 blocks = len(members)
                 if blocks > pool.free:
                     break
@@ -151,15 +159,34 @@ class OneAtATime(Flow):
         if count:
             cohort.clock = clock
             cohort.last_advance_us = self.steps.free_us = now
-            cohort.ahead = 0
+            cohort.ahead = lead
             tallies.steps += count
             tallies.busy_us += now - start
-            if waiting:  # for want of a place
+            if lead:
+                self._coasted(now - start)
+            elif waiting:  # for want of a place
                 tallies.seqs_wait_us += now - start
         if not count or (goes_on and now < turn):
             upcoming = self.step(now)
             return (count, latest, upcoming) if upcoming == NO_STEP else (count + 1, now, upcoming)
         return count, latest, now
+
+    def _has_planned_decode(self) -> bool:
+        """Whether the step that is due was planned to be a plain decode, and is one."""
+        raise NotImplementedError
+
+    def _coasted(self, duration_us: int) -> None:
+        """Plain decodes have taken so long; the next step is one, too, as far as it is planned."""
+        raise NotImplementedError
+
+
+class OneAtATime(Coasting):
+    """A step begins when the one before it is over."""
+
+    __slots__ = ()
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(steps, lead=0)
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
@@ -214,7 +241,7 @@ class OneAtATime(Flow):
         return upcoming
 
 
-class Ahead(Flow):
+class Ahead(Coasting):
     """A step is planned while the one before it runs: vLLM's asynchronous scheduling.
 
     Two steps are in flight at any time. When a step starts, the results of the one before it have come, and the step
@@ -224,13 +251,11 @@ class Ahead(Flow):
     (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
     """
 
-    __slots__ = ("_plans_always",)
+    __slots__ = ()
 
     def __init__(self, steps: Steps) -> None:
-        super().__init__(steps)
+        super().__init__(steps, lead=1)
         steps.holds = True
-        batch = steps.batch
-        self._plans_always = not batch.cohort.lockstep or batch.pool.tiers is not None
 
     def step(self, now: int) -> int:
         """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
@@ -254,10 +279,25 @@ class Ahead(Flow):
             steps.tell(ready.plan or NO_PLAN, end if goes_on else IDLE)
         batch.planned = following = self._plan_next(now, ahead=True) if goes_on else None
         if batch.waiting.items:
-            plan = (following and following.plan) or Plan()
-            full = self._full(plan)
-            tally_wait(steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), end - now, full_budget=full)
+            self._tally_wait((following and following.plan) or NO_PLAN, end - now)
         return end if self.has_work else IDLE
+
+    def _has_planned_decode(self) -> bool:
+        planned = self.batch.planned
+        return planned is not None and planned.plan is None
+
+    def _coasted(self, duration_us: int) -> None:
+        batch = self.batch
+        batch.planned = Planned(None, batch.pool.epoch)
+        if batch.waiting.items:
+            self._tally_wait(NO_PLAN, duration_us)
+
+    def _tally_wait(self, following: Plan, duration_us: int) -> None:
+        """Somebody waits meanwhile, by what the step after it tells."""
+        batch, full = self.batch, self._full(following)
+        tally_wait(
+            self.steps.tallies, batch, following, batch.pool.epoch, len(batch.ending), duration_us, full_budget=full
+        )
 
     def _full(self, plan: Plan) -> bool:
         """Whether a plan spends the whole token budget."""

@@ -179,7 +179,7 @@ class Instance:
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def give_back(self, request: Request, now: int) -> None:
-        """Free the blocks, if there are any, of somebody who does not run."""
+        """Free the blocks, if there are any, of a request that does not run."""
         self.batch.give_back(request)
         self.flow.want_step(now)
 
@@ -205,7 +205,7 @@ class Instance:
         self._expire(request, now, was_running=was_running)
 
     def withdraw(self, request: Request, now: int) -> None:
-        """Take out somebody who waits or runs."""
+        """Take out a request that waits or runs."""
         self.seen.present.change(-1, now)
         if request.state is RequestState.RUNNING:
             self.flow.abort(request, now)

@@ -41,7 +41,7 @@ class Seen:
     Attributes:
         in_flight: requests that the router sent here and that have not ended.
         present: those of them in its queue and batch.
-        watch: whom it tells what happens to requests here; None = nobody.
+        watch: whom it tells what happens to requests here; None = nothing.
     """
 
     __slots__ = ("_batch", "_leaving", "in_flight", "present", "watch")
@@ -55,7 +55,7 @@ class Seen:
 
     @property
     def running(self) -> int:
-        """Requests in its batch: where results come with a step's end, whoever has not left."""
+        """Requests in its batch: where results come with a step's end, those that have not left."""
         batch = self._batch
         early = self.watch is not None and self.watch.early
         return len(batch.running) if early else self.present.count - len(batch.waiting.items)

@@ -18,7 +18,7 @@ class Stepper(Protocol):
 
     @property
     def has_work(self) -> bool:
-        """Whether somebody waits or runs."""
+        """Whether any request waits or runs."""
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
@@ -28,7 +28,7 @@ class Stepper(Protocol):
 
 
 class Step:
-    """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
+    """The next step of an instance; the event loop runs it itself (``happen`` is the slow way)."""
 
     __slots__ = ("flow", "instance_index")
 

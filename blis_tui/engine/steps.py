@@ -337,7 +337,7 @@ class Steps:
             part.tell(done)
 
     def tell_stopped(self, plan: Plan | None, now: int, *, later: int = 0) -> None:
-        """Somebody waits: tell why, if anybody listens.
+        """Requests wait: tell why, if there are observers.
 
         Args:
             plan: what was planned; None = a plain decode: no rule is asked, as every place is taken.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 PREEMPTED: Final = "preempted"
-"""The step preempts somebody, and such a step admits nobody."""
+"""The step preempts a request, and such a step admits none."""
 PLACES: Final = "seqs"
 """No place is left of ``max_num_seqs``. Amounts are places."""
 TOKENS: Final = "tokens"
@@ -20,14 +20,14 @@ TOKENS: Final = "tokens"
 PROMPTS: Final = "prompts"
 """Too little is left of what a step may take of prompts (SGLang's ``max_prefill_tokens``). Amounts are tokens."""
 BLOCKS: Final = "blocks"
-"""The request needs more KV blocks than are free, those included that it finds in the cache and nobody else holds.
+"""The request needs more KV blocks than are free, those included that it finds in the cache and no other holds.
 Amounts are blocks."""
 WATERMARK: Final = "watermark"
 """The same, and without those that have to stay free it would fit."""
 ANSWERS: Final = "answers"
 """The KV blocks of everybody's prompt and whole declared answer do not fit. Amounts are blocks."""
 ROOM: Final = "room"
-"""There is too little room for it beside what those who run are expected to generate. Amounts are tokens."""
+"""There is too little room for it beside what running requests are expected to generate. Amounts are tokens."""
 ADAPTER: Final = "adapter"
 """Its LoRA adapter is not there or has no place."""
 LATE: Final = "late"
@@ -66,7 +66,7 @@ class Stopped(NamedTuple):
     had: int = 0
     """How much of that was left."""
     request: Request | None = None
-    """Who did not get in; None = it holds for whoever waits."""
+    """The request that did not get in; None = it holds for all that wait."""
     kept: int = 0
     """Of ``need``, KV blocks that have to stay free (watermark)."""
     tried_us: int = -1
@@ -98,7 +98,7 @@ class SchedulingStopped(Record):
     cause: str
     """A word of the batching rule; the rules that come with the simulator say one of `engine.stopped.CAUSES`."""
     request_id: str
-    """Who did not get in; empty = it holds for whoever waits."""
+    """The request that did not get in; empty = it holds for all that wait."""
     need: int
     """How much was needed of what was short: places, tokens, KV blocks; 0 = the cause has no amount."""
     had: int

@@ -43,13 +43,13 @@ class Tallies:
     full_budget_us: int = 0
     """Of steps that used up ``max_num_batched_tokens``."""
     kv_wait_us: int = 0
-    """Of steps that left somebody waiting for want of KV blocks (preempted requests wait, too).
+    """Of steps that left requests waiting for want of KV blocks (preempted requests wait, too).
 
-    Where steps are planned ahead, whoever waits during a step was left out by the plan for the step after it: by that
-    plan this and ``seqs_wait_us`` are counted.
+    Where steps are planned ahead, a request that waits during a step was left out by the plan for the step after it:
+    by that plan this and ``seqs_wait_us`` are counted.
     """
     seqs_wait_us: int = 0
-    """Of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the token budget was used."""
+    """Of steps that left requests waiting because ``max_num_seqs`` ran, with some of the token budget left."""
     itl_us: dict[int, int] = field(default_factory=dict)
     """Tokens by the time since the request's previous token, overheads not included."""
 
@@ -78,7 +78,7 @@ _figures = attrgetter(*(one.name for one in fields(Tallies) if one.name != "itl_
 def tally_wait(
     tallies: Tallies, batch: Batch, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool
 ) -> None:
-    """Somebody waits for the duration of a step: by what its plan tells, for want of blocks or of places.
+    """Requests wait for the duration of a step: by what its plan tells, for want of blocks or of places.
 
     ``epoch``: the pool's after planning; ``finishing``: how many requests have a place in the batch until the step
     ends, and none after it.

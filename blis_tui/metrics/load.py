@@ -152,7 +152,7 @@ class Flow:
         self._answer_tokens.extend(compress(block.output_tokens, completed))
         self.answer_tokens += whole_sum(compress(block.output_tokens, completed))
 
-    # Nobody's books say when a request timed out: the three below are without those.
+    # No book says when a request timed out: the three below are without those.
 
     def present(self) -> Presence:
         """Requests in queues, batches and transfers."""

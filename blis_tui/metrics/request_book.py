@@ -18,7 +18,7 @@ class Extras(NamedTuple):
     """What few workloads have requests say; times in microseconds, -1 = never happened."""
 
     reasoning_tokens: int
-    """-1 = nobody asks."""
+    """-1 = not kept."""
     first_answer_us: int
     ttfat_us: int
     media: Media

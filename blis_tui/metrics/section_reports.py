@@ -29,7 +29,7 @@ from blis_tui.metrics.sections import (
 )
 from blis_tui.metrics.sessions import session_report
 from blis_tui.metrics.speculative import speculative_report
-from blis_tui.metrics.stats import of_samples
+from blis_tui.metrics.stats import of_samples, whole_sum
 from blis_tui.metrics.tiers import tiers_report
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
 
 
 def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
-    computed = _total([one.tallies.prefill_tokens for one in cluster.instances])
-    cached = _total([one.tallies.cached_tokens for one in cluster.instances])
+    computed = whole_sum([one.tallies.prefill_tokens for one in cluster.instances])
+    cached = whole_sum([one.tallies.cached_tokens for one in cluster.instances])
     tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
     return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
 
@@ -129,21 +129,21 @@ def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, Poo
         members = [index for index, one in enumerate(cluster.pools) if one.name == pool]
         what = cluster.pools[members[0]]
         instances = [cluster.instances[index] for index in members]
-        busy_us = _total([one.tallies.busy_us for one in instances])
+        busy_us = whole_sum([one.tallies.busy_us for one in instances])
         found[pool] = PoolReport(
             role=what.role,
             model=what.model.name,
             hardware=what.hardware.name,
             tensor_parallel=what.tensor_parallel,
             instances=len(members),
-            routed=_total([one.routed for one in instances]),
-            prefilled=_total([prefilled[index] for index in members]),
-            completed=_total([completed[index] for index in members]),
-            steps=_total([one.tallies.steps for one in instances]),
+            routed=whole_sum([one.routed for one in instances]),
+            prefilled=whole_sum([prefilled[index] for index in members]),
+            completed=whole_sum([completed[index] for index in members]),
+            steps=whole_sum([one.tallies.steps for one in instances]),
             busy_us=busy_us,
             busy_share=busy_us / (duration_us * len(members) * what.engine.pipeline_parallel) if duration_us else 0.0,
-            output_tokens=_total([tokens[index] for index in members]),
-            peak_running=_total([one.tallies.peak_running for one in instances]),
+            output_tokens=whole_sum([tokens[index] for index in members]),
+            peak_running=whole_sum([one.tallies.peak_running for one in instances]),
             kv=kv_counts(instances),
         )
     return found
@@ -156,7 +156,7 @@ def _model(name: str, cluster: Cluster, rows: Travelled) -> ModelReport:
         model=name,
         instances=len(instances),
         completed=len([row for row in there if row.state == RequestState.COMPLETED]),
-        output_tokens=_total([row.output_tokens for row in there]),
+        output_tokens=whole_sum([row.output_tokens for row in there]),
         ttft_ms=of_samples([row.ttft_us for row in there if row.ttft_us >= 0]),
         e2e_ms=of_samples([row.e2e_us for row in there if row.e2e_us >= 0]),
     )
@@ -173,15 +173,8 @@ def _fairness(rows: Travelled, table: RequestTable) -> Fairness:
 
 def jain_index(values: Sequence[int]) -> float:
     """(sum of x)^2 / (n * sum of x^2), after Jain, Chiu and Hawe (1984); 0 without values, 1 where all are 0."""
-    squares = _total([value * value for value in values])
+    squares = whole_sum([value * value for value in values])
     if not squares:
         return 1.0 if values else 0.0
-    total = _total(values)
+    total = whole_sum(values)
     return total * total / (len(values) * squares)
-
-
-def _total(values: Sequence[int]) -> int:
-    total = 0
-    for value in values:
-        total += value
-    return total

@@ -103,13 +103,19 @@ def error_text(body: bytes, status: int) -> str:
 
 def _events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """The data of each event, and when its last byte came."""
-    rest = b""
+    begun: list[bytes] = []
+    """Of a line whose end has not come; joined once, however many pieces it comes in."""
+    stamp_ns = 0
     for stamp_ns, piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
+        begun.append(piece)
+        if b"\n" not in piece:
+            continue
+        *lines, rest = b"".join(begun).split(b"\n")
+        begun = [rest]
         for line in lines:
             if line.startswith(_DATA):
                 yield stamp_ns, line[len(_DATA) :].strip()
-    if rest.startswith(_DATA) and pieces:
+    if (rest := b"".join(begun)).startswith(_DATA):
         yield stamp_ns, rest[len(_DATA) :].strip()
 
 

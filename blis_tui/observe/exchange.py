@@ -168,13 +168,13 @@ class Exchanges:
         reading = _Reading(reply)
         reply.kernel_stamps = wire.kernel_stamps
         try:
-            reply.sent_ns = await wire.send(data, reading)
+            reply.sent_ns = wire.send(data, reading)
             await reading.over
         except BaseException:
             if not reply.done_ns:
                 reply.done_ns = time.monotonic_ns()
             if reading.over.done() and not reading.over.cancelled():
-                reading.over.exception()  # it has been heard of: the connection broke while the request was sent
+                reading.over.exception()  # asked for: else asyncio would complain of it
             self._discard(wire)
             raise
         if reading.reusable and wire.usable:

@@ -49,7 +49,7 @@ class KvEvents:
                 heard({"time_us": clock.now_us(), **batch})
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Stop listening."""
         self._socket.close()
         self._context.term()
 
@@ -59,20 +59,20 @@ def _batch(frames: list[bytes]) -> Mapping[str, object] | None:
         return None
     try:
         decoded = msgspec.msgpack.decode(frames[2])
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(decoded, list) or len(decoded) < 2 or not isinstance(decoded[1], list):
         return None
     sequence = int.from_bytes(frames[1], "big")
-    return {"sequence": sequence, "server_time_s": decoded[0], "events": _plain(decoded[1])}
+    return {"sequence": sequence, "server_time_s": _plain(decoded[0]), "events": _plain(decoded[1])}
 
 
 def _plain(value: object) -> object:
-    """The same as JSON has it: hashes that are bytes in hexadecimal."""
+    """The same as JSON has it: hashes that are bytes in hexadecimal, what JSON does not know as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
-    return value
+    return value if value is None or isinstance(value, str | int | float) else str(value)

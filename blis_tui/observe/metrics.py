@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.observe.recording import Server
@@ -56,10 +57,10 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
 
 
 def values(text: str) -> dict[str, float]:
-    """What is recorded of a scrape, by name: sums over engines, means of shares."""
+    """What is recorded of a scrape, by name: sums over engines, means of shares; what is no number is left out."""
     found: dict[str, list[float]] = {}
     for name, _, value in samples(text):
-        if name in _WANTED:
+        if name in _WANTED and isfinite(value):
             found.setdefault(name, []).append(value)
     return {name: _together(name, found[name]) for name in (*GAUGES, *COUNTERS, *SUMS) if name in found}
 

@@ -49,7 +49,7 @@ class Plan:
     address: str
     source: RequestSource | InteractiveSource
     total: int | None
-    """How many requests it has; None = nobody knows."""
+    """How many requests it has; None = unknown."""
     asking: Asking
     """Empty fields are filled with what the server says."""
     limits: Limits

@@ -57,7 +57,7 @@ class Asking:
         exact: whether answers have exactly the length that the workload wants; else the model may end them before.
         text: whether prompts are words, not token ids.
         vocabulary: token ids are below that.
-        longest: tokens that a prompt and its answer may have; None = nobody says.
+        longest: tokens that a prompt and its answer may have; None = unknown.
         seed: what prompts are made from.
     """
 

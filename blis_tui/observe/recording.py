@@ -125,7 +125,7 @@ class Step:
 
     number: int
     end_us: int | None
-    """When its line came; None = nobody looked."""
+    """When its line came; None = the log was not watched."""
     duration_us: int
     prefill_requests: int
     prefill_tokens: int

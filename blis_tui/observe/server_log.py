@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ITERATION: Final = re.compile(
     rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, (\d+) generation "
-    rb"tokens, iteration elapsed time: ([0-9.]+) ms( \(dummy\))?(?:, \w+ KV cache usage: ([0-9.]+)%)?"
+    rb"tokens, iteration elapsed time: (\d+(?:\.\d+)?) ms( \(dummy\))?(?:, \w+ KV cache usage: (\d+(?:\.\d+)?)%)?"
 )
 _READ_BYTES: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 16
@@ -66,7 +66,7 @@ class Tail:
     def lines(self) -> Iterator[tuple[bytes, int]]:
         """Whole lines that have come since the last call, and by when, in nanoseconds of ``monotonic_ns``.
 
-        That is when the file was written last, so it does not matter how late somebody looks: of several lines, the
+        That is when the file was written last, so it does not matter how late it is read: of several lines, the
         last one has its own time. Of a file that was cut, lines from its beginning on.
         """
         while True:
@@ -86,7 +86,7 @@ class Tail:
                 yield line, written_ns
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """Stop watching."""
         self._file.close()
 
 

@@ -23,7 +23,7 @@ class Status:
 
     time_us: int
     total: int | None
-    """Requests to be sent; None = nobody knows."""
+    """Requests to be sent; None = unknown."""
     sent: int
     running: int
     outcomes: Mapping[str, int]

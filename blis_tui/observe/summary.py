@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.metrics.stats import whole_sum
 from blis_tui.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.units import count_text, plural, span_text
 
@@ -80,16 +81,16 @@ def summed_up(rows: Sequence[Observed]) -> Summary:
         requests=len(rows),
         outcomes={name: count for name, count in outcomes.items() if count},
         duration_us=max((row.done_us for row in rows), default=0) - begin_us,
-        input_tokens=_sum([row.prompt for row in done]),
-        output_tokens=_sum([row.tokens for row in rows]),
+        input_tokens=whole_sum([row.prompt for row in done]),
+        output_tokens=whole_sum([row.tokens for row in rows]),
         ttft=spread([row.ttft_us for row in done if row.ttft_us is not None]),
         itl=spread([gap for row in done if (gap := mean_gap_us(row)) is not None]),
         e2e=spread([row.e2e_us for row in done if row.e2e_us is not None]),
         late=spread([row.late_us for row in rows]),
         shorter=len([row for row in done if row.tokens < row.output_tokens]),
         contradictions=len([row for row in done if row.contradicts]),
-        merged=_sum([row.merged for row in rows]),
-        chunks=_sum([len(row.chunks) for row in rows]),
+        merged=whole_sum([row.merged for row in rows]),
+        chunks=whole_sum([len(row.chunks) for row in rows]),
         failures=failures,
     )
 
@@ -109,18 +110,11 @@ def spread(values: Sequence[int]) -> Spread | None:
     ordered = sorted(values)
     count = len(ordered)
     return Spread(
-        mean_us=_sum(ordered) / count,
+        mean_us=whole_sum(ordered) / count,
         p50_us=ordered[-(-count * 50 // 100) - 1],
         p99_us=ordered[-(-count * 99 // 100) - 1],
         max_us=ordered[-1],
     )
-
-
-def _sum(values: Sequence[int]) -> int:
-    total = 0
-    for value in values:
-        total += value
-    return total
 
 
 def warnings(summary: Summary, recording: Recording) -> list[str]:

@@ -69,16 +69,17 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
     hint = "such as http://127.0.0.1:8000"
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port
+        port, host = parts.port, (parts.hostname or "").encode("idna").decode()
+        parts.path.encode("ascii")
     except ValueError as error:
         raise InputError(f"{url!r} is no URL: {error}", help=hint) from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not host:
         raise InputError(f"{url!r} is no URL of an HTTP server", help=hint)
     if parts.username or parts.query or parts.fragment:
         raise InputError(f"{url!r}: only host, port and path are wanted", help=hint)
     for name, value in headers.items():
-        if not name.isascii() or any(one in name + value for one in "\r\n\0") or not name.strip():
+        if not (name + value).isascii() or any(one in name + value for one in "\r\n\0") or not name.strip():
             raise InputError(f"the header {name!r} cannot be sent")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     root = parts.path.rstrip("/").removesuffix("/v1")
-    return Target(parts.hostname, port or (443 if tls else 80), root, tls, headers)
+    return Target(host, (443 if tls else 80) if port is None else port, root, tls, headers)

@@ -31,8 +31,10 @@ class Wire(Protocol):
     kernel_stamps: bool
     """Whether times are the kernel's."""
 
-    async def send(self, data: bytes, sink: Sink) -> int:
+    def send(self, data: bytes, sink: Sink) -> int:
         """Send a request whose answer goes to ``sink``; returns when the first byte was handed to the kernel.
+
+        What the kernel does not take at once follows on its own: an answer may come before all is sent.
 
         Raises:
             OSError: the connection is broken.
@@ -53,6 +55,8 @@ class StampedWire:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
         self._sink: Sink | None = None
+        self._left = memoryview(b"")
+        """What is still to be sent."""
         self._closed = False
         self.kernel_stamps = stamp_receipts(sock)
         self._loop.add_reader(sock.fileno(), self._readable)
@@ -60,9 +64,9 @@ class StampedWire:
     @property
     def usable(self) -> bool:
         """Whether another request may be sent."""
-        return not self._closed
+        return not self._closed and not self._left
 
-    async def send(self, data: bytes, sink: Sink) -> int:
+    def send(self, data: bytes, sink: Sink) -> int:
         """Send a request whose answer goes to ``sink``; returns when the first byte was handed to the kernel."""
         self._sink = sink
         sent_ns = time.monotonic_ns()
@@ -71,7 +75,8 @@ class StampedWire:
         except BlockingIOError:
             count = 0
         if count < len(data):
-            await self._loop.sock_sendall(self._socket, memoryview(data)[count:])
+            self._left = memoryview(data)[count:]
+            self._loop.add_writer(self._socket.fileno(), self._writable)
         return sent_ns
 
     def close(self) -> None:
@@ -79,7 +84,19 @@ class StampedWire:
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
             self._socket.close()
+
+    def _writable(self) -> None:
+        try:
+            self._left = self._left[self._socket.send(self._left) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # reading tells, behind what the server may have said before
+            self._loop.remove_writer(self._socket.fileno())
+            return
+        if not self._left:
+            self._loop.remove_writer(self._socket.fileno())
 
     def _readable(self) -> None:
         try:
@@ -116,7 +133,7 @@ class TransportWire(asyncio.Protocol):
         """Whether another request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, data: bytes, sink: Sink) -> int:
+    def send(self, data: bytes, sink: Sink) -> int:
         """Send a request whose answer goes to ``sink``; returns when the first byte was handed over."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")

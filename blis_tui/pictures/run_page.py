@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 
-_INTERRUPTED: Final = "The run was interrupted: the figures are those until then."
 GROUPS: Final = 6
 """So many SLO classes, or tenants, have curves of their own: those with the most requests."""
 _COLUMNS: Final = ("mean", "p50", "p90", "p95", "p99", "max")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
+from blis_tui.standard_output import write_standard_output  # noqa: F401  (beside the files, for programs that import it)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,23 +222,6 @@ def _lock(descriptor: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def write_standard_output(text: str) -> None:
-    """Write exactly this to standard output, at once.
-
-    Raises:
-        InputError: there is no standard output, or it cannot be written.
-    """
-    if sys.stdout is None:
-        raise InputError("there is no standard output", help="`-o` writes to a file, where a command has it")
-    try:
-        sys.stdout.buffer.write(text.encode(errors="replace"))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable("standard output", error) from error
 
 
 def _unwritable(path: str | Path, error: OSError) -> InputError:

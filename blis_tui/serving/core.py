@@ -153,7 +153,7 @@ class Core:
             cluster.queue.push(at_us, instance_order(_TIMEOUT, instance.index), timeout)
 
     def next_us(self) -> int | None:
-        """When something happens or comes out next; None = nothing will, unless somebody asks."""
+        """When something happens or comes out next; None = nothing will, unless a request comes."""
         upcoming = self.simulation.peek()
         times = [] if upcoming is None else [upcoming.time_us]
         times += [self._news[0][0]] if self._news else []
@@ -175,7 +175,7 @@ class Core:
         return found
 
     def close(self) -> None:
-        """Nobody will ask any more."""
+        """No request will come any more."""
         self._source.closed = True
 
     # ---- what the simulation tells ----
@@ -216,7 +216,7 @@ class Core:
         self._end(record.request_id, record.time_us, LOST, record.reason)
 
     def _ended(self, request: Request, e2e_us: int) -> None:
-        """Whoever timed out was aborted: others are told of by their records."""
+        """Requests that timed out were aborted: others are told of by their records."""
         if request.state is RequestState.TIMED_OUT:
             self._end(request.request_id, self.simulation.now_us, ABORTED, "")
         elif e2e_us >= 0 and (live := self._live.get(request.index)) is not None:

@@ -80,7 +80,6 @@ class KvPublisher:
 
     def __init__(self, endpoint: str, topic: str = "") -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._endpoint = endpoint
         self._topic = topic.encode()
         self._publishers: list[_Publisher] = []
         self._blocks: dict[int, dict[int, _Block]] = {}

@@ -47,14 +47,11 @@ class _Sum:
 
 
 class Metrics:
-    """Adds up what has ended, and shows it with what is under way.
+    """Adds up what has ended, and shows it with what is under way."""
 
-    Args:
-        model: the name under which the model is served.
-    """
-
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self) -> None:
+        self._models: list[str] = []
+        """Of each instance."""
         self._seen = 0
         self._sums: list[list[_Sum]] = []
         self._first_tokens: list[int] = []
@@ -63,6 +60,7 @@ class Metrics:
         """The metrics as of now; ``live`` are the requests under way."""
         for instance in cluster.instances[len(self._sums) :]:
             pool = cluster.pools[instance.index]
+            self._models.append(pool.model.name)
             ends = [() if one.counts else one.buckets_s or buckets_of_tokens(longest(pool)) for one in FAMILIES]
             self._sums.append([_Sum(one) for one in ends])
             self._first_tokens.append(0)
@@ -140,10 +138,10 @@ class Metrics:
                 yield from self._series(family, instance, sums[instance.index][place])
 
     def _labels(self, instance: Instance) -> dict[str, str]:
-        return {"engine": str(instance.index), "model_name": self._model}
+        return {"engine": str(instance.index), "model_name": self._models[instance.index]}
 
     def _config(self, cluster: Cluster) -> Iterator[str]:
-        """The settings of the KV cache; vLLM counts a block that nobody gets."""
+        """The settings of the KV cache; vLLM counts a block that no request gets."""
         yield from _about("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
         for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
             labels = {

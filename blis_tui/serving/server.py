@@ -37,7 +37,7 @@ _STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "C
 
 @dataclass(slots=True)
 class _Client:
-    """Whoever waits for an answer."""
+    """A client that waits for an answer."""
 
     request: Request
     answer: Answer
@@ -84,7 +84,7 @@ class Endpoint:
         self._speed = speed
         self._kv_events = kv_events
         self._models = list(dict.fromkeys(pool.model.name for pool in experiment.pools))
-        self._metrics = Metrics(self._models[0])
+        self._metrics = Metrics()
         self._contents = Contents(experiment.pools[0].engine.block_size_tokens)
         self._answers = _Lengths(experiment)
         self._clients: dict[int, _Client] = {}
@@ -164,6 +164,8 @@ class Endpoint:
             return await self._whole(client, shape)
         except RefusedError as error:
             return web.json_response(error.document(), status=error.status)
+        except ConnectionResetError:  # the client has hung up, and reads no answer
+            return web.Response(status=_STATUS[ABORTED])
         finally:
             del self._clients[number]
             self.core.abort(number, self.now_us())  # nothing, where it has ended
@@ -338,7 +340,7 @@ class _Lengths:
         self._stream = Streams(experiment.seed).stream("serving/output")
 
     def draw(self) -> int | None:
-        """The length of the next answer; None = nobody says."""
+        """The length of the next answer; None = unknown."""
         return None if self._counts is None else self._counts.sample(self._stream)
 
 
@@ -367,9 +369,10 @@ async def run(endpoint: Endpoint, host: str, port: int, said: Callable[[int], No
     """Serve until asked to stop, or until the simulation cannot go on.
 
     Raises:
-        OSError: nobody can listen there.
+        OSError: the address cannot be listened on.
     """
-    runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=1.0)
+    # Cancelled handlers abort the requests of clients that have hung up.
+    runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     pace = asyncio.create_task(endpoint.keep_pace())
     waiting = asyncio.create_task(stop.wait())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LiveSource(InteractiveSource):
-    """Hands over what it was given, in order; whoever gives it tells the cluster.
+    """Hands over what it was given, in order; what gives it a request also tells the cluster.
 
     Args:
         ended: called with each request that has come to its end, and what its client measured; -1 = no answer.
@@ -36,7 +36,7 @@ class LiveSource(InteractiveSource):
 
     @property
     def exhausted(self) -> bool:
-        """Whether no request will come: only when nobody listens any more."""
+        """Whether no request will come: only when the endpoint has closed."""
         return self.closed and not self._given
 
     @property

@@ -60,7 +60,7 @@ class Levels:
     values: tuple[float, ...] = ()
 
     def at(self, time_us: int) -> float | None:
-        """Its value then; None = before the first, or nobody knows."""
+        """Its value then; None = before the first, or unknown."""
         place = bisect_right(self.times_us, time_us)
         return self.values[place - 1] if place else None
 
@@ -72,7 +72,7 @@ class Course:
     Attributes:
         name: what it is called.
         lives: its requests by name, in the order in which they were sent.
-        begins_us: when its steps began; empty = nobody knows.
+        begins_us: when its steps began; empty = unknown.
         batches: what was in them.
         step_times: how long each took until the next could begin, in microseconds.
         figures: what is known over time: ``running``, ``waiting``, ``KV in use`` (a share), ``preemptions``.
@@ -95,7 +95,7 @@ class Course:
         return self.ended_us[-1] if self.ended_us else 0
 
     def step(self, time_us: int) -> int | None:
-        """The number of the step under way or over last; None = none has begun, or nobody knows."""
+        """The number of the step under way or over last; None = none has begun, or unknown."""
         place = bisect_right(self.begins_us, time_us)
         return place - 1 if place else None
 

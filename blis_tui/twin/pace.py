@@ -27,7 +27,7 @@ class Pace:
 
     Attributes:
         steps: the steps.
-        begins_us: when each began; None = nobody looked at the log while it was written.
+        begins_us: when each began; None = the log was not watched while it was written.
         gaps_us: from the end of each to the beginning of the next one, where the engine had work; else what is usual.
         gap_us: what is usual: the median, or the mean where single ones are not known.
     """
@@ -46,10 +46,6 @@ class Pace:
     def periods_us(self) -> tuple[int, ...]:
         """From the beginning of each to the next one's."""
         return tuple(step.duration_us + gap for step, gap in zip(self.steps, self.gaps_us, strict=True))
-
-    def step_at(self, time_us: int) -> int:
-        """How many steps had begun by then; needs ``begins_us``."""
-        return bisect_left(self.begins_us or (), time_us + 1)
 
 
 def pace_of(recording: Recording) -> Pace | None:
@@ -81,7 +77,7 @@ def _ends(steps: Sequence[Step]) -> list[int]:
 
 
 def _busy_after(ends: Sequence[int], answered: Sequence[Observed]) -> list[bool]:
-    """Whether anybody who was there at the end of a step was still served at the end of the next one."""
+    """Whether any request that was there at the end of a step was still served at the end of the next one."""
     change: dict[int, int] = {}
     for row in answered:
         # Sent before the end of step `first`, and served until the end of step `last`.
@@ -97,7 +93,7 @@ def _busy_after(ends: Sequence[int], answered: Sequence[Observed]) -> list[bool]
 
 
 def _even(steps: tuple[Step, ...], answered: Sequence[Observed]) -> Pace:
-    """The log has no times: what is left of the time in which anybody was served is spread over all steps."""
+    """The log has no times: what is left of the time in which any request was served is spread over all steps."""
     served, until = 0, 0
     for begin, end in sorted((row.sent_us, row.chunks[-1][0]) for row in answered):
         served += max(end - max(begin, until), 0)

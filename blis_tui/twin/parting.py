@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.metrics.stats import whole_sum
 from blis_tui.twin.replay import Batch
 from blis_tui.units import count_text, ordinal, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.records import StepFinished
     from blis_tui.observe.recording import Observed, Recording, Step
     from blis_tui.twin.pace import Pace
@@ -111,7 +110,7 @@ class _Difference:
     def _out_of_time(self) -> str | None:
         """What the steps so far took on both sides, where that is so different that arrivals meet other steps."""
         number = self._number
-        took, should = (_sum(times[:number]) for times in (self._durations_us(), self._pace.periods_us))
+        took, should = (whole_sum(times[:number]) for times in (self._durations_us(), self._pace.periods_us))
         if abs(took - should) * number <= _IN_TIME * should:
             return None
         steps = plural(number, "step")
@@ -184,13 +183,6 @@ class _Difference:
             return "about when"
         ahead_us = begins[self._number] - row.sent_us
         return f"{span_text(ahead_us)} before" if ahead_us >= 0 else f"{span_text(-ahead_us)} after"
-
-
-def _sum(values: Sequence[int]) -> int:
-    total = 0
-    for value in values:
-        total += value
-    return total
 
 
 def words_of(batch: Batch) -> str:

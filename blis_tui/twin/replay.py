@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
-from blis_tui.engine.records import FirstToken, Preempted, StepFinished
+from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
 from blis_tui.observe.folder import TABLE, write_tables
@@ -79,12 +80,6 @@ def with_steps(experiment: Experiment, durations_us: tuple[int, ...], queue_us: 
     return with_latency(experiment, PluginConfig(kind=RECORDED, settings=settings))
 
 
-def with_latency(experiment: Experiment, latency: PluginConfig) -> Experiment:
-    """The experiment with another step-time model."""
-    (pool,) = experiment.pools
-    return replace(experiment, pools=(replace(pool, latency=latency),))
-
-
 def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
     """Run an experiment, and keep what its requests and steps did; ``follow``: every token, too."""
     simulation = Simulation(experiment, check="off")
@@ -96,6 +91,7 @@ def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
     tokens = _Tokens(simulation)
     if follow:
         simulation.subscribe(StepFinished, tokens.observe)
+        simulation.subscribe(Completed, tokens.observe)
     simulation.run()
     report = simulation.report(verify=False)
     return Simulated(
@@ -115,15 +111,15 @@ class _Tokens:
         self.answers: dict[str, list[tuple[int, int]]] = {}
         self._simulation = simulation
 
-    def observe(self, step: StepFinished) -> None:
-        """A step has been simulated: its tokens come at its end."""
-        batch = self._simulation.cluster.instances[step.instance].batch
-        end_us = step.time_us + step.duration_us
-        for request in batch.running.values():
-            self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
-        for name in step.completed:
-            known = self.answers.get(name)
-            self._note(name, end_us, known[-1][1] + 1 if known else 1)
+    def observe(self, record: Record) -> None:
+        """A step has been simulated: its tokens come at its end; how many were in the last one, its end tells."""
+        if isinstance(record, StepFinished):
+            batch = self._simulation.cluster.instances[record.instance].batch
+            end_us = record.time_us + record.duration_us
+            for request in batch.running.values():
+                self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
+        elif isinstance(record, Completed):
+            self._note(record.request_id, record.time_us, record.output_tokens)
 
     def _note(self, name: str, end_us: int, tokens: int) -> None:
         known = self.answers.setdefault(name, [])
@@ -149,7 +145,7 @@ class _Batches:
             self._step(record)
 
     def _step(self, step: StepFinished) -> None:
-        # Whoever gets its first token in this step was in it without an answer.
+        # A request that gets its first token in this step was in it without an answer.
         news = frozenset(step.first_tokens)
         prefills = prefill_tokens = 0
         decodes = decode_tokens = step.decode_requests

@@ -31,7 +31,7 @@ class Side:
         name: what it is called.
         latencies: of each request with a whole answer, by its name.
         sent_us: when each was sent.
-        batches: of its steps; None = nobody knows.
+        batches: of its steps; None = unknown.
         step_us: the mean time of a step, gap to the next one included; None = likewise.
         counts: what is counted over the whole run; what is not known is left out.
         running: how many requests ran, when; likewise the share of KV blocks in use.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
 from blis_tui.twin.fitting import fit, front_end_us, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.parting import first_parting
-from blis_tui.twin.replay import replaying, simulate, with_latency, with_steps
+from blis_tui.twin.replay import replaying, simulate, with_steps
 from blis_tui.twin.side import at, of_recording, of_simulation
 
 if TYPE_CHECKING:
@@ -194,8 +195,7 @@ def _batches(left: Side, right: Side) -> Batches | None:
 
 
 def _seen(left: Sequence[tuple[int, float]], right: Sequence[tuple[int, float]]) -> Seen:
-    last_us = max(time_us for time_us, _ in left)
-    times = [time_us for time_us, _ in left if 0 <= time_us <= last_us]
+    times = [time_us for time_us, _ in left if time_us >= 0]
     one, other = at(left, times), at(right, times)
     count = max(len(times), 1)
     return Seen(left=_sum(one) / count, right=_sum(other) / count, r=correlation(one, other))

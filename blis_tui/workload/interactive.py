@@ -1,4 +1,4 @@
-"""Requests of clients who wait for answers: users of a closed loop, and whoever holds sessions."""
+"""Requests of clients who wait for answers: users of a closed loop, and clients with sessions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sessions(Protocol):
     """The sessions of a client."""
 
     def begin(self, user: int) -> SessionRun:
-        """The next one, which that user holds; -1 = nobody in particular."""
+        """The next one, which that user holds; -1 = no user in particular."""
 
 
 class Sender(Protocol):
@@ -84,10 +84,10 @@ class SessionCounts(NamedTuple):
 
 
 class InteractiveSource:
-    """Requests of a workload in which somebody waits for answers.
+    """Requests of a workload in which clients wait for answers.
 
     Whose turn it is at the same microsecond: the clients', then the users', then the sessions', in order. A client's
-    prompts outside of sessions are drawn in the order in which they are sent, whoever sends them.
+    prompts outside of sessions are drawn in the order in which they are sent, by any user.
 
     Args:
         clients: the clients of the workload; some of them wait for answers.
@@ -149,7 +149,7 @@ class InteractiveSource:
 
     @property
     def sessions(self) -> SessionCounts | None:
-        """What became of the sessions so far; ``None`` where nobody holds any."""
+        """What became of the sessions so far; ``None`` where no client holds any."""
         if all(client.sessions is None for client in self._clients):
             return None
         unfinished = tuple(session.name for session in self._sessions.values())
@@ -235,7 +235,7 @@ class InteractiveSource:
         return True
 
     def _cancel(self, number: int, session: SessionRun) -> None:
-        """Nobody sends the rest of a session."""
+        """The rest of a session is not sent."""
         del self._sessions[number]
         self._cancelled += 1
         if session.scheduled:

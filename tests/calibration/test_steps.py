@@ -149,6 +149,16 @@ def test_a_table_of_steps_is_fitted_and_judged(tmp_path: Path) -> None:
     assert json.loads(judged.stdout)["runs"]["steps.csv"]["all"]["step"]["mape"] > 0.02
 
 
+def test_more_prefills_than_any_step_has_are_refused(tmp_path: Path) -> None:
+    (pool,) = served("llama-3.1-8b-instruct", 6.0, 3000, requests=1).pools
+    file = tmp_path / "steps.csv"
+    file.write_text(
+        "duration_us,decode_requests,context_tokens,prefill_requests,prefill_tokens\n9000,4,99,1e12,1000000000000\n"
+    )
+    with pytest.raises(InputError, match="1,000,000,000,000 prefills in one step"):
+        read_recording(file, pool)
+
+
 def test_predictions_are_those_of_the_step_time_model() -> None:
     one = with_coefficients(served("llama-3.1-8b-instruct", 6.0, 3000, requests=20), TRUTH)
     log = logged(one, 0.0).recording

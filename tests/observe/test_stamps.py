@@ -67,7 +67,7 @@ async def test_a_client_that_is_busy_measures_the_server_and_not_itself() -> Non
         if not wire.kernel_stamps:
             wire.close()
             pytest.skip("this kernel tells no times of receipt")
-        await wire.send(b"?", sink)
+        wire.send(b"?", sink)
         answered = threading.Event()
 
         def answer() -> None:

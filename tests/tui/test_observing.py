@@ -114,6 +114,24 @@ async def test_leaving_ends_the_run_in_good_order() -> None:
     assert "warning: requests were sent 12 ms late" in screen.start.said
 
 
+async def test_a_run_that_cannot_be_started_is_over(tmp_path: Path) -> None:
+    app = BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(str(tmp_path / "none"),)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await until(pilot, lambda screen: screen.start.code is not None)
+        assert "cannot start" in screen_text(app)
+    assert "No such file or directory" in screen.start.said
+    assert screen.start.code == ExitCode.IO
+
+
+async def test_a_very_long_line_ends_nothing() -> None:
+    said = "warning: " + "x" * (3 << 20) + "\n"
+    run = "import sys; sys.stderr.write('warning: ' + 'x' * (3 << 20) + chr(10))"
+    app = BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(sys.executable, "-c", run)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await until(pilot, lambda screen: screen.start.code is not None)
+    assert (screen.start.code, screen.start.said) == (0, said)
+
+
 async def test_it_shows_what_a_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{n}000,9,4\n" for n in range(9))

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import blis_tui
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
+from blis_tui.twin.replay import simulate
 from blis_tui.twin.twin import Twin, of_simulated, of_two
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
@@ -227,3 +229,12 @@ def test_a_recording_is_of_one_instance(tmp_path: Path) -> None:
         of_simulated(
             replace(recording, requests=tuple(replace(row, chunks=()) for row in recording.requests)), experiment(), "x"
         )
+
+
+def test_a_request_that_is_followed_has_all_its_tokens() -> None:
+    drafts = {"draft_tokens": 4, "acceptance": 0.7, "method": "ngram_gpu"}
+    few = {"workload.requests": 20, "cluster.instances": 1, "engine.speculative": drafts, "expect": []}
+    found = simulate(blis_tui.load("quickstart", set=few), follow=True)
+    for name, row in found.rows.items():
+        assert found.answers[name][-1][1] == row.output_tokens
+        assert found.answers[name][0][0] == row.first_token_us

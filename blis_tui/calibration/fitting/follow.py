@@ -256,7 +256,7 @@ class _Follower:
     def lead(self, load: StepLoad, duration_us: int, now: int) -> int:
         """How long a step takes that should take so long."""
         clock = self._clock
-        assert clock is not None  # noqa: S101  (else nobody asks)
+        assert clock is not None  # noqa: S101  (else it is not called)
         self._plain_us = duration_us
         ends = [
             (FIRST, chunk.request.index)

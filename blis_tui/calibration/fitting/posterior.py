@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.equations import Windows
     from blis_tui.calibration.fitting.laws import Array, Term
 
-LEVEL: Final = 0.9
 RISE: Final = 2.7055 / 2.0
-"""How much less likely the ends of an interval of that level are: half of the quantile of chi-squared."""
+"""How much less likely the ends of an interval are (``outcome.LEVEL``): half of the quantile of chi-squared."""
 _NEWTON: Final = 8
 _ANYWHERE: Final = 1e-3
 """Probability that a request came at any time: what cannot be, is not impossible."""

@@ -131,11 +131,11 @@ def cause_sentence(stop: StopRow | None, profile: Profile) -> str:
         ),
         stopped.ANSWERS: f"The KV blocks of everybody's prompt and whole declared answer must be free{amounts}.",
         stopped.ROOM: (
-            "There must be room for the next request beside what those who run are expected to generate"
+            "There must be room for the next request beside what running requests are expected to generate"
             + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
         ),
         stopped.ADAPTER: "A LoRA adapter had no place in the batch (max_loras), or had to be loaded.",
-        stopped.LATE: "Who waits was preempted with a step under way, and is not scheduled before that ends.",
+        stopped.LATE: "What waits was preempted with a step under way, and is not scheduled before that ends.",
         stopped.GATHERING: (
             f"Prompts wait for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
         ),

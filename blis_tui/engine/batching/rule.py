@@ -151,7 +151,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     """Serve all requests without walking the batch, where the order of who gets tokens cannot matter.
 
     It cannot when the budget covers all wishes; nor when all prefills stand behind all decodes (then the decodes are
-    served first in either view) and the blocks suffice for all. Returns the same as ``_serve_running``.
+    served first in either view) and the blocks suffice for all. Returns the same as ``_grant_in_order``.
     """
     pool = batch.pool
     cohort = batch.cohort

@@ -1,8 +1,8 @@
 """What rules of victims remember so that they need not look at the whole batch.
 
 Nothing here decides anything: an index answers as a walk over the batch would. It finds out what it needs while it is
-asked, from the batch itself (batch slots only grow, so whoever came since has a larger one than all before), so a run
-that is never short of KV blocks pays nothing for it; and it is left out of checkpoints, to be made again when needed.
+asked, from the batch itself (batch slots only grow, so a later request has a larger one than all before), so a run that
+is never short of KV blocks pays nothing for it; and it is left out of checkpoints, to be made again when needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UrgencyHeap:
         return self._running is seats.running
 
     def largest(self) -> Request:
-        """Who has the largest; somebody runs."""
+        """Which request has the largest; there is one that runs."""
         running, heap = self._running, self._heap
         if next(reversed(running)) != self._seen:
             self._catch_up()
@@ -62,18 +62,18 @@ class _Group(NamedTuple):
     last_slot: int
     """Of the youngest."""
     floor: int
-    """Nobody's tokens to recompute are fewer than this and the cohort's clock."""
+    """No request's tokens to recompute are fewer than this and the cohort's clock."""
     members: int
     """How many they were when the group was made; some may have gone."""
 
 
 class RecomputeIndex:
-    """Finds the least (tokens to recompute) x (younger ones + 2) without looking at everybody.
+    """Finds the least (tokens to recompute) x (younger ones + 2) without looking at all requests.
 
     All decodes have a token more with each advance of the cohort, so the tokens of each, less the cohort's clock, stay
     the same; and at most those of its blocks can be held by others that others can find. So a group of decodes has a
     floor under its tokens, and as many younger ones at least as stand behind it. The youngest are looked at one by
-    one; groups only if these bounds do not tell that nobody in them can win. The farther back in the batch, the larger
+    one; groups only if these bounds do not tell that none in them can win. The farther back in the batch, the larger
     are the groups: their weights grow with that, too.
 
     Who stalls falls behind the clock; then all floors are void (``Seats.stalls``).
@@ -84,15 +84,15 @@ class RecomputeIndex:
     def __init__(self, seats: Seats) -> None:
         self._running = seats.running
         self._stalls = seats.stalls
-        self._groups: list[_Group] = []  # the oldest first; whoever is younger than the last one is in none
+        self._groups: list[_Group] = []  # the oldest first; requests younger than the last one are in none
         self._grouped = 0
 
     def fits(self, seats: Seats) -> bool:
-        """Whether it is about this batch, and nobody has stalled since it was made."""
+        """Whether it is about this batch, and no request has stalled since it was made."""
         return self._running is seats.running and self._stalls == seats.stalls
 
     def cheapest(self, seats: Seats) -> Request:
-        """Who has the least, of equals the youngest; the oldest only if it is alone. Nobody is stalled."""
+        """Which has the least, of equals the youngest; the oldest only if it is alone. None is stalled."""
         pool, clock, groups = seats.pool, seats.cohort.clock, self._groups
         size = pool.block_size_tokens
         running = self._running
@@ -122,7 +122,7 @@ class RecomputeIndex:
         return victim
 
     def _settled(self, younger: int, least: int, clock: int) -> bool:
-        """Whether nobody in a group has less than the least of the others, who are so many, all of them younger."""
+        """Whether no request in a group has less than the least of the others, who are so many, all of them younger."""
         gone = self._grouped + younger - len(self._running)
         if least < 0 or gone > _SPARE + len(self._running) // 4:
             return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import NoSettings
 
 _MOST_MATCHED: Final = 128
-"""``WAITING_QUEUE_PREFIX_MATCH_MAX``: with more in the queue nobody is looked up."""
+"""``WAITING_QUEUE_PREFIX_MATCH_MAX``: with more in the queue none is looked up."""
 _LITTLE: Final = 32
 """``IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD``: who finds no more is compared with the others of the queue."""
 _MUCH: Final = 32
@@ -57,7 +57,7 @@ class LongestPrefix(FcfsQueue):
     __slots__ = ()
 
     def arrange(self, known: Sequence[Request], pool: RadixPool) -> bool:
-        """Look up everybody and sort the queue; returns whether that is done, for it is not where many wait.
+        """Look up all requests and sort the queue; returns whether that is done, for it is not where many wait.
 
         Args:
             known: those that the scheduler knows of; all others stay behind them.

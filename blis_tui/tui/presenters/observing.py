@@ -21,7 +21,6 @@ _MUTED: Final = "$text-muted"
 _RUNNING: Final = "vllm:num_requests_running"
 _WAITING: Final = "vllm:num_requests_waiting"
 _KV: Final = "vllm:kv_cache_usage_perc"
-_PREEMPTED: Final = "vllm:num_preemptions_total"
 _LATE_US: Final = 10_000
 """Requests that are sent later than this are shown as late."""
 _GUTTER: Final = 11

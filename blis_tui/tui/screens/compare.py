@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.screen import Screen
 
 from blis_tui.compare.comparison import Side, compare, request_changes, rows
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
-from blis_tui.errors import BlisError, InputError
+from blis_tui.errors import BlisError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.driver import Pump
@@ -34,7 +33,10 @@ from blis_tui.tui.presenters.compare import (
     side_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem, file_text
-from blis_tui.tui.screens.files import new_name
+from blis_tui.tui.presenters.plot import curves_text
+from blis_tui.tui.presenters.series import BY_NAME
+from blis_tui.tui.screens.beside import BesideScreen
+from blis_tui.tui.screens.files import new_name, require_new
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
@@ -42,7 +44,7 @@ from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import DescendantFocus, Resize
+    from textual.events import DescendantFocus
     from textual.timer import Timer
 
     from blis_tui.cluster.reroute import Routes
@@ -66,16 +68,9 @@ _PAUSE_S: Final = 0.2
 _REQUESTS: Final = 200
 """Requests listed at most."""
 _LONG_S: Final = 8.0
-_BOXES: Final = ("a", "b", "metrics", "requests", "curves", "differences")
-_PAIRS: Final = (("a", "b"), ("metrics", "requests"))
-"""Boxes side by side; where there is no room for both, the one last gone to is shown."""
-_TIGHT: Final = 76
-"""Columns below which there is no room."""
-_SHORT: Final = 36
-"""Rows below which the curves are shown in place of the tables, once the reader goes there."""
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(BesideScreen):
     """Two experiments in lock-step.
 
     Args:
@@ -92,6 +87,10 @@ class CompareScreen(Screen[None]):
     NAME = "comparison"
     AUTO_FOCUS = "#a"
     BINDINGS = bindings(SCOPE)
+    BOXES = ("a", "b", "metrics", "requests", "curves", "differences")
+    PAIRS = (("a", "b"), ("metrics", "requests"))
+    TIGHT = 76
+    SHORT = 36
     DEFAULT_CSS = """
     CompareScreen {
         #differences { height: auto; min-height: 2; max-height: 4; }
@@ -151,15 +150,15 @@ class CompareScreen(Screen[None]):
         with Horizontal(id="tables"):
             yield CompareBox("Metrics", metrics_text, id="metrics")
             yield CompareBox("Requests", requests_text, id="requests")
-        yield CurvesBox(id="curves")
+        yield CurvesBox(BY_NAME, curves_text, id="curves")
         yield KeyBar()
 
     def on_mount(self) -> None:
         """Go where it was asked for."""
         self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
         self._mark_side()
-        for name, _ in _PAIRS:
-            self._bring_to_front(name)
+        for name, _ in self.PAIRS:
+            self.bring_to_front(name)
         if self._at_divergence:
             self.action_compare_divergence()
         elif self._first is None and self._first_us is None:
@@ -302,19 +301,6 @@ class CompareScreen(Screen[None]):
             self._side = chosen
             self._mark_side()
 
-    def on_resize(self, event: Resize) -> None:
-        """Side by side, or one at a time."""
-        self.set_class(event.size.width < _TIGHT, "-tight")
-        self.set_class(event.size.height < _SHORT, "-short")
-
-    def _bring_to_front(self, name: str) -> CompareBox[CompareView]:
-        self.set_class(name == "curves", "-curves")
-        for pair in _PAIRS:
-            if name in pair:
-                for one in pair:
-                    self.query_one(f"#{one}").set_class(one != name, "-behind")
-        return self.query_one(f"#{name}", CompareBox)
-
     # ---- actions ----
 
     def action_compare_event(self) -> None:
@@ -395,9 +381,7 @@ class CompareScreen(Screen[None]):
 
     def action_compare_side(self) -> None:
         """The next box: the two sides first."""
-        focused = self.focused.id if self.focused is not None else None
-        place = _BOXES.index(focused) + 1 if focused in _BOXES else 0
-        self._bring_to_front(_BOXES[place % len(_BOXES)]).focus()
+        self.focus_next_box()
 
     def action_compare_open_side(self) -> None:
         """Open the side in the debugger, where it stands now."""
@@ -416,7 +400,7 @@ class CompareScreen(Screen[None]):
             "Export the comparison",
             "Differences, current figures and the requests most affected, as text.",
             value=new_name(file_stem(self._names), "txt"),
-            check=_require_new,
+            check=require_new,
             doing="writes the file",
         )
         self.app.push_screen(prompt, self._export)
@@ -443,14 +427,3 @@ def _side_text(side: int, view: CompareView, width: int) -> Content:
 
 def _side_view(side: Debugger) -> SideView:
     return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
-
-
-def _require_new(text: str) -> None:
-    """Raise InputError unless a file can be made there."""
-    path = Path(text).expanduser()
-    if path.is_dir():
-        raise InputError(f"{text} is a folder.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {path.parent}.")
-    if path.exists():
-        raise InputError(f"{text} exists already.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.records.perfetto.timeline import Timeline
 from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
@@ -76,6 +75,8 @@ def write_records(experiment: Experiment, routes: Routes, event: int, out: TextI
 
 
 def _write_trace(experiment: Experiment, routes: Routes, event: int, out: BinaryIO) -> None:
+    from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415  (the debugger opens without it)
+
     simulation = Simulation(experiment, check="off", routes=routes)
     timeline = Timeline(out, experiment)
     simulation.subscribe("all", timeline.observe)

@@ -46,6 +46,17 @@ def new_name(stem: str, ending: str) -> str:
     return next(name for name in names if not os.path.lexists(Path.cwd() / name))
 
 
+def require_new(text: str) -> None:
+    """Raise InputError unless a file can be made there."""
+    path = Path(text).expanduser()
+    if path.is_dir():
+        raise InputError(f"{text} is a folder.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no folder {path.parent}.")
+    if path.exists():
+        raise InputError(f"{text} exists already.")
+
+
 class FilesScreen(Window[None]):
     """Offers files; enter writes one.
 

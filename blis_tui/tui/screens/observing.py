@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _MOST: Final = 4096
 """Looks at the run that are remembered; beyond that every second one is forgotten."""
 _LONGEST_LINE: Final = 1 << 20
+_NOT_STARTED: Final = 3
+"""The exit code where the run cannot be started: as for a file that cannot be read."""
 
 
 class ObservingScreen(Screen[None]):
@@ -116,21 +118,27 @@ class ObservingScreen(Screen[None]):
     async def _watch(self) -> None:
         """Read what the run says until it ends."""
         pipe = asyncio.subprocess.PIPE
-        self._process = process = await asyncio.create_subprocess_exec(
-            *self.start.words, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, limit=_LONGEST_LINE
-        )
+        try:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *self.start.words, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, limit=_LONGEST_LINE
+            )
+        except OSError as error:
+            self._end(f"cannot start {self.start.words[0]}: {error.strerror or error}\n", _NOT_STARTED)
+            return
         assert process.stdout is not None  # noqa: S101  (they were asked for)
         assert process.stderr is not None  # noqa: S101
         output = asyncio.create_task(process.stdout.read())
         said = ""
-        async for line in process.stderr:
+        while line := await _line(process.stderr):
             text = line.decode(errors="replace")
             if text.startswith("{"):
                 self._note(text)
             else:
                 said += text
-        self.start.said = (await output).decode(errors="replace") + said
-        self.start.code = await process.wait()
+        self._end((await output).decode(errors="replace") + said, await process.wait())
+
+    def _end(self, said: str, code: int) -> None:
+        self.start.said, self.start.code = said, code
         if not self._left:
             self.add_class("-over")
             self._show()
@@ -157,3 +165,13 @@ class ObservingScreen(Screen[None]):
         self.action_observing_stop()
         if self._watching is not None:
             await self._watching
+
+
+async def _line(stream: asyncio.StreamReader) -> bytes:
+    """The next line, in parts if it is a very long one; empty at the end."""
+    try:
+        return await stream.readuntil()
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except asyncio.LimitOverrunError as error:
+        return await stream.read(error.consumed)

@@ -8,14 +8,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.reactive import reactive
-from textual.screen import Screen
 
 from blis_tui.debugger.places import parse_place
-from blis_tui.errors import BlisError, InputError
+from blis_tui.errors import BlisError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.twin import (
@@ -31,19 +28,17 @@ from blis_tui.tui.presenters.twin import (
     side_text,
     title_text,
 )
-from blis_tui.tui.screens.files import new_name
+from blis_tui.tui.screens.beside import BesideScreen
+from blis_tui.tui.screens.files import new_name, require_new
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.compare_box import CompareBox
+from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.twin.course import of_recording, of_simulation
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.replay import simulate
 
 if TYPE_CHECKING:
-    from typing import ClassVar
-
     from textual.app import ComposeResult
-    from textual.events import Resize
     from textual.timer import Timer
 
     from blis_tui.observe.recording import Recording
@@ -54,44 +49,9 @@ _TICK_S: Final = 1 / 15
 _LITTLE_US: Final = 100_000
 _FAR_US: Final = 1_000_000
 _LONG_S: Final = 8.0
-_TIGHT: Final = 100
-"""Columns below which one table is shown at a time."""
-_SHORT: Final = 34
-"""Rows below which tables and curves take turns."""
-_BOXES: Final = ("parting", "a", "b", "latencies", "requests", "curves")
-_PAIRS: Final = (("latencies", "requests"),)
 
 
-class _Curves(CompareBox[TwinView]):
-    """One figure of both sides over time; up and down choose which."""
-
-    BINDINGS: ClassVar = [
-        Binding("up", "choose(-1)", "figure before", show=False),
-        Binding("down", "choose(1)", "next figure", show=False),
-    ]
-    choice: reactive[int] = reactive(0, init=False)
-    """Which figure is drawn."""
-
-    def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
-        super().__init__("", self._curves, id=id)
-        self.watch_choice()
-
-    def _curves(self, view: TwinView, width: int) -> Content:
-        return curves_text(view, SERIES[self.choice], width, self.content_size.height)
-
-    def watch_choice(self) -> None:
-        """Draw the other figure."""
-        self.border_title = Content(f"Over time: {SERIES[self.choice]}")
-        self.border_subtitle = "up down: another figure"
-        if self.is_mounted:
-            self._draw()
-
-    def action_choose(self, by: int) -> None:
-        """Draw another figure."""
-        self.choice = (self.choice + by) % len(SERIES)
-
-
-class TwinScreen(Screen[None]):
+class TwinScreen(BesideScreen):
     """The comparison.
 
     Args:
@@ -104,6 +64,10 @@ class TwinScreen(Screen[None]):
     NAME = "twin"
     AUTO_FOCUS = "#a"
     BINDINGS = bindings(SCOPE)
+    BOXES = ("parting", "a", "b", "latencies", "requests", "curves")
+    PAIRS = (("latencies", "requests"),)
+    TIGHT = 100
+    SHORT = 34
     DEFAULT_CSS = """
     TwinScreen {
         #parting { height: auto; min-height: 3; max-height: 9; }
@@ -146,13 +110,13 @@ class TwinScreen(Screen[None]):
         with Horizontal(id="tables"):
             yield CompareBox("Latencies so far", latencies_text, id="latencies")
             yield CompareBox("Requests that stand elsewhere", requests_text, id="requests")
-        yield _Curves(id="curves")
+        yield CurvesBox({name: name for name in SERIES}, curves_text, id="curves")
         yield KeyBar()
 
     def on_mount(self) -> None:
         """Show the beginning."""
         self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
-        self._bring_to_front("latencies")
+        self.bring_to_front("latencies")
         self._show()
 
     # ---- what is shown ----
@@ -175,19 +139,6 @@ class TwinScreen(Screen[None]):
             status = self.query_one("#status", TitleBar)
             status.left, status.right = title_text(view), place_text(view)
         self.refresh_bindings()
-
-    def on_resize(self, event: Resize) -> None:
-        """Side by side, or one at a time."""
-        self.set_class(event.size.width < _TIGHT, "-tight")
-        self.set_class(event.size.height < _SHORT, "-short")
-
-    def _bring_to_front(self, name: str) -> CompareBox[TwinView]:
-        self.set_class(name == "curves", "-curves")
-        for pair in _PAIRS:
-            if name in pair:
-                for one in pair:
-                    self.query_one(f"#{one}").set_class(one != name, "-behind")
-        return self.query_one(f"#{name}", CompareBox)
 
     # ---- moving ----
 
@@ -310,9 +261,7 @@ class TwinScreen(Screen[None]):
 
     def action_twin_side(self) -> None:
         """The next box."""
-        focused = self.focused.id if self.focused is not None else None
-        place = _BOXES.index(focused) + 1 if focused in _BOXES else 0
-        self._bring_to_front(_BOXES[place % len(_BOXES)]).focus()
+        self.focus_next_box()
 
     def action_twin_open_side(self) -> None:
         """Open the simulation in the debugger, where it stands now."""
@@ -329,7 +278,7 @@ class TwinScreen(Screen[None]):
             "Export the twin",
             "Both sides at this time, where they part, latencies and requests, as text.",
             value=new_name("twin", "txt"),
-            check=_require_new,
+            check=require_new,
             doing="writes the file",
         )
         self.app.push_screen(prompt, self._export)
@@ -347,12 +296,3 @@ class TwinScreen(Screen[None]):
 
 def _side(side: int, view: TwinView, width: int) -> Content:
     return side_text(view, side, width)
-
-
-def _require_new(text: str) -> None:
-    """Raise InputError unless a file can be made there."""
-    path = Path(text).expanduser()
-    if path.exists():
-        raise InputError(f"{text} exists already.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {path.parent}.")

@@ -10,19 +10,15 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from blis_tui.tui.presenters.plot import curves_text
-from blis_tui.tui.presenters.series import SERIES
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from textual.app import ComposeResult
     from textual.events import Resize
 
-    from blis_tui.tui.presenters.compare import CompareView
-
 
 _View = TypeVar("_View")
+_Series = TypeVar("_Series")
 
 
 class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_bindings=False):
@@ -78,8 +74,13 @@ class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_binding
             self.query_one(Static).update(self._present(self._view, width))
 
 
-class CurvesBox(CompareBox["CompareView"]):
-    """One figure of both runs over time; up and down choose which."""
+class CurvesBox(CompareBox[_View], Generic[_View, _Series]):
+    """One figure of both sides over time; up and down choose which.
+
+    Args:
+        figures: all there are, by their names.
+        draw: one of them, in a width and a height.
+    """
 
     BINDINGS: ClassVar = [
         Binding("up", "choose(-1)", "figure before", show=False),
@@ -89,20 +90,28 @@ class CurvesBox(CompareBox["CompareView"]):
     choice: reactive[int] = reactive(0, init=False)
     """Which figure is drawn."""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
+    def __init__(
+        self,
+        figures: Mapping[str, _Series],
+        draw: Callable[[_View, _Series, int, int], Content],
+        *,
+        id: str,  # noqa: A002  (Textual's name)
+    ) -> None:
+        self._figures = tuple(figures.items())
+        self._draw_figure = draw
         super().__init__("", self._curves, id=id)
         self.watch_choice()
 
-    def _curves(self, view: CompareView, width: int) -> Content:
-        return curves_text(view, SERIES[self.choice], width, self.content_size.height)
+    def _curves(self, view: _View, width: int) -> Content:
+        return self._draw_figure(view, self._figures[self.choice][1], width, self.content_size.height)
 
     def watch_choice(self) -> None:
         """Draw the other figure."""
-        self.border_title = Content(f"Over time: {SERIES[self.choice].name}")
+        self.border_title = Content(f"Over time: {self._figures[self.choice][0]}")
         self.border_subtitle = "up down: another figure"
         if self.is_mounted:
             self._draw()
 
     def action_choose(self, by: int) -> None:
         """Draw another figure."""
-        self.choice = (self.choice + by) % len(SERIES)
+        self.choice = (self.choice + by) % len(self._figures)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from blis_tui.calibration.fitting.laws import Term
-from blis_tui.calibration.fitting.posterior import LEVEL, Posterior
+from blis_tui.calibration.fitting.posterior import Posterior
+from blis_tui.calibration.outcome import LEVEL
 
 TERMS = (Term("a", 1.0, 0.5, -10.0), Term("b", 40.0, 20.0, -1e3), Term("c", 0.0, 5.0, -1e3))
 
