@@ -29,6 +29,7 @@ from blis_tui.engine.preemption.victims import VICTIM, VictimRule
 from blis_tui.engine.request import Media, Request, Segments
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
+from blis_tui.engine.stopped import Stopped
 from blis_tui.engine.streams import Stream
 from blis_tui.registry import NoSettings, setting
 from blis_tui.spec.model import Engine, Hardware, Model, Pool, Trace
@@ -95,6 +96,7 @@ __all__ = [
     "SparseScorer",
     "StepLoad",
     "StepTimeModel",
+    "Stopped",
     "Stream",
     "TokenCounts",
     "Trace",

@@ -97,9 +97,6 @@ class PlannedSnapshot:
     decode_requests: int
     preempted: tuple[tuple[str, str], ...]
     """Who was preempted, and for whom."""
-    places: int
-    """Requests with a place in the batch, those included whose last token is being computed."""
-    free_blocks: int
 
 
 class BatchUnderWay(NamedTuple):
@@ -398,8 +395,6 @@ def _planned(batch: Batch) -> PlannedSnapshot | None:
         preempted=()
         if plan is None
         else tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),
-        places=batch.planned.places,
-        free_blocks=batch.planned.free_blocks,
     )
 
 

@@ -6,10 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.records import InstanceChanged, SentByClient, SessionBegun, SessionContinued
+from blis_tui.debugger.rows import StopRow
 from blis_tui.debugger.session_log import SentCall
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, text_fields
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
+from blis_tui.engine.stopped import SchedulingStopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +59,7 @@ class Recorder:
         stops = [
             simulation.subscribe(InstanceChanged, partial(self._welcome, simulation)),
             simulation.subscribe(SentByClient, self._note_client),
+            simulation.subscribe(SchedulingStopped, self._note_stop),
             *(simulation.subscribe(kind, self._reader(kind)) for kind in streamed_kinds().values()),
         ]
 
@@ -146,6 +149,14 @@ class Recorder:
     def _note_client(self, record: SentByClient) -> None:
         """Whose request arrived."""
         self._tape.arrivals.add("client", record.client, record.event)
+
+    def _note_stop(self, record: SchedulingStopped) -> None:
+        """Why requests stay in the queue."""
+        number = self._tape.number(record.request_id)
+        amounts = (record.need, record.had, record.kept, record.tried_us)
+        self._tape.add_stop(
+            record.event, record.step, StopRow(record.cause, -1 if number is None else number, *amounts)
+        )
 
     def _note_stalls(self, record: StepFinished, before: frozenset[str]) -> None:
         """Who got no token from this step on, and who got one again."""

@@ -57,6 +57,18 @@ class StepRow(NamedTuple):
         return self.prefill_tokens + self.decode_requests
 
 
+class StopRow(NamedTuple):
+    """Where the plan of a step stopped to take requests from the queue: see ``SchedulingStopped``."""
+
+    cause: str
+    request: int
+    """Number of the request that did not get in; -1 = it holds for all that wait."""
+    need: int
+    had: int
+    kept: int
+    tried_us: int
+
+
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
     """One thing that happened to a request.

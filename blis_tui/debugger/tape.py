@@ -13,7 +13,7 @@ from operator import add
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.overview import Bucket, Latencies, Overview
-from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
+from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow, StopRow
 from blis_tui.debugger.session_log import ArrivalLog, SessionLog
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
 from blis_tui.units import with_spans
@@ -28,6 +28,8 @@ _WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token", "started")
 """What has a code of its own on every tape; the kinds of records get theirs when they are first met."""
 STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN, STARTED = range(len(_WORDS))
 _STEP_WIDTH: Final = len(StepRow._fields)
+_STOP_WIDTH: Final = 1 + len(StopRow._fields)
+"""The number of the step comes first."""
 _RESULTS: Final = frozenset({"chunk", "last-token"})
 """What of it is a step's result, as some records are: in the middle of the step it is still to come."""
 _PLANNED: Final = frozenset({"scheduled", "preempted"})
@@ -68,6 +70,10 @@ class Tape:
         self._instances = array("h")
         self._subjects = array("i")
         self._steps = array("q")
+        self._stop_events = array("q")
+        self._stops = array("q")
+        self._causes: list[str] = []
+        self._cause_codes: dict[str, int] = {}
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._lives: list[array[int]] = []
@@ -120,6 +126,16 @@ class Tape:
     def step(self, number: int) -> StepRow:
         """A step's figures, by ``EventRow.step``."""
         return StepRow._make(self._steps[number * _STEP_WIDTH : (number + 1) * _STEP_WIDTH])
+
+    def stop(self, event: int, number: int) -> StopRow | None:
+        """Why the step of that number left requests in the queue, planned in an event; None = its rule did not say."""
+        place = bisect_right(self._stop_events, event) - 1
+        while place >= 0 and self._stop_events[place] == event:
+            step, cause, *rest = self._stops[place * _STOP_WIDTH : (place + 1) * _STOP_WIDTH]
+            if step == number:
+                return StopRow(self._causes[cause], *rest)
+            place -= 1
+        return None
 
     def steps_of(self, instance: int, first: int, last: int) -> Iterator[tuple[int, int, StepRow]]:
         """The steps of an instance from one event to another: event, time, figures."""
@@ -326,6 +342,9 @@ class Tape:
         del self._instances[event:]
         del self._subjects[event:]
         del self._work_marks[(event >> _WORK_BITS) + 1 :]
+        stops = bisect_right(self._stop_events, event)
+        del self._stop_events[stops:]
+        del self._stops[stops * _STOP_WIDTH :]
         for beside in self._beside.values():
             del beside[bisect_right(beside, event) :]
         self._unnamed = False
@@ -385,6 +404,14 @@ class Tape:
         self.add(record, STEP, record.instance, len(self._steps) // _STEP_WIDTH)
         self._steps.extend(figures)
         self._work += work
+
+    def add_stop(self, event: int, number: int, stop: StopRow) -> None:
+        """Why the step of that number, planned in an event, leaves requests in the queue."""
+        self._stop_events.append(event)
+        code = self._cause_codes.setdefault(stop.cause, len(self._causes))
+        if code == len(self._causes):
+            self._causes.append(stop.cause)
+        self._stops.extend((number, code, *stop[1:]))
 
     def note(self, number: int, event: int, code: int, first: int = -1, second: int = -1) -> None:
         """Something happened to a request."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.stopped import Stopped
 
 
 class Batch:
@@ -62,6 +63,7 @@ class Batch:
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
         refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
+        stopped: why that failed; None = the rule does not say.
         adapters: the LoRA adapters; None = there are none.
     """
 
@@ -91,6 +93,7 @@ class Batch:
         "stale",
         "stalled",
         "stalls",
+        "stopped",
         "swapping",
         "traits",
         "victim",
@@ -129,6 +132,7 @@ class Batch:
         self.reserved: dict[int, Request] = {}
         self.crowded_out = 0
         self.refused: tuple[int, ...] | None = None
+        self.stopped: Stopped | None = None
         self.planned: Planned | None = None
         self.now = 0
         self._next_slot = 0

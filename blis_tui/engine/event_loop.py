@@ -85,11 +85,17 @@ class EventLoop(Flow):
 
     def _form(self, now: int) -> Planned | None:
         """Plan a step; None = there is nothing it could do."""
-        batch = self.batch
-        plan = self.steps.plan(now, ahead=self.rule.under_way is not None)
-        if plan is None or self.rule.before is None:
+        batch, steps = self.batch, self.steps
+        ahead = self.rule.under_way is not None
+        plan = steps.plan(now, ahead=ahead)
+        if plan is None:
             return None
-        return Planned(plan, batch.pool.epoch, batch.pool.free, len(batch.running) + len(batch.ending))
+        planned = self.rule.before is not None
+        if batch.waiting.items and (planned or ahead):
+            steps.tell_stopped(plan, now, later=1 + ahead)
+        if not planned:
+            return None
+        return Planned(plan, batch.pool.epoch)
 
     def _form_ahead(self, plan: Plan, now: int) -> Planned | None:
         """Plan the step behind the one that starts now."""

@@ -217,6 +217,8 @@ class OneAtATime(Coasting):
         upcoming = end if waiting or batch.running else IDLE
         if steps.done is not None:
             steps.tell(NO_PLAN, upcoming)
+            if waiting:
+                steps.tell_stopped(None, now)
         return upcoming
 
     def _planned_step(self, now: int) -> int:
@@ -234,6 +236,8 @@ class OneAtATime(Coasting):
         upcoming = end if batch.waiting.items or batch.running else IDLE
         if steps.done is not None:
             steps.tell(plan, upcoming)
+            if batch.waiting.items:
+                steps.tell_stopped(plan, now)
         return upcoming
 
 
@@ -284,7 +288,7 @@ class Ahead(Coasting):
 
     def _coasted(self, duration_us: int) -> None:
         batch = self.batch
-        batch.planned = Planned(None, batch.pool.epoch, batch.pool.free, len(batch.running))
+        batch.planned = Planned(None, batch.pool.epoch)
         if batch.waiting.items:
             self._tally_wait(NO_PLAN, duration_us)
 
@@ -319,19 +323,23 @@ class Ahead(Coasting):
 
     def _plan_next(self, now: int, *, ahead: bool) -> Planned | None:
         """Plan the step that starts now, or after the one under way; None = there is nothing it could do."""
-        batch = self.batch
+        batch, steps = self.batch, self.steps
         plan: Plan | None = None
         due = self._due_for_plain_decode()
         if due >= 0:
             if due:
                 batch.pool.take(due)
         else:
-            plan = self.steps.plan(now, ahead=ahead)
+            plan = steps.plan(now, ahead=ahead)
             if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
+                if ahead and plan is not None and batch.waiting.items:
+                    steps.tell_stopped(plan, now, later=1)
                 return None
             batch.pool.planned()
+        if batch.waiting.items:
+            steps.tell_stopped(plan, now, later=1)
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
-        return Planned(plan, batch.pool.epoch, batch.pool.free, len(batch.running) + len(batch.ending))
+        return Planned(plan, batch.pool.epoch)
 
     def _due_for_plain_decode(self) -> int:
         """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
@@ -396,7 +404,7 @@ class Ahead(Coasting):
         ending = sorted(self.batch.ending), [(one.index, content) for one, content in self.batch.leaving]
         if self.batch.planned is None:
             return (ending,)
-        plan, epoch, _, _ = self.batch.planned
+        plan, epoch = self.batch.planned
         if plan is None:
             return (ending, epoch)
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]

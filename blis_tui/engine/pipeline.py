@@ -153,6 +153,8 @@ class Stages(Flow):
         if steps.done is not None:
             ends_us = [one.end_us for one in self.under_way]
             steps.tell(plan, self._next_us(now, ends_us) if goes_on else IDLE)
+            if batch.waiting.items:
+                steps.tell_stopped(plan, now)
         return end if goes_on else IDLE
 
     def want_step(self, now: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from blis_tui.engine.stopped import PREEMPTED, TOKENS, Stopped
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -86,6 +88,7 @@ class Plan:
         admitted: requests taken from the queue, in order.
         instant: those of them whose whole prompt was cached: their prefill ends without a chunk.
         preempted: requests put back, in order.
+        stopped: where it stopped to take requests from the queue, and why; None = it took all, or does not say.
         decodes: whether the decode cohort takes part.
         reloaded: what comes back from tiers.
         restored: what becomes of those put back, where they may be swapped out.
@@ -105,6 +108,7 @@ class Plan:
         "reloaded",
         "restored",
         "retraction",
+        "stopped",
         "swapped_in",
         "threshold",
         "transfer_us",
@@ -121,8 +125,13 @@ class Plan:
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0
         self.retraction: Retraction | None = None
+        self.stopped: Stopped | None = None
         self.decodes = True
         self.ghosts: list[Ghost] = []
+
+    def stop_untried(self) -> None:
+        """Who runs has been served, and the queue is not looked at: somebody was preempted, or no token is left."""
+        self.stopped = Stopped(PREEMPTED) if self.preempted else Stopped(TOKENS, 1)
 
     def follow(self, idle: Plan) -> None:
         """What a plan before it preempted that is no step of its own belongs to this one."""
@@ -142,10 +151,6 @@ class Planned(NamedTuple):
     """None = a plain decode."""
     epoch: int
     """Of the block pool, after planning."""
-    free_blocks: int
-    """After planning."""
-    places: int
-    """Requests with a place in the batch after planning."""
 
     @property
     def computes_nothing(self) -> bool:

@@ -20,6 +20,7 @@ from blis_tui.engine.records import Completed, Prefilled
 from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.seen import Seen
 from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
+from blis_tui.engine.stopped import PLACES, SchedulingStopped, Stopped, emit_stopped
 from blis_tui.engine.tallies import Tallies, tally_wait
 
 if TYPE_CHECKING:
@@ -334,6 +335,19 @@ class Steps:
         emit_answers(observers, index, done.start_us, done.answering)
         for part in self.parts:
             part.tell(done)
+
+    def tell_stopped(self, plan: Plan | None, now: int, *, later: int = 0) -> None:
+        """Requests wait: tell why, if there are observers.
+
+        Args:
+            plan: what was planned; None = a plain decode: no rule is asked, as every place is taken.
+            now: when it was planned.
+            later: how many steps after the latest one that is carried out.
+        """
+        if SchedulingStopped in self.observers.kinds:
+            stopped = Stopped(PLACES, 1) if plan is None else plan.stopped
+            if stopped is not None:
+                emit_stopped(self.observers, self.index, self.tallies.steps + later, now, stopped)
 
 
 def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:

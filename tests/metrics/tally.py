@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.why.waits import planned_cause, step_cause
+from blis_tui.engine import stopped
 from blis_tui.engine.records import Arrived, StepFinished, TimedOut
 from blis_tui.simulation import Simulation
 from tests.builders import profiles
@@ -13,9 +13,12 @@ from tests.builders import profiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
+    from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow, StopRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.spec.model import Experiment
+
+
+_FOR_BLOCKS = (stopped.BLOCKS, stopped.WATERMARK, stopped.ANSWERS, stopped.ROOM)
 
 
 @dataclass(slots=True)
@@ -51,7 +54,6 @@ class Tally:
         full_budget_us: those of steps that used up the token budget.
         kv_wait_us: those of steps that left somebody waiting for want of KV blocks. Where steps are planned ahead, this
             and ``seqs_wait_us`` go by the plan that is made when the step starts, for the one after it.
-        room_us: those of steps after which the records do not tell whether blocks or tokens were short.
         seqs_wait_us: those of steps that left somebody waiting because the batch was full, with tokens left.
         prefill_tokens: prompt tokens that steps computed.
         decode_tokens: decode tokens that steps computed.
@@ -67,9 +69,7 @@ class Tally:
         self.now_us = 0
         self.instances = tuple(InstanceTally() for _ in range(experiment.instances))
         self.counts: dict[str, int] = {}
-        self.prefill_us = self.beside_prefill_us = self.full_budget_us = self.kv_wait_us = self.room_us = (
-            self.seqs_wait_us
-        ) = 0
+        self.prefill_us = self.beside_prefill_us = self.full_budget_us = self.kv_wait_us = self.seqs_wait_us = 0
         self.prefill_tokens = 0
         self.decode_tokens = 0
         self.ended_prefill_tokens = 0
@@ -88,7 +88,7 @@ class Tally:
             row = tape.row(event)
             self.counts[row.kind] = self.counts.get(row.kind, 0) + 1
             if row.step >= 0:
-                self._step(row, tape.step(row.step))
+                self._step(tape, row, tape.step(row.step))
             else:
                 self._about_request(tape, row)
         if last > self.event:
@@ -110,7 +110,7 @@ class Tally:
 
     # ---- steps ----
 
-    def _step(self, row: EventRow, step: StepRow) -> None:
+    def _step(self, tape: Tape, row: EventRow, step: StepRow) -> None:
         instance = self.instances[row.instance]
         duration = step.duration_us
         instance.pass_time(row.time_us)
@@ -127,7 +127,7 @@ class Tally:
         self.beside_prefill_us += duration * step.decode_requests if step.prefill_tokens else 0
         if not self._plans_ahead:
             if step.waiting:
-                self._wait(step_cause(step, self._profile), duration, full=full)
+                self._wait(tape.stop(row.event, step.number), step, duration, full=full)
             return
         # Whoever waits during a step was left out by the plan for the step after it.
         before, instance.before = instance.before, (row, step)
@@ -135,13 +135,13 @@ class Tally:
             of, by = before
             made = step.planned == of.event
             if by.waiting + step.preempted - (step.admitted if made else 0) > 0:
-                cause = planned_cause(of.event, by, step, self._profile)
-                self._wait(cause, by.duration_us, full=full and made)
+                self._wait(tape.stop(of.event, by.number + 1), step, by.duration_us, full=full and made)
 
-    def _wait(self, cause: str, duration: int, *, full: bool) -> None:
-        self.kv_wait_us += duration if cause in ("preempted", "blocks") else 0
-        self.seqs_wait_us += duration if cause == "seqs" and not full else 0
-        self.room_us += duration if cause == "room" else 0
+    def _wait(self, stop: StopRow | None, planned: StepRow, duration: int, *, full: bool) -> None:
+        cause = "" if stop is None else stop.cause
+        if planned.preempted or (cause in _FOR_BLOCKS and not full):
+            self.kv_wait_us += duration
+        self.seqs_wait_us += duration if cause == stopped.PLACES and not full else 0
 
     # ---- requests ----
 

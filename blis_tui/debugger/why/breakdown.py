@@ -165,11 +165,9 @@ def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
 
 def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     limits = tape.profiles[spans[0].instance]
-    found: list[WaitCauses] = [
-        wait_causes(tape, tape.profiles[span.instance], span, span.instance, life) for span in spans
-    ]
+    found: list[WaitCauses] = [wait_causes(tape, span, span.instance, life) for span in spans]
     inner = []
-    for cause in CAUSES:
+    for cause in dict.fromkeys((*CAUSES, *(own for one in found for own in one.us))):
         part = sum(causes.us.get(cause, 0) for causes in found)
         if part:
             steps = sum(causes.steps.get(cause, 0) for causes in found)

@@ -43,7 +43,7 @@ from blis_tui.debugger.why.lifecycle import (
 from blis_tui.debugger.why.lifespans import last_step, next_step
 from blis_tui.debugger.why.memory import moves_part, retraction_part
 from blis_tui.debugger.why.restarts import broken_off_event, broken_off_parts
-from blis_tui.debugger.why.waits import cause_sentence, planned_cause, preempted_by, step_cause
+from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.captured import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
@@ -356,10 +356,10 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
         if event:
             following = debugger.tape.step(debugger.tape.row(event).step)
             if record.waiting > (following.admitted if following.planned == row.event else 0):
-                cause = planned_cause(row.event, figures, following, profile)
-                facts.append(say("The step after it was planned when it started. ", cause_sentence(cause, profile)))
+                stop = stop_of(debugger.tape, row.event, figures)
+                facts.append(say("The step after it was planned when it started. ", cause_sentence(stop, profile)))
     elif record.waiting:
-        facts.append(say(cause_sentence(step_cause(figures, profile), profile)))
+        facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile)))
     if record.next_step_us < 0:
         facts.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
     heading = "Why no more were scheduled" if record.waiting else "What follows"

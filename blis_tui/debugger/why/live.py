@@ -9,19 +9,19 @@ from blis_tui.classes import dataclass
 from blis_tui.debugger.why.adapters import held_sentences
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
-from blis_tui.debugger.why.waits import preempted_by, step_cause
+from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.records import StepFinished, described
+from blis_tui.engine.stopped import ANSWERS, BLOCKS, PLACES, PREEMPTED, TOKENS, WATERMARK
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.rows import StepRow
-    from blis_tui.engine.profile import Profile
-    from blis_tui.spec.model import Experiment
+    from blis_tui.debugger.rows import StepRow, StopRow
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
 _ADAPTERS_APART = "requests whose LoRA adapter has no place in the batch are passed over"
+_SINCE = "; nothing that could change it has happened since"
 _SKIPPED = "whoever does not fit is skipped"
 
 
@@ -61,29 +61,25 @@ def latest_step(debugger: Debugger, instance: InstanceSnapshot) -> LatestStep | 
     return LatestStep(event, row, step, preempted_by(tape, event, step.preempted), over, row.planned)
 
 
-def latest_plan(debugger: Debugger, instance: InstanceSnapshot, latest: LatestStep) -> LatestStep | None:
-    """The plan that the queue was last considered for; None where that came to nothing."""
+def latest_plan(debugger: Debugger, instance: InstanceSnapshot, latest: LatestStep) -> LatestStep:
+    """The plan that the queue was last considered for; where steps are planned ahead, that of the step to come.
+
+    One that came to nothing has no figures.
+    """
     if not instance.profile.traits.plans_ahead:
         return latest
-    plan = instance.planned
-    if plan is None:
-        return None
     planned = latest.event if latest.over else latest.planned
-    row = latest.row._replace(
-        preempted=len(plan.preempted),
-        prefill_tokens=sum(chunk.new_tokens for chunk in plan.chunks),
-        decode_requests=plan.decode_requests,
-        completed=0,
-        running=plan.places,
-        kv_used_blocks=instance.profile.limits.kv_blocks - plan.free_blocks,
-    )
+    plan = instance.planned
     step = replace(
         latest.step,
         time_us=debugger.tape.time_us(planned),
-        chunks=plan.chunks,
-        decode_requests=plan.decode_requests,
+        step=latest.step.step + latest.over,
+        chunks=() if plan is None else plan.chunks,
+        decode_requests=0 if plan is None else plan.decode_requests,
     )
-    return LatestStep(latest.event, row, step, plan.preempted, latest.over, planned, ahead=True)
+    preempted = () if plan is None else plan.preempted
+    row = latest.row._replace(completed=0, preempted=len(preempted))
+    return LatestStep(latest.event, row, step, preempted, latest.over, planned, ahead=True)
 
 
 def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
@@ -213,43 +209,53 @@ def _why_not_admitted(
             return held
     name = request_ref(head.request_id)
     here = instance_ref(instance.index)
-    if latest is not None and instance.profile.traits.plans_ahead:
-        planned = latest.event if latest.over else latest.planned
-        if _joined_after(debugger, head, planned):
-            late = " was queued after the next step of " if latest.over else " was queued after the step under way of "
-            then = "another one is planned when the step under way ends" if latest.over else "the next one is planned"
-            return [say(name, late, here, " had been planned (", event_ref(planned), f"); {then}.")]
-        plan = latest_plan(debugger, instance, latest)
-        if plan is None:
-            return [
-                say(name, " did not fit beside the requests whose last token is being computed."),
-                say("The next step is planned when the step under way ends."),
-            ]
-        latest = plan
-    elif latest is None or _joined_after(debugger, head, latest.event):
+    if latest is None or (not instance.profile.traits.plans_ahead and _joined_after(debugger, head, latest.event)):
         return [say(name, " was queued after the latest step of ", here, " had begun; ", *_next_look(latest))]
+    plan = latest_plan(debugger, instance, latest)
+    if plan.ahead and _joined_after(debugger, head, plan.planned):
+        late = " was queued after the next step of " if plan.over else " was queued after the step under way of "
+        then = "another one is planned when the step under way ends" if plan.over else "the next one is planned"
+        return [say(name, late, here, " had been planned (", event_ref(plan.planned), f"); {then}.")]
+    step = say("In the latest step (", event_ref(plan.event), ") ")
+    if plan.ahead:
+        which = "When the next step was planned (" if plan.over else "When the step under way was planned ("
+        step = say(which, event_ref(plan.planned), ") ")
+    stop = debugger.tape.stop(plan.planned if plan.ahead else plan.event, plan.step.step)
+    if stop is None:
+        return [step + say("requests stayed in the queue; the batching rule does not say why.")]
+    stopped_at = debugger.tape.number(head.request_id)
+    if overtakes and stop.request not in (-1, stopped_at) and _was_overtaken(debugger, head, plan):
+        return [step + say(name, " was skipped: the KV blocks that it needs were not free.")]
+    return _why_stopped(debugger, stop, instance, plan, step) + _overtaking(stop, instance, asked)
+
+
+def _why_stopped(
+    debugger: Debugger, stop: StopRow, instance: InstanceSnapshot, plan: LatestStep, step: Sentence
+) -> list[Sentence]:
+    """What the batching rule said, with who has what was short."""
     profile = instance.profile
-    limits, cause = profile.limits, step_cause(latest.row, profile)
-    if overtakes and cause != "preempted" and _was_overtaken(debugger, head, latest):
-        cause = "blocks"
-    step = say("In the latest step (", event_ref(latest.event), ") ")
-    if latest.ahead:
-        which = "When the next step was planned (" if latest.over else "When the step under way was planned ("
-        step = say(which, event_ref(latest.planned), ") ")
-    if cause == "preempted":
-        return [step + _preemptions(latest), say("A step that preempts schedules no request from the queue.")]
-    if cause == "seqs":
-        ran = f"{latest.row.running + latest.row.completed:,} requests ran"
-        if profile.traits.limits_each_step:
-            ran = f"{latest.row.served:,} requests were served"
-        facts = [step + say(f"{ran}, which is the limit (max_num_seqs {limits.max_num_seqs:,}).")]
-        if latest.row.completed:
-            facts.append(say(f"At its end {plural(latest.row.completed, 'request')} completed; ", *_next_look(latest)))
+    limits = profile.limits
+    if stop.cause == PREEMPTED and plan.preempted:
+        return [step + _preemptions(plan), say("A step that preempts schedules no request from the queue.")]
+    if stop.cause == PLACES:
+        ran = "were served" if profile.traits.limits_each_step else "ran"
+        places = f"{limits.max_num_seqs:,}"
+        facts = [step + say(f"{places} requests {ran}, which is the limit (max_num_seqs {places}).")]
+        if plan.row.completed:
+            facts.append(say(f"At its end {plural(plan.row.completed, 'request')} completed; ", *_next_look(plan)))
         return facts
-    if cause == "tokens":
-        return [step + _budget(latest, limits.max_num_batched_tokens)]
-    facts = _blocks(debugger.experiment, head, instance, latest, step)
-    return facts + _overtaking(debugger.experiment, instance, latest, asked)
+    if stop.cause == TOKENS and not stop.had and plan.row.batch_tokens:
+        return [step + _budget(plan, limits.max_num_batched_tokens)]
+    if stop.cause in (BLOCKS, WATERMARK, ANSWERS):
+        return _blocks(debugger, stop, instance, plan, step)
+    sentence = cause_sentence(stop, profile)
+    since = [say(f"That was found at {time_text(stop.tried_us)}{_SINCE}.")] if _found_before(stop, plan) else []
+    return [step + say(sentence[0].lower(), sentence[1:]), *since]
+
+
+def _found_before(stop: StopRow, plan: LatestStep) -> bool:
+    """Whether a plan rests on what an earlier one found."""
+    return stop.tried_us < plan.step.time_us
 
 
 def _was_overtaken(debugger: Debugger, request: RequestSnapshot, latest: LatestStep) -> bool:
@@ -308,69 +314,25 @@ def _budget(latest: LatestStep, budget: int) -> Sentence:
     return (*pieces, ".")
 
 
-def blocks_needed(profile: Profile, request: RequestSnapshot, budget_left: int, *, may_be_cached: bool) -> int:
-    """KV blocks that a waiting request needs to be scheduled, without the watermark.
-
-    Where the cache may hold a part of it, this is the most it can need: what is found there saves nothing while nobody
-    else uses it, and the first chunk begins behind it.
-    """
-    limits = profile.limits
-    tokens = request.target_tokens
-    if not profile.traits.reserves_whole_prompt and not may_be_cached:
-        if 0 < limits.long_prefill_token_threshold < tokens:
-            tokens = limits.long_prefill_token_threshold
-        tokens = min(tokens, budget_left)
-    return -(-tokens // limits.block_size_tokens)
-
-
-def _budget_left(profile: Profile, row: StepRow) -> int:
-    """Tokens that a step had left for prompts; one that decodes once no prompt fits has all of them."""
-    spent = row.prefill_tokens if profile.traits.prefills_apart else row.batch_tokens
-    return profile.limits.max_num_batched_tokens - spent
-
-
-def _watermark(profile: Profile, latest: LatestStep) -> int:
-    if latest.row.running + latest.row.completed == 0:
-        return 0
-    return profile.traits.spare_blocks(profile.limits.kv_blocks)
-
-
-def _may_be_cached(experiment: Experiment, request: RequestSnapshot) -> bool:
-    workload = experiment.workload
-    return request.preemptions > 0 or workload.trace is not None or any(c.prefix for c in workload.clients)
-
-
 def _blocks(
-    experiment: Experiment, head: RequestSnapshot, instance: InstanceSnapshot, latest: LatestStep, step: Sentence
+    debugger: Debugger, stop: StopRow, instance: InstanceSnapshot, plan: LatestStep, step: Sentence
 ) -> list[Sentence]:
-    row, profile = latest.row, instance.profile
-    limits = profile.limits
-    left = _budget_left(profile, row)
-    cached = _may_be_cached(experiment, head)
-    need = blocks_needed(profile, head, left, may_be_cached=cached)
-    free = limits.kv_blocks - row.kv_used_blocks
-    about = "up to " if cached else ""
-    size = f"{about}{plural(need, 'KV block')} of {plural(limits.block_size_tokens, 'token')}"
-    more = profile.traits.asks_for_more
+    profile = instance.profile
+    limits, more = profile.limits, profile.traits.asks_for_more
+    who: str | Ref = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "the next request"
+    size = f"{plural(stop.need - stop.kept, 'KV block')} of {plural(limits.block_size_tokens, 'token')}"
     failed = "did not enter" if more else "did not fit"
-    facts = [step + say(request_ref(head.request_id), f" {failed}: it needs {size}.")]
+    facts = [step + say(who, f" {failed}: it needs {size}.")]
+    if stop.cause == ANSWERS:
+        facts = [step + say(who, f" {failed}: with it, {plural(stop.need, 'KV block')} have to be free.")]
     if more:
         facts.append(say(more))
-    watermark = _watermark(profile, latest)
-    if watermark:
-        facts.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))
-    if row.completed:
-        facts.append(
-            say(f"{plural(row.completed, 'request')} completed in that step; now {free:,} blocks are free; ")
-            + _next_look(latest)
-        )
-    else:
-        facts.append(say(f"{free:,} of {limits.kv_blocks:,} were free."))
-    if not profile.traits.chunked_prefill and head.target_tokens > left:
-        facts.append(
-            say(f"Its prompt of {head.target_tokens:,} tokens also exceeds the {left:,} left of the token budget,")
-            + say(" and chunked prefill is off.")
-        )
+    if stop.kept:
+        facts.append(say(f"On top of that, {plural(stop.kept, 'block')} must stay free (watermark)."))
+    when = f" at {time_text(stop.tried_us)}{_SINCE}" if _found_before(stop, plan) else ""
+    facts.append(say(f"{stop.had:,} of {limits.kv_blocks:,} were free{when}."))
+    if plan.row.completed:
+        facts.append(say(f"{plural(plan.row.completed, 'request')} completed in that step; ") + _next_look(plan))
     holders = sorted(instance.running, key=lambda request: -request.held_blocks)[:3]
     if holders:
         pieces: list[str | Ref] = ["Most are held by "]
@@ -387,20 +349,15 @@ def _blocks(
     return facts
 
 
-def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep, asked: str) -> list[Sentence]:
-    """Head-of-line blocking: a request behind the head would have fit."""
-    traits = instance.profile.traits
-    if latest.row.completed or traits.overtakes or traits.fits_strictly:  # (free blocks do not tell who fits there)
+def _overtaking(stop: StopRow, instance: InstanceSnapshot, asked: str) -> list[Sentence]:
+    """Head-of-line blocking: the whole prompt of a request behind the head would have fit, even with nothing cached."""
+    traits, size = instance.profile.traits, instance.profile.limits.block_size_tokens
+    if stop.cause not in (BLOCKS, WATERMARK) or traits.overtakes or not traits.chunked_prefill:
         return []
-    profile = instance.profile
-    free = profile.limits.kv_blocks - latest.row.kv_used_blocks - _watermark(profile, latest)
-    left = _budget_left(profile, latest.row)
-    began = latest.step.time_us
     for request in instance.waiting[1:]:
-        early = request.queued_us is not None and request.queued_us <= began
-        too_long = not profile.traits.chunked_prefill and request.target_tokens > left
-        blocks = blocks_needed(profile, request, left, may_be_cached=_may_be_cached(experiment, request))
-        if early and not too_long and blocks <= free:
+        early = request.queued_us is not None and request.queued_us <= stop.tried_us
+        blocks = -(-request.target_tokens // size)
+        if early and blocks + stop.kept <= stop.had:
             need = plural(blocks, "block")
             who: str | Ref = "this request"
             if request.request_id != asked:

@@ -1,26 +1,14 @@
-"""Why requests wait: for each step of an instance, what kept the head of its queue out.
+"""Why requests wait: what kept the head of a queue out of each step, as the batching rule said when it was planned.
 
-The rule, from a step's figures alone (``StepRow``), for a step after which requests still wait. Batching rules admit
-from the head of the queue until something stops them:
+Where a plan leaves requests in the queue, its rule states a cause (``engine.stopped``). It holds until the next step is
+planned. Beside these there are:
 
-1. ``preempted``: the step preempted a request. Then it admits none.
-2. ``seqs``: ``max_num_seqs`` requests ran in it (those it completed included), or, where that bounds each step alone,
-   were served by it.
-3. ``tokens``: it computed ``max_num_batched_tokens`` tokens, its whole budget.
-   Where requests overtake, some may have been skipped for want of blocks before that; the figures do not tell.
-4. ``blocks``: otherwise the head did not fit into the free KV blocks, and none overtakes the head; where requests do
-   overtake, none that waits fitted. With chunked prefill off it may instead be that its prompt did not fit into the
-   rest of the token budget; the figures do not tell which, so that cause is called ``room``. Where prompts go first, it
-   is why a step decodes at all.
-
-5. ``adapter``: in place of these, once the request has been held because of its LoRA adapter.
-
-Where several hold, the first is named. Time that passes before an instance's next step begins is the cause ``step``:
-the engine decides between steps only.
+- ``step``: nothing was planned since the request joined the queue. The engine decides between steps only.
+- ``planned``: it is scheduled for the step behind the one under way.
+- ``unsaid``: a step was planned and left it there, and the rule does not say why.
 
 Where steps are planned ahead (asynchronous scheduling), the plan that counts from the start of a step on is that of the
-step after it. It saw the batch as the starting step leaves it; those whose last token that computes still have their
-place in the batch. It is known once its own step starts; until then the cause is ``step``.
+step after it.
 """
 
 from __future__ import annotations
@@ -28,54 +16,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.debugger.why.lifespans import next_step, steps_within
-from blis_tui.units import span_text
+from blis_tui.debugger.why.lifespans import steps_within
+from blis_tui.engine import stopped
+from blis_tui.units import plural, span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from blis_tui.debugger.rows import StepRow
+    from blis_tui.debugger.rows import StepRow, StopRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.engine.profile import Profile
 
-CAUSES: Final = ("step", "planned", "preempted", "seqs", "tokens", "blocks", "room", "adapter")
-"""Every cause, in the order in which they are longest."""
+CAUSES: Final = ("step", "planned", *stopped.CAUSES, "unsaid")
+"""Every cause that has words here; a plug-in may have its own."""
 
 
-def step_cause(row: StepRow, profile: Profile) -> str:
-    """What kept the head of the queue out of a step after which requests wait."""
-    if row.preempted:
-        return "preempted"
-    traits = profile.traits
-    if traits.prefills_apart and row.decode_requests:
-        return "room"
-    if (row.served if traits.limits_each_step else row.running + row.completed) >= profile.limits.max_num_seqs:
-        return "seqs"
-    if row.batch_tokens >= profile.limits.max_num_batched_tokens:
-        return "tokens"
-    return "blocks" if profile.traits.chunked_prefill else "room"
-
-
-def planned_cause(event: int, row: StepRow, following: StepRow | None, profile: Profile) -> str:
-    """The same of the plan that was made when a step started, for the step that follows.
+def stop_of(tape: Tape, event: int, row: StepRow) -> StopRow | None:
+    """What the rule said of the plan that was made when a step started; planned ahead, it is that of the step after.
 
     Args:
+        tape: what is known.
         event: the step that started.
         row: its figures.
-        following: those of the step after it; None = it has not started yet.
-        profile: of the instance.
     """
-    if following is None:
-        return "step"
-    if following.preempted:
-        return "preempted"
-    made = following.planned == event  # else it came to nothing, and the step after it was planned when it started
-    if row.running + row.completed + (following.admitted if made else 0) >= profile.limits.max_num_seqs:
-        return "seqs"
-    if made and following.batch_tokens >= profile.limits.max_num_batched_tokens:
-        return "tokens"
-    return "blocks" if profile.traits.chunked_prefill else "room"
+    return tape.stop(event, row.number + tape.plans_ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,42 +51,28 @@ class WaitCauses:
     steps: Mapping[str, int]
 
 
-def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, life: Life) -> WaitCauses:
+def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses:
     """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""
-    until = life.until
     held = [one.event for one in life.entries if one.what == "adapter-held" and span.start_us <= one.time_us]
-    held_from = held[0] if held else None
-    us = dict.fromkeys(CAUSES, 0)
-    steps = dict.fromkeys(CAUSES, 0)
+    number = tape.number(life.name)
+    us: dict[str, int] = {}
+    steps: dict[str, int] = {}
     if span.what == "planned":
         return WaitCauses({"planned": span.duration_us}, steps)
     cause, since = "step", span.start_us
-    for event, start_us, row, following in _with_following(tape, instance, span, until):
-        us[cause] += start_us - since
-        if profile.traits.plans_ahead:
-            cause = planned_cause(event, row, following, profile)
-        else:
-            cause = step_cause(row, profile)
-        if held_from is not None and event >= held_from and cause in ("blocks", "room"):
-            cause = "adapter"
+    for event, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, life.until):
+        us[cause] = us.get(cause, 0) + start_us - since
         since = start_us
-        steps[cause] += cause != "step"
-    us[cause] += span.end_us - since
+        if event < span.first or (tape.plans_ahead and event > life.settled):
+            cause = "step"  # it was planned before, or the plan is still to come
+            continue
+        stop = stop_of(tape, event, row)
+        cause = "unsaid" if stop is None else stop.cause
+        if held and event >= held[0] and stop is not None and stop.request not in (-1, number):
+            cause = stopped.ADAPTER  # it had been passed over before another one did not get in
+        steps[cause] = steps.get(cause, 0) + 1
+    us[cause] = us.get(cause, 0) + span.end_us - since
     return WaitCauses({name: value for name, value in us.items() if value}, steps)
-
-
-def _with_following(
-    tape: Tape, instance: int, span: Span, until: int
-) -> Iterator[tuple[int, int, StepRow, StepRow | None]]:
-    """The steps that began in a span: event, start, figures, and those of the step after it, if it has started."""
-    before: tuple[int, int, StepRow] | None = None
-    for step in steps_within(tape, instance, span.start_us, span.end_us, until):
-        if before is not None:
-            yield *before, step[2]
-        before = step
-    if before is not None:
-        following = next_step(tape, instance, before[0], until)
-        yield *before, tape.step(tape.row(following).step) if following else None
 
 
 def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -136,44 +87,62 @@ def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[st
     return tuple(found)
 
 
-def _one_waits_for_all(profile: Profile) -> bool:
-    """Whether no request is scheduled while the queue head waits for its LoRA adapter; figures of steps do not tell."""
-    return bool(profile.limits.max_loras) and profile.traits.adapters == "beside"
-
-
 def cause_text(cause: str, profile: Profile) -> str:
-    """A cause in a few words."""
+    """A cause in a few words; a plug-in's own are taken as they are."""
+    limits = profile.limits
     return {
         "step": "step under way",
         "planned": "planned for the next step",
-        "preempted": "preemption",
-        "seqs": f"batch full ({profile.limits.max_num_seqs:,})",
-        "tokens": f"token budget spent ({profile.limits.max_num_batched_tokens:,})",
-        "blocks": "too few free KV blocks" + (", or an adapter awaited" if _one_waits_for_all(profile) else ""),
-        "room": "whole prompt does not fit",
-        "adapter": "waiting for its LoRA adapter",
-    }[cause]
+        "unsaid": "the rule does not say",
+        stopped.PREEMPTED: "preemption",
+        stopped.PLACES: f"batch full ({limits.max_num_seqs:,})",
+        stopped.TOKENS: f"token budget spent ({limits.max_num_batched_tokens:,})",
+        stopped.PROMPTS: "prompt tokens spent (max_prefill_tokens)",
+        stopped.BLOCKS: "too few free KV blocks",
+        stopped.WATERMARK: "KV blocks kept free (watermark)",
+        stopped.ANSWERS: "no KV blocks for whole answers",
+        stopped.ROOM: "no room beside expected answers",
+        stopped.ADAPTER: "waiting for its LoRA adapter",
+        stopped.LATE: "its last step under way",
+        stopped.GATHERING: "prompts wait for others",
+        stopped.UNSEEN: "the scheduler had not looked",
+        stopped.APART: "a step of prompts alone",
+    }.get(cause, cause)
 
 
-def cause_sentence(cause: str, profile: Profile) -> str:
+def cause_sentence(stop: StopRow | None, profile: Profile) -> str:
     """Why a step scheduled no further request, for people who never read the documentation."""
-    limits, traits = profile.limits, profile.traits
-    ran = "were served" if traits.limits_each_step else "ran"
-    blocks = "The queue head needed more KV blocks than were free, and no request is scheduled before it."
-    if _one_waits_for_all(profile):
-        blocks = "The queue head needed more KV blocks than were free, or a LoRA adapter that was not loaded yet."
-    if traits.overtakes:
-        blocks = "Every request that waits needed more KV blocks than were free."
-    return {
-        "planned": "It is planned for the next step; the one under way has to end first.",
-        "step": "Requests are scheduled only between steps, and one was under way.",
-        "preempted": "The step preempted running requests; such a step schedules no request from the queue.",
-        "seqs": f"{limits.max_num_seqs:,} requests {ran}, which is the limit (max_num_seqs).",
-        "tokens": f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens).",
-        "blocks": blocks,
-        "adapter": "Its LoRA adapter had no place in the batch (max_loras), or had to be loaded.",
-        "room": "There were too few free KV blocks, or too little token budget, for the queue head's whole prompt.",
-    }[cause]
+    if stop is None:
+        return "Requests stayed in the queue, and the batching rule does not say why."
+    limits = profile.limits
+    ran = "were served" if profile.traits.limits_each_step else "ran"
+    amounts = f" ({stop.need:,} needed, {stop.had:,} left)" if stop.need else ""
+    spent = f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens)."
+    if stop.had:
+        spent = f"The next prompt did not fit into what was left of the token budget, and is not split{amounts}."
+    known = {
+        stopped.PREEMPTED: "The step preempted running requests; such a step schedules no request from the queue.",
+        stopped.PLACES: f"{limits.max_num_seqs:,} requests {ran}, which is the limit (max_num_seqs).",
+        stopped.TOKENS: spent,
+        stopped.PROMPTS: f"The step took all that it may of prompts (max_prefill_tokens){amounts}.",
+        stopped.BLOCKS: f"The next request needed more KV blocks than were free{amounts}.",
+        stopped.WATERMARK: (
+            f"The next request did not fit beside the {stop.kept:,} KV blocks that must stay free (watermark){amounts}."
+        ),
+        stopped.ANSWERS: f"The KV blocks of everybody's prompt and whole declared answer must be free{amounts}.",
+        stopped.ROOM: (
+            "There must be room for the next request beside what running requests are expected to generate"
+            + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
+        ),
+        stopped.ADAPTER: "A LoRA adapter had no place in the batch (max_loras), or had to be loaded.",
+        stopped.LATE: "What waits was preempted with a step under way, and is not scheduled before that ends.",
+        stopped.GATHERING: (
+            f"Prompts wait for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
+        ),
+        stopped.UNSEEN: "The scheduler had not looked for new requests yet (scheduler_recv_interval).",
+        stopped.APART: "The step computed prompts, and the next request's was computed on another instance.",
+    }
+    return known.get(stop.cause, f"The batching rule says: {stop.cause}{amounts}.")
 
 
 def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
@@ -182,7 +151,7 @@ def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     for span in life.spans:
         if span.what == "wait":
             profile = tape.profiles[span.instance]
-            causes = wait_causes(tape, profile, span, span.instance, life)
+            causes = wait_causes(tape, span, span.instance, life)
             longest = sorted(causes.us, key=lambda cause: -causes.us[cause])
             pieces = [f"{cause_text(cause, profile)} {span_text(causes.us[cause])}" for cause in longest[:2]]
             verb = "waits" if span.open else "waited"

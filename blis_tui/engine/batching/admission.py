@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from blis_tui.engine.stopped import ADAPTER, BLOCKS, LATE, PLACES, TOKENS, WATERMARK, Stopped
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,6 +22,9 @@ class Admits(Protocol):
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether a waiting request may enter, if its KV blocks are free."""
+
+    def why_not(self, batch: Batch, request: Request) -> Stopped | None:
+        """Why one may not; None = the rule does not say."""
 
     def padded_tokens(self, batch: Batch) -> int:
         """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
@@ -90,16 +95,22 @@ class Admission:
         """Admit all that it can."""
         batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
         all_may_go = adapters is None and not batch.stale
-        while self._budget > 0 and self._places > 0 and waiting.items:
+        while waiting.items:
+            if self._budget <= 0 or self._places <= 0:
+                self._plan.stopped = Stopped(PLACES if self._places <= 0 else TOKENS, 1)
+                break
             request = waiting.head() if all_may_go else batch.next_waiting()
             if request is None:
+                self._plan.stopped = Stopped(LATE if batch.stale else ADAPTER)
                 break
             if batch.reserved and not batch.running:
                 request = self._first(request)
             if adapters is not None and not adapters.ready(request):
+                self._plan.stopped = Stopped(ADAPTER, request=request)
                 break
             attempt = (request.index, batch.pool.epoch, self._budget, self._plan.threshold)
             if attempt == batch.refused:  # nothing has changed since it did not fit
+                self._plan.stopped = batch.stopped
                 if not (batch.reserved and self._gives_way(request)):
                     break
             elif request.handover is not None and request.index in batch.reserved:
@@ -109,6 +120,11 @@ class Admission:
                 break
         if adapters is not None:
             adapters.end_plan()
+
+    def _refuse(self, attempt: tuple[int, ...], stopped: Stopped | None) -> None:
+        """A request does not fit, and will not before something changes."""
+        self._batch.refused = attempt
+        self._plan.stopped = self._batch.stopped = stopped
 
     def _first(self, head: Request) -> Request:
         """Nothing runs, and some who wait hold KV blocks: which of them goes first, or the head."""
@@ -132,9 +148,11 @@ class Admission:
         if self._pads(request, computed):
             tokens = min(self._padded, self._plan.threshold or self._padded)
         if tokens > self._budget:
+            self._plan.stopped = Stopped(TOKENS, tokens, self._budget, request)
             return False
-        if batch.pool.missing(request, self._slots(computed + tokens)) > batch.pool.free:
-            batch.refused = attempt
+        need, free = batch.pool.missing(request, self._slots(computed + tokens)), batch.pool.free
+        if need > free:
+            self._refuse(attempt, Stopped(BLOCKS, need, free, request, tried_us=batch.now))
             return False
         batch.admit_prefilled(self._plan, request, tokens - 1)
         self._budget -= tokens
@@ -163,7 +181,7 @@ class Admission:
         """Admit a request that holds nothing, if it fits; returns whether another one may be tried."""
         batch, pool = self._batch, self._batch.pool
         if not self._rule.admits(batch, request):
-            batch.refused = attempt
+            self._refuse(attempt, self._rule.why_not(batch, request))
             return False
         entry = self._entry(request)
         if entry is None:
@@ -175,16 +193,17 @@ class Admission:
         if self._rule.traits.reserves_whole_prompt and slots < request.target_tokens:
             slots = request.target_tokens
         need = -(-slots // pool.block_size_tokens) - cached
-        if self._watermark and (batch.running or batch.ending):
-            need += self._watermark
-        idle = pool.idle_among(request, cached) if cached else 0
-        if need + idle > pool.free:
+        if cached:
+            need += pool.idle_among(request, cached)
+        kept, free = self._watermark if batch.running or batch.ending else 0, pool.free
+        if need + kept > free:
             if pool.tiers is not None and not swapped and request.index != self._reloaded:
                 self._reloaded = request.index
                 idle = pool.idle_among(request, found)
-                if batch.reload(self._plan, request, found, findable, pool.free - idle):
+                if batch.reload(self._plan, request, found, findable, free - idle):
                     return True
-            batch.refused = attempt
+            cause = BLOCKS if need > free else WATERMARK
+            self._refuse(attempt, Stopped(cause, need + kept, free, request, kept, batch.now))
             return self._gives_way(request)
         batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered, padding=padding)
         self._budget -= tokens
@@ -213,6 +232,7 @@ class Admission:
             tokens = threshold
         if tokens > self._budget:
             if pads or not traits.chunked_prefill:
+                self._plan.stopped = Stopped(TOKENS, tokens, self._budget, request)
                 return None
             tokens = self._budget
         return _Entry(cached, found, findable, tiered, swapped, start, tokens, tokens - 1 if pads else 0)

@@ -12,6 +12,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
+from blis_tui.engine.stopped import BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class LlmServingSimBatching(Plain):
         batch.reform_cohort(step.decoding)
         if step.refused:
             batch.refused = (step.refused[0].index, batch.pool.epoch, step.budget)
+        step.plan.stopped = step.skipped or (Stopped(PREEMPTED) if step.plan.preempted else step.ended)
         return step.plan
 
     def _ordered(self, requests: Iterable[Request], batch: Batch) -> list[Request]:
@@ -96,6 +98,8 @@ class _Pass:
         served: the slots of those that got something.
         decoding: those of them that decode, by slot.
         refused: those in the queue whose blocks were not free.
+        skipped: what the first of them lacked.
+        ended: why the pass ended before everybody had been looked at.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -104,6 +108,8 @@ class _Pass:
         self.served: set[int] = set()
         self.decoding: dict[int, Request] = {}
         self.refused: list[Request] = []
+        self.skipped: Stopped | None = None
+        self.ended: Stopped | None = None
         self._batch = batch
 
     def serve_all(self, requests: Iterable[Request]) -> None:
@@ -111,6 +117,7 @@ class _Pass:
         busy = self._batch.busy
         for request in requests:
             if self.budget <= 0 or len(self.served) + len(busy) >= self._batch.limits.max_num_seqs:
+                self.ended = Stopped(TOKENS if self.budget <= 0 else PLACES, 1)
                 break
             if request.batch_slot not in self.served and request.batch_slot not in busy:
                 self._serve(request)
@@ -161,19 +168,27 @@ class _Pass:
         batch, pool = self._batch, self._batch.pool
         size = pool.block_size_tokens
         if request.index in batch.reserved:
-            if pool.missing(request, request.computed_tokens + 1) > pool.free:
-                self.refused.append(request)
+            if self._lacks(request, pool.missing(request, request.computed_tokens + 1)):
                 return 0
             batch.admit_prefilled(self.plan, request)
             return 1
         cached = pool.cached_prefix(request, (request.target_tokens - 1) // size)
         tokens = self._chunk(request.target_tokens - cached * size)
         need = pool.missing(request, cached * size + tokens) - cached
-        if need + pool.idle_among(request, cached) > pool.free:
-            self.refused.append(request)
+        if self._lacks(request, need + pool.idle_among(request, cached)):
             return 0
         batch.admit(self.plan, request, cached, tokens)
         return tokens
+
+    def _lacks(self, request: Request, need: int) -> bool:
+        """Whether a waiting request is skipped for want of so many KV blocks."""
+        free = self._batch.pool.free
+        if need <= free:
+            return False
+        if not self.refused:
+            self.skipped = Stopped(BLOCKS, need, free, request)
+        self.refused.append(request)
+        return True
 
 
 def _arrival(request: Request) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain, serve_running
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
+from blis_tui.engine.stopped import APART, BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -73,18 +74,28 @@ class NanoBatching(Plain):
         waiting, pool = batch.waiting, batch.pool
         size = pool.block_size_tokens
         budget = batch.limits.max_num_batched_tokens
-        while budget > 0 and waiting.items and len(plan.admitted) < batch.limits.max_num_seqs:
+        while waiting.items:
+            if budget <= 0 or len(plan.admitted) >= batch.limits.max_num_seqs:
+                plan.stopped = Stopped(TOKENS if budget <= 0 else PLACES, 1)
+                break
             request = waiting.head()
             attempt = (request.index, pool.epoch, budget)
-            if request.index in batch.reserved or attempt == batch.refused:
+            if request.index in batch.reserved:
+                plan.stopped = Stopped(APART, request=request)
+                break
+            if attempt == batch.refused:
+                plan.stopped = batch.stopped
                 break
             known = request.target_tokens
             cached = pool.cached_prefix(request, (known - 1) // size)
             tokens = known - cached * size
             if tokens > budget:
+                plan.stopped = Stopped(TOKENS, tokens, budget, request)
                 break
-            if pool.missing(request, known) - cached + pool.idle_among(request, cached) > pool.free:
+            need = pool.missing(request, known) - cached + pool.idle_among(request, cached)
+            if need > pool.free:
                 batch.refused = attempt
+                plan.stopped = batch.stopped = Stopped(BLOCKS, need, pool.free, request, tried_us=batch.now)
                 break
             batch.admit(plan, request, cached, tokens)
             budget -= tokens
@@ -92,9 +103,17 @@ class NanoBatching(Plain):
     def _take_over(self, batch: Batch, plan: Plan, places: int) -> None:
         """Let those decode, too, whose prompts were computed elsewhere, from the head of the queue."""
         waiting, pool = batch.waiting, batch.pool
-        while places > 0 and waiting.items:
+        while waiting.items:
             request = (None if batch.running else batch.first_with_blocks()) or waiting.head()
-            if request.index not in batch.reserved or pool.missing(request, request.computed_tokens + 1) > pool.free:
+            if request.index not in batch.reserved:
+                plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else nobody waited before
+                break
+            if places <= 0:
+                plan.stopped = Stopped(PREEMPTED) if plan.preempted else Stopped(PLACES, 1)
+                break
+            need = pool.missing(request, request.computed_tokens + 1)
+            if need > pool.free:
+                plan.stopped = Stopped(BLOCKS, need, pool.free, request)
                 break
             batch.admit_prefilled(plan, request)
             places -= 1

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.plan import Preemption
     from blis_tui.engine.request import Request
+    from blis_tui.engine.stopped import Stopped
     from blis_tui.spec.model import Engine
 
 
@@ -26,7 +27,8 @@ class BatchRule(Protocol):
         """Plan one step: grant prefill chunks and decode tokens, admit waiting requests, preempt if need be.
 
         It is called unless the step is a plain decode (nothing prefills, stalls or could be admitted, and budget and
-        free blocks cover every decode).
+        free blocks cover every decode). Where it leaves requests in the queue it says why (``Plan.stopped``): that is
+        what explanations tell. One that does not is said not to say.
         """
 
     def max_running(self, engine: Engine) -> int:
@@ -95,8 +97,11 @@ class RunningFirst(Plain):
         """Plan one step."""
         plan = Plan(self.threshold(batch))
         budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens)
-        if budget > 0 and batch.waiting.items:
-            self.admit_waiting(batch, plan, budget)
+        if batch.waiting.items:
+            if budget > 0:
+                self.admit_waiting(batch, plan, budget)
+            else:
+                plan.stop_untried()
         return plan
 
     def threshold(self, batch: Batch) -> int:
@@ -110,6 +115,10 @@ class RunningFirst(Plain):
     def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
         """Whether a waiting request may enter, if its KV blocks are free."""
         return True
+
+    def why_not(self, batch: Batch, request: Request) -> Stopped | None:  # noqa: ARG002  (for rules that ask for more)
+        """Why one may not that fits; None = the rule does not say."""
+        return None
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
         """Admit from the head of the queue for as long as everything fits."""

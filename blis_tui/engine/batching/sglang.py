@@ -17,6 +17,7 @@ from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
 from blis_tui.engine.plan import Ghost, Plan, Retraction
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.radix_order import LongestPrefix
+from blis_tui.engine.stopped import PLACES, PREEMPTED, UNSEEN, Stopped
 from blis_tui.registry import setting, setting_or
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class SglangBatching(Plain):
         self.full = False
         self.running: dict[int, Request] = {}
         self.chunked: Request | None = None
+        self._filled: Stopped | None = None
         self.before: Formed | None = None
         self.under_way: Formed | None = None
         self._computed = 0
@@ -165,6 +167,10 @@ class SglangBatching(Plain):
         self._take_note(batch)
         refused = batch.refused
         self.before = self._prefill(batch, plan) or self._decode(batch, plan)
+        if plan.stopped is None and plan.preempted:
+            plan.stopped = Stopped(PREEMPTED)
+        elif plan.stopped is None and self._settings.scheduler_recv_interval > 1:
+            plan.stopped = Stopped(UNSEEN)
         if batch.refused is not refused and batch.refused is not None:
             batch.refused = (batch.refused[0], batch.pool.epoch)
         return plan
@@ -227,10 +233,14 @@ class SglangBatching(Plain):
     def _prefill(self, batch: Batch, plan: Plan) -> Formed | None:
         """Compute prompts, if any may be."""
         limit = batch.limits.max_num_seqs
-        if self.chunked is None and (self.full or not self._waiting(batch, 1)):
+        if self.chunked is None and self.full:
+            plan.stopped = self._filled
+            return None
+        if self.chunked is None and not self._waiting(batch, 1):
             return None
         if self.chunked is None and len(self.running) >= limit:
-            self.full = True
+            self._fill(batch, Stopped(PLACES, 1))
+            plan.stopped = self._filled
             return None
         pool = radix_pool(batch.pool)
         self._arrange(batch, pool)
@@ -250,16 +260,20 @@ class SglangBatching(Plain):
         places = limit - len(self.running)
         for request in self._waiting(batch, max(0, places) + 1):
             if adder.state() is Verdict.OTHER:
+                plan.stopped = adder.stopped
                 break
             if len(adder.entries) >= places:
-                self.full = True
+                self._fill(batch, Stopped(PLACES, 1))
             if self.full:
+                plan.stopped = self._filled
                 break
             verdict = adder.add(request, known=request.ignore_eos and not pool.caching)
             if verdict is Verdict.NO_TOKEN:
+                self._fill(batch, adder.stopped)
                 self.full = bool(adder.entries or self.running)
                 batch.refused = (request.index, pool.epoch)
             if verdict is not Verdict.GO_ON:
+                plan.stopped = adder.stopped
                 break
         if not adder.entries:
             return None
@@ -272,6 +286,11 @@ class SglangBatching(Plain):
         if mixed:
             self._seat(self.running.values())
         return Formed(plan, prefills, self.chunked, mixed)
+
+    def _fill(self, batch: Batch, stopped: Stopped | None) -> None:
+        """Nobody else is looked at until somebody leaves."""
+        self.full = True
+        self._filled = None if stopped is None else stopped._replace(tried_us=batch.now)
 
     def _arrange(self, batch: Batch, pool: RadixPool) -> None:
         """Put the queue in order; what it will find counts as used."""

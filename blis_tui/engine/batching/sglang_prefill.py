@@ -6,7 +6,10 @@ Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder``) and ``
 from __future__ import annotations
 
 from enum import Enum
+from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.engine.stopped import PROMPTS, ROOM, TOKENS, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,6 +56,7 @@ class Adder:
         entries: what it computes, in order.
         chunked: of these, the one whose prompt goes on later; None = there is none.
         expected: tokens that the budget of all that is to come has taken off for those who run.
+        stopped: what the latest verdict that was not to go on rests on.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Adder:
         self._total_offset = beside + expected
         self._current_offset = beside
         self._to_come: list[tuple[float, int]] | None = None
+        self.stopped: Stopped | None = None
 
     # ---- budgets ----
 
@@ -103,10 +108,21 @@ class Adder:
     def state(self) -> Verdict:
         """Whether anything is left for the next candidate."""
         if self.total <= 0 or self.current <= 0:
-            return Verdict.NO_TOKEN
+            return self._no_room(1)
         if self._input <= 0 or (self._chunk is not None and self._chunk <= 0):
+            self.stopped = Stopped(PROMPTS if self._input <= 0 else TOKENS, 1)
             return Verdict.OTHER
         return Verdict.GO_ON
+
+    def _no_room(self, need: int, request: Request | None = None) -> Verdict:
+        """There is no room for so many tokens."""
+        self.stopped = Stopped(ROOM, need, max(0, min(ceil(self.total), self.current)), request)
+        return Verdict.NO_TOKEN
+
+    def _too_long(self, request: Request, need: int, had: int, cause: str = TOKENS) -> Verdict:
+        """Its prompt does not fit into what is left for prompts."""
+        self.stopped = Stopped(cause, need, max(0, had), request)
+        return Verdict.OTHER
 
     def _take(self, entry: Entry, answer: int) -> None:
         self.entries.append(entry)
@@ -152,15 +168,15 @@ class Adder:
     def _admit(self, request: Request, start: int, rest: int, left: int) -> Verdict | None:
         """Admit it, or say why not; what it found is locked, so that it does not count as room."""
         if not rest + left + self._page < self.total:
-            return Verdict.NO_TOKEN
+            return self._no_room(rest + left + self._page + 1, request)
         if self._chunk is None:
             if self.entries and self._paged(rest) >= self._input:
-                return Verdict.OTHER
+                return self._too_long(request, self._paged(rest) + 1, self._input, PROMPTS)
         elif self._paged(rest) > self._chunk:
             new = self._chunk // self._page * self._page
             new = (start + new) // self._page * self._page - start
             if new <= 0:
-                return Verdict.OTHER
+                return self._too_long(request, self._page, self._chunk)
             self._take(Entry(request, start, new), 0)
             self.chunked = request
             return None
@@ -171,13 +187,14 @@ class Adder:
         rest = request.target_tokens
         need = self._paged(rest) + self._page
         if need > min(self.current, self.total):
-            return Verdict.NO_TOKEN
+            return self._no_room(need, request)
         if not self._lasts(request, self.current - need):
+            self.stopped = Stopped(ROOM, request=request)
             return Verdict.NO_TOKEN
         if self._chunk is None or rest <= self._chunk:
             self._take(Entry(request, 0, rest), _most(request))
         elif self._chunk <= 0:
-            return Verdict.OTHER
+            return self._too_long(request, 1, self._chunk)
         else:
             self.chunked = request
             self._take(Entry(request, 0, self._chunk), 0)

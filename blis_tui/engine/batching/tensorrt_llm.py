@@ -12,6 +12,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst, serve_running
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
+from blis_tui.engine.stopped import ANSWERS, GATHERING, Stopped
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -90,20 +91,32 @@ class TensorRtLlmBatching(RunningFirst):
         """Plan one step."""
         plan = Plan(self.threshold(batch))
         budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens)
-        if budget > 0 and batch.waiting.items and not self._waits(batch, budget):
+        if not batch.waiting.items:
+            return plan
+        if budget <= 0:
+            plan.stop_untried()
+        elif self._waits(batch, budget):
+            plan.stopped = Stopped(GATHERING, self._longest_wait, self._waited - 1)
+        else:
             self.admit_waiting(batch, plan, budget)
         return plan
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether all that run and this one can generate to their ends."""
-        if self._evicts or not batch.running:
-            return True
+        return self._evicts or not batch.running or self._needed(batch, request) <= batch.pool.free
+
+    def why_not(self, batch: Batch, request: Request) -> Stopped:
+        """For want of blocks for all of that."""
+        return Stopped(ANSWERS, self._needed(batch, request), batch.pool.free, request, tried_us=batch.now)
+
+    def _needed(self, batch: Batch, request: Request) -> int:
+        """KV blocks that all who run, and this one, need beside those that they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
         for one in batch.running.values():  # decodes of this step have taken the block that they need for it
             held = one.held_blocks if one.joined_clock < 0 else -(-(cohort.context_tokens(one) + 1) // size)
             need += _blocks(one, size) - held
-        return need <= batch.pool.free
+        return need
 
     def _waits(self, batch: Batch, budget: int) -> bool:
         """Whether prompts that could be computed wait for more of them."""

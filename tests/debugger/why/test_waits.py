@@ -1,7 +1,11 @@
-"""What kept a request waiting is what the engine's own state says it was."""
+"""What kept a request waiting is what the batching rule said, and that is what kept it waiting."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,124 +13,225 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.debugger.recorder import Recorder
-from blis_tui.debugger.tape import Tape
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.rows import StopRow
+from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, planned_cause, step_cause, wait_lines
+from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines
+from blis_tui.engine import stopped
+from blis_tui.engine.batching.sglang import SglangBatching
+from blis_tui.engine.batching.tensorrt_llm import TensorRtLlmBatching
+from blis_tui.engine.records import Scheduled
+from blis_tui.engine.stopped import SchedulingStopped
 from tests.builders import profiles
+from tests.cluster.fleets import SPLIT
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.instance import Instance
     from blis_tui.engine.plan import Plan
-    from blis_tui.spec.model import Engine
+
+SHORT: dict[str, object] = {"engine.max_model_len": 2048, "workload.requests": 60}
+MORE: dict[str, tuple[str, dict[str, object]]] = {
+    "sglang": ("kv-pressure", {"policy.batching": "sglang", "engine.max_num_seqs": 40}),
+    "sglang, few places": (
+        "kv-pressure",
+        {"policy.batching": {"kind": "sglang", "chunked_prefill_size": 64}, "engine.max_num_seqs": 6},
+    ),
+    "sglang, whole prompts": (
+        "kv-pressure",
+        {
+            "policy.batching": {"kind": "sglang", "chunked_prefill_size": "none", "max_prefill_tokens": 256},
+            "workload.rate_per_s": 200,
+        },
+    ),
+    "sglang, late looks": (
+        "kv-pressure",
+        {"policy.batching": {"kind": "sglang", "overlap_schedule": False, "scheduler_recv_interval": 4}},
+    ),
+    "whole answers": ("kv-pressure", {"policy.batching": "tensorrt-llm"}),
+    "prompts gather": (
+        "kv-pressure",
+        {
+            "policy.batching": {
+                "kind": "tensorrt-llm",
+                "disable_overlap_scheduler": True,
+                "batch_wait_timeout_iters": 5,
+                "batch_wait_max_tokens_ratio": 0.9,
+            },
+            "engine.kv_blocks": 4000,
+        },
+    ),
+    "one at a time": ("kv-pressure", {"policy.batching": {"kind": "vllm-v1", "async_scheduling": False}}),
+    "watermark": ("kv-pressure", {"policy.batching": {"kind": "vllm-v1", "async_scheduling": False, "watermark": 0.1}}),
+    "pipeline": ("kv-pressure", {"policy.batching": "vllm-v1", "engine.pipeline_parallel": 4, "engine.kv_blocks": 300}),
+    "pipeline in one pass": (
+        "kv-pressure",
+        {"policy.batching": "llm-serving-sim", "engine.pipeline_parallel": 2, "engine.max_num_seqs": 6},
+    ),
+    "adapters": ("lora-adapters", {"workload.requests": 60, "workload.rate_per_s": 50, "policy.batching": "blis"}),
+    "adapters in steps": (
+        "lora-adapters",
+        {"workload.requests": 60, "workload.rate_per_s": 100, "engine.lora.max_loras": 2},
+    ),
+    "split, prompts first": ("quickstart", {**SPLIT, "policy.batching": "nano", **SHORT}),
+}
+AMOUNTS = (stopped.BLOCKS, stopped.WATERMARK, stopped.ANSWERS)
+PLENTY = 10**6
+INEXACT = ("one pass", "first chunk only")
+"""With more blocks, who runs takes some of them; or more is still cached, and the first chunk lies behind that."""
+LONG = ("admission", "trace", "put off", "shortest first", "classes", "gateway")
 
 
-class Spy:
-    """A batching rule that notes, right after it has planned a step, what stopped the admissions."""
-
-    def __init__(self, rule: BatchRule) -> None:
-        self.rule = rule
-        self.traits = rule.traits
-        self.holding: set[str] = set()
-
-    def plan(self, batch: Batch) -> Plan:
-        plan = self.rule.plan(batch)
-        self.holding = set()
-        decodes = batch.load.decode_requests if plan.decodes else 0
-        spent = decodes + sum(chunk.new for chunk in plan.chunks)
-        there = len(batch.running) + len(batch.ending)
-        if self.traits.limits_each_step:
-            there = decodes + len(plan.chunks)
-        if self.traits.prefills_apart and decodes:
-            there = spent = 0  # it decodes because no prompt fits
-        if plan.preempted:
-            self.holding.add("preempted")
-        if there == batch.limits.max_num_seqs:
-            self.holding.add("seqs")
-        if spent == batch.limits.max_num_batched_tokens:
-            self.holding.add("tokens")
-        if batch.waiting.items:
-            head = batch.waiting.head()
-            refused = batch.refused
-            whose = refused[0] if refused is not None and self.traits.overtakes else head.index
-            if refused is not None and refused[:2] == (whose, batch.pool.epoch):
-                self.holding.add("blocks")
-            left = batch.limits.max_num_batched_tokens - spent
-            if not self.holding and head.target_tokens > left:
-                self.holding.add("whole")
-        return plan
-
-    def max_running(self, engine: Engine) -> int:
-        return self.rule.max_running(engine)
-
-    def prefill_threshold(self, engine: Engine) -> int:
-        return self.rule.prefill_threshold(engine)
-
-    def state(self) -> tuple[object, ...]:
-        return self.rule.state()
+def made(name: str) -> blis_tui.Experiment:
+    if name in RUNS:
+        return experiment(name)
+    shipped, changed = MORE[name]
+    return blis_tui.load(shipped, set={**(SHORT if shipped == "kv-pressure" else {}), **changed})
 
 
-def classify(made: blis_tui.Experiment) -> dict[str, int]:
-    """Run an experiment, and compare each step's cause with the engine's state; returns how often each occurred."""
-    simulation = blis_tui.Simulation(made)
-    instances = simulation._cluster.instances
-    spies = []
-    for instance in instances:
-        spy = Spy(instance.steps.rule)
-        instance.steps.rule = spy
-        spies.append(spy)
-    tape = Tape([instance.profile for instance in instances])
-    Recorder(tape).listen(simulation)
-    profile = instances[0].profile
-    found: dict[str, int] = {}
-    started: dict[int, tuple[EventRow, StepRow, set[str]]] = {}
-    while True:
-        for spy in spies:
-            spy.holding = {"seqs"}  # a plain decode is not planned: nobody could have been let in
-        if simulation.step() is None:
-            return found
-        row = tape.row(len(tape))
-        if row.step < 0:
-            continue
-        step, holding = tape.step(row.step), spies[row.instance].holding
-        if tape.plans_ahead:
-            # The plan made when a step starts is known when the next one does.
-            before = started.pop(row.instance, None)
-            if instances[row.instance].batch.waiting.items:
-                started[row.instance] = (row, step, holding)
-            if before is None:
-                continue
-            row, earlier, holding = before
-            cause = planned_cause(row.event, earlier, step, profile)
-        elif step.waiting:
-            cause = step_cause(step, profile)
+def stops(run: blis_tui.Experiment) -> list[SchedulingStopped]:
+    """All that its rules say; no plan leaves anybody waiting without a word."""
+    simulation = blis_tui.Simulation(run)
+    for instance in simulation._cluster.instances:
+        listen(instance)
+    told: list[SchedulingStopped] = []
+    simulation.subscribe(SchedulingStopped, told.append)
+    simulation.run()
+    return told
+
+
+def listen(instance: Instance) -> None:
+    """Look at every plan of an instance."""
+    rule = instance.steps.rule
+    form = rule.plan
+
+    def plan(batch: Batch) -> Plan:
+        formed = form(batch)
+        assert formed.stopped is not None or not batch.waiting.items
+        return formed
+
+    rule.plan = plan  # type: ignore[method-assign]
+
+
+@cache
+def stops_of(name: str) -> list[SchedulingStopped]:
+    """Those of a run."""
+    return stops(made(name))
+
+
+# ---- the cause that is stated is the cause ----
+
+
+def raise_limit(instance: Instance, cause: str, by: int, now: int) -> None:
+    """Give an instance more of just what its rule says was short."""
+    batch, rule = instance.batch, instance.steps.rule
+    batch.refused = None  # what did not fit before is tried again
+    if isinstance(rule, SglangBatching):
+        rule.full = False
+    if cause == stopped.PLACES:
+        batch.limits = replace(batch.limits, max_num_seqs=batch.limits.max_num_seqs + by)
+        batch.max_running += by
+    elif cause in (*AMOUNTS, stopped.ROOM, stopped.PREEMPTED):
+        batch.pool.free += by
+        if hasattr(batch.pool, "blank"):
+            batch.pool.blank += by
+    elif isinstance(rule, SglangBatching):
+        key = "chunked_prefill_size" if cause == stopped.TOKENS else "max_prefill_tokens"
+        rule._settings = replace(rule._settings, **{key: PLENTY})  # type: ignore[arg-type]
+        rule._received_us = now
+    elif cause == stopped.TOKENS:
+        batch.limits = replace(batch.limits, max_num_batched_tokens=batch.limits.max_num_batched_tokens + PLENTY)
+    elif isinstance(rule, TensorRtLlmBatching):
+        rule._waited = rule._longest_wait
+
+
+def played(at: bytes, run: blis_tui.Experiment, stop: SchedulingStopped, by: int) -> tuple[set[str], list[str]]:
+    """Who is scheduled in a stop's event if so much more is there of what was short, and the causes stated then."""
+    simulation = blis_tui.Simulation(run)
+    simulation.restore(at)
+    scheduled: list[Scheduled] = []
+    told: list[SchedulingStopped] = []
+    simulation.subscribe(Scheduled, scheduled.append)
+    simulation.subscribe(SchedulingStopped, told.append)
+    instance = simulation._cluster.instances[stop.instance]
+    if by:
+        raise_limit(instance, stop.cause, by, stop.time_us)
+    simulation.step()
+    return {one.request_id for one in scheduled}, [one.cause for one in told if one.step == stop.step]
+
+
+def sample(told: list[SchedulingStopped], most: int) -> dict[int, SchedulingStopped]:
+    """Some stops of every cause, by their event."""
+    by_cause: dict[str, list[SchedulingStopped]] = {}
+    for one in told:
+        by_cause.setdefault(one.cause, []).append(one)
+    return {one.event: one for found in by_cause.values() for one in found[:: max(1, len(found) // most)]}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("kv-pressure", "vllm-preemption", "small budget", "small batch", "whole prompts", "first chunk only"),
+        *("prompts first", "one pass"),
+        *(name for name in MORE if not name.startswith(("adapters", "pipeline", "split"))),
+    ],
+)
+def test_with_more_of_what_was_short_somebody_gets_in(name: str) -> None:
+    """In a replay with just that limit raised, the rule schedules somebody more there, or is stopped by another one."""
+    run = made(name)
+    found = sample(stops_of(name), 4)
+    simulation = blis_tui.Simulation(run)
+    got_in: Counter[str] = Counter()
+    for event, stop in sorted(found.items()):
+        while simulation.events < event - 1:
+            simulation.step()
+        at = simulation.checkpoint()
+        before, causes = played(at, run, stop, 0)
+        assert stop.cause in causes
+        fresh = stop.tried_us == stop.time_us
+        lacks = stop.need - stop.had
+        if stop.need:
+            assert lacks > 0
+        exact = fresh and stop.cause in AMOUNTS and name not in INEXACT
+        after, causes = played(at, run, stop, lacks if exact else 1 if stop.cause == stopped.PLACES else PLENTY)
+        got_in[stop.cause] += bool(after - before)
+        if exact:
+            assert stop.request_id in after - before
+            less, causes = played(at, run, stop, lacks - 1)
+            assert stop.request_id not in less
+            assert set(causes) & set(AMOUNTS)
         else:
-            continue
-        found[cause] = found.get(cause, 0) + 1
-        if cause == "room":
-            assert holding & {"blocks", "whole"}, (row, holding)
-        else:
-            assert cause in holding, (row, cause, holding)
-        first = next(name for name in ("preempted", "seqs", "tokens", "blocks", "whole") if name in holding)
-        assert first == cause or (cause == "room" and first in ("blocks", "whole"))
+            assert after - before or stop.cause not in causes, stop
+    assert set(got_in) == {one.cause for one in found.values()}
+    del got_in[stopped.PREEMPTED]  # there may have been nobody but the victims
+    assert all(got_in.values()), got_in
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_causes_are_the_engines(name: str) -> None:
-    classify(experiment(name))
+@pytest.mark.parametrize("name", [*(name for name in RUNS if name not in LONG), *MORE])
+def test_shipped_rules_always_say_why(name: str) -> None:
+    told = stops_of(name)
+    assert all(one.cause in stopped.CAUSES and one.tried_us <= one.time_us for one in told)
 
 
 def test_every_cause_occurs() -> None:
-    found: set[str] = set()
-    for name in ("kv-pressure", "small budget", "small batch", "whole prompts"):
-        found |= set(classify(experiment(name)))
-    assert found == set(CAUSES) - {"step", "planned", "adapter"}
+    names: tuple[str, ...] = (
+        "kv-pressure",
+        "small budget",
+        "small batch",
+        "watermark",
+        "adapters",
+        "pipeline",
+        "split, prompts first",
+    )
+    names += ("prompts gather", "whole answers", *(name for name in MORE if name.startswith("sglang")))
+    found = {one.cause for name in names for one in stops_of(name)}
+    assert found == set(stopped.CAUSES)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
@@ -135,34 +240,95 @@ def test_every_cause_occurs() -> None:
     budget=st.integers(8, 600),
     blocks=st.integers(110, 400),
     threshold=st.sampled_from([0, 50]),
-    vllm=st.booleans(),
+    rule=st.sampled_from(["blis", "vllm-v1", "sglang", "nano", "llm-serving-sim", "tensorrt-llm"]),
     rate=st.sampled_from([8, 30, 100]),
 )
-def test_causes_are_the_engines_for_any_limits(
-    seqs: int, budget: int, blocks: int, threshold: int, vllm: bool, rate: int
+def test_shipped_rules_always_say_why_whatever_the_limits(
+    seqs: int, budget: int, blocks: int, threshold: int, rule: str, rate: int
 ) -> None:
-    made = blis_tui.load(
+    whole = rule in ("nano", "tensorrt-llm")
+    run = blis_tui.load(
         "kv-pressure",
         set={
             "workload.requests": 25,
             "workload.rate_per_s": rate,
             "engine.max_num_seqs": seqs,
-            "engine.max_num_batched_tokens": budget,
+            "engine.max_num_batched_tokens": budget + 1000 * whole,
+            "engine.max_model_len": 1000,
             "engine.kv_blocks": blocks,
-            "engine.long_prefill_token_threshold": threshold,
-            "policy.batching": {"kind": "vllm-v1" if vllm else "blis"},
+            "engine.long_prefill_token_threshold": 0 if whole or rule == "sglang" else threshold,
+            "policy.batching": {"kind": rule},
         },
     )
-    classify(made)
+    for one in stops(run):
+        assert one.cause in stopped.CAUSES
+        assert not one.need or one.had < one.need
+        assert one.cause not in AMOUNTS or one.need
+
+
+# ---- a rule of somebody else's ----
+
+
+PLUGIN = """from blis_tui.plugins import BATCHING, RunningFirst, Stopped
+
+@BATCHING.plugin("two-at-a-time", "For tests.")
+class TwoAtATime(RunningFirst):
+    def __init__(self, settings):
+        pass
+
+    def admit_waiting(self, batch, plan, budget):
+        while batch.waiting.items and len(batch.running) < 2:
+            request = batch.waiting.head()
+            tokens = min(request.target_tokens, budget)
+            batch.admit(plan, request, 0, tokens)
+            budget -= tokens
+        if batch.waiting.items:
+            plan.stopped = {}
+"""
+
+
+@pytest.mark.parametrize("says", ["", "the quota of its tenant"])
+def test_a_rule_that_comes_from_outside_is_quoted_or_said_not_to_say(tmp_path: Path, says: str) -> None:
+    """Two run, tens of thousands of KV blocks are free, and only the rule knows why nobody else is let in."""
+    file = tmp_path / "rule.py"
+    file.write_text(PLUGIN.format(f'Stopped("{says}", 3, 2, batch.waiting.head())' if says else None))
+    changes = {"workload.requests": 30, "workload.rate_per_s": 200, "policy.batching": "two-at-a-time"}
+    debugger = Debugger(blis_tui.load("quickstart", set=changes, plugins=[file]))
+    run_to_stop(debugger.run())
+    tape = debugger.tape
+    causes = Counter[str]()
+    for name in tape.names():
+        life = read_life(tape, name, debugger.frontier)
+        assert life is not None
+        for span in life.spans:
+            if span.what == "wait":
+                causes.update(wait_causes(tape, span, span.instance, life).us)
+    assert set(causes) == {"step", says or "unsaid"}
+    event = next(event for event in range(100, len(tape)) if tape.is_step(event))
+    run_to_stop(debugger.seek(event))
+    head = debugger.simulation.snapshot().instances[0].waiting[0].request_id
+    text = " ".join(explain_request(debugger, head).to_text().split())
+    assert "KV blocks of" not in text
+    if says:
+        assert "the batching rule says: the quota of its tenant (3 needed, 2 left)." in text
+    else:
+        assert "requests stayed in the queue; the batching rule does not say why." in text
+
+
+# ---- how it is told ----
 
 
 def test_texts_have_the_limits() -> None:
     profile = profiles(experiment("small batch"))[0]
     assert cause_text("seqs", profile) == "batch full (6)"
-    assert "(max_num_batched_tokens)" in cause_sentence("tokens", profile)
+    assert "(max_num_batched_tokens)" in cause_sentence(StopRow("tokens", -1, 1, 0, 0, 0), profile)
     for cause in CAUSES:
-        assert cause_text(cause, profile)
-        assert cause_sentence(cause, profile).endswith(".")
+        assert cause_text(cause, profile) != cause
+    told = [cause_sentence(StopRow(cause, -1, 7, 3, 2, 0), profile) for cause in stopped.CAUSES]
+    told.append(cause_sentence(None, profile))
+    assert all(one.endswith(".") and "  " not in one for one in told)
+    assert len(set(told)) == len(told)
+    assert not any(re.search("rule says", one) for one in told)
 
 
 def told(debugger: Debugger, name: str, until: int) -> Mapping[int, str]:

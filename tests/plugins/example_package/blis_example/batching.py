@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.plugins import BATCHING, RunningFirst, Traits, setting
+from blis_tui.plugins import BATCHING, RunningFirst, Stopped, Traits, setting
 
 if TYPE_CHECKING:
     from blis_tui.plugins import Batch, Plan, Request
@@ -30,14 +30,19 @@ class ShortestPrefill(RunningFirst):
         self._window = settings.window
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
-        """Admit as long as something fits."""
+        """Admit as long as something fits; what does not is said, for explanations."""
         for request in sorted(batch.waiting.first(self._window), key=_length):
             cached = batch.pool.cached_prefix(request, (request.target_tokens - 1) // batch.pool.block_size_tokens)
             tokens = request.target_tokens - cached * batch.pool.block_size_tokens
             spare = batch.pool.free - batch.pool.idle_among(request, cached)
-            if len(batch.running) == batch.limits.max_num_seqs or tokens > budget:
-                return
-            if -(-request.target_tokens // batch.pool.block_size_tokens) - cached > spare:
+            blocks = -(-request.target_tokens // batch.pool.block_size_tokens) - cached
+            if len(batch.running) == batch.limits.max_num_seqs:
+                plan.stopped = Stopped("seqs", 1)
+            elif tokens > budget:
+                plan.stopped = Stopped("tokens", tokens, budget, request)
+            elif blocks > spare:
+                plan.stopped = Stopped("blocks", blocks, spare, request)
+            if plan.stopped is not None:
                 return
             batch.admit(plan, request, cached, tokens)
             budget -= tokens

@@ -1,0 +1,125 @@
+"""Where the admissions of a step stopped, and why: what a batching rule says of its plan, and the words for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.records import Description, Record
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+
+PREEMPTED: Final = "preempted"
+"""The step preempts a request, and such a step admits none."""
+PLACES: Final = "seqs"
+"""No place is left of ``max_num_seqs``. Amounts are places."""
+TOKENS: Final = "tokens"
+"""Too little is left of the token budget for the next prompt, or for any token of it. Amounts are tokens."""
+PROMPTS: Final = "prompts"
+"""Too little is left of what a step may take of prompts (SGLang's ``max_prefill_tokens``). Amounts are tokens."""
+BLOCKS: Final = "blocks"
+"""The request needs more KV blocks than are free, those included that it finds in the cache and no other holds.
+Amounts are blocks."""
+WATERMARK: Final = "watermark"
+"""The same, and without those that have to stay free it would fit."""
+ANSWERS: Final = "answers"
+"""The KV blocks of everybody's prompt and whole declared answer do not fit. Amounts are blocks."""
+ROOM: Final = "room"
+"""There is too little room for it beside what running requests are expected to generate. Amounts are tokens."""
+ADAPTER: Final = "adapter"
+"""Its LoRA adapter is not there or has no place."""
+LATE: Final = "late"
+"""Who waits was preempted with a step under way, and may not be scheduled before that is over."""
+GATHERING: Final = "gathering"
+"""Prompts wait for others. Amounts are steps: those that they wait at most, and those that they waited before."""
+UNSEEN: Final = "unseen"
+"""The scheduler has not looked for new requests yet (SGLang's ``scheduler_recv_interval``)."""
+APART: Final = "apart"
+"""The step computes prompts, and whose prompt was computed elsewhere can only decode."""
+CAUSES: Final = (
+    PREEMPTED,
+    PLACES,
+    TOKENS,
+    PROMPTS,
+    BLOCKS,
+    WATERMARK,
+    ANSWERS,
+    ROOM,
+    ADAPTER,
+    LATE,
+    GATHERING,
+    UNSEEN,
+    APART,
+)
+"""Those of the rules that come with the simulator; another rule may say any of them, or use words of its own."""
+
+
+class Stopped(NamedTuple):
+    """Where a plan stopped to take requests from the queue: ``need - had`` more would have let it go on."""
+
+    cause: str
+    """One of ``engine.stopped.CAUSES``, such as ``seqs``, ``tokens`` or ``blocks``; or a rule's own words."""
+    need: int = 0
+    """How much the next request needed of what was short; 0 = the cause has no amount."""
+    had: int = 0
+    """How much of that was left."""
+    request: Request | None = None
+    """The request that did not get in; None = it holds for all that wait."""
+    kept: int = 0
+    """Of ``need``, KV blocks that have to stay free (watermark)."""
+    tried_us: int = -1
+    """When that was found, if before this plan: nothing has changed since that could let it in."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingStopped(Record):
+    """The plan of a step left requests in the queue: where it stopped and why, as the batching rule says.
+
+    There is none where the rule does not say. It is told in the event in which the step was planned.
+    """
+
+    shown = Description(
+        "scheduling-stopped",
+        sign="⊣",
+        colour="warning",
+        meaning="a step was planned, and requests were left in the queue",
+        sentence="instance {instance}, step {step:,}: no more requests were scheduled ({cause}: {need:,} needed,"
+        " {had:,} left)",
+        line="no more requests were scheduled",
+        own_event=False,
+        on_demand=True,
+    )
+
+    instance: int
+    step: int
+    """The number of the step that was planned."""
+    cause: str
+    """A word of the batching rule; the rules that come with the simulator say one of `engine.stopped.CAUSES`."""
+    request_id: str
+    """The request that did not get in; empty = it holds for all that wait."""
+    need: int
+    """How much was needed of what was short: places, tokens, KV blocks; 0 = the cause has no amount."""
+    had: int
+    """How much of that was left."""
+    kept: int
+    """Of ``need``, KV blocks that have to stay free."""
+    tried_us: int
+    """When that was found: when the step was planned, or before, if nothing has changed since."""
+
+
+def emit_stopped(observers: Observers, index: int, step: int, now: int, stopped: Stopped) -> None:
+    """A SchedulingStopped record.
+
+    Args:
+        observers: whom to tell.
+        index: of the instance.
+        step: number of the step that was planned.
+        now: when it was planned.
+        stopped: what its rule said.
+    """
+    cause, need, had, request, kept, tried_us = stopped
+    name = "" if request is None else request.request_id
+    tried_us = now if tried_us < 0 else tried_us
+    observers.emit(SchedulingStopped(observers.event, now, index, step, cause, name, need, had, kept, tried_us))
