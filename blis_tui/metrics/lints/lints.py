@@ -10,7 +10,7 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.lints import adapters, defects, limits, load, served, step_times
+from blis_tui.metrics.lints import adapters, defects, limits, load, served, step_times, unread
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.served import REJECTED_SHARE
 from blis_tui.metrics.load import THRASHING
@@ -88,6 +88,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("overload", "the queue does not keep growing", load.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "host memory is described only where requests are swapped to it", limits.host_link),
+    Lint("unread-keys", "the keys of the policy that are set have an effect", unread.unread_keys),
     Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", adapters.adapter_places),
     Lint(
         "adapters-without-cost",
