@@ -43,6 +43,8 @@ def _run(name: str, changes: dict[str, object]) -> blis_tui.Report:
 def run(name: str, victim: str, restore: str) -> blis_tui.Report:
     """A shipped experiment with another preemption."""
     changes: dict[str, object] = {"policy.preemption.victim": victim, "policy.preemption.restore": restore}
+    if victim == "priority":  # the others read none
+        changes["policy.priority"] = "slo-class"
     if restore == "recompute":  # as the batching rule has it, said aloud: then the report counts the tokens
         changes["policy.preemption.recompute"] = "prompt" if name == "kv-pressure" else "all"
     return _run(name, changes)
