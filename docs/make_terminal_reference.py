@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.authoring.project import write_tree
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
