@@ -221,7 +221,7 @@ def _records_page() -> str:
         "the event it belongs to, from 1) and `time_us` (simulated microseconds), and then:",
         "",
     ]
-    for kind, record in RECORD_KINDS.items():
+    for kind, record in sorted(RECORD_KINDS.items()):  # they are known in the order in which they are imported
         [found] = ast.parse(dedent(getsource(record))).body
         if isinstance(found, ast.ClassDef):
             lines += _class_section(found, kind)

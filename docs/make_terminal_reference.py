@@ -75,7 +75,7 @@ def _conditions() -> str:
         "",
         "| breakpoint | stops after |",
         "|---|---|",
-        *(f"| `{kind}` | an event in which {record.shown.meaning} |" for kind, record in RECORD_KINDS.items()),
+        *(f"| `{kind}` | an event in which {record.shown.meaning} |" for kind, record in sorted(RECORD_KINDS.items())),
         *(f"| `{word.usage}` | {word.meaning} |" for word in KEYWORDS.values()),
         "",
         f"`first` takes one of {', '.join(f'`{word}`' for word in FIRST)}, or any kind of record (`first retried`).",
