@@ -11,6 +11,7 @@ import textual.pilot
 from textual import constants
 from textual._compositor import Compositor
 from textual.css.stylesheet import Stylesheet
+from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -82,6 +83,8 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "pause", _pause)
     monkeypatch.setattr(Compositor, "render_update", lambda _self, **_how: None)
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
+    # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.
+    monkeypatch.setattr(Notification, "time_left", property(lambda _self: 3600.0))
 
 
 _parsed: dict[tuple[object, ...], list[RuleSet]] = {}
