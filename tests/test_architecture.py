@@ -53,3 +53,13 @@ def test_functions_stay_readable() -> None:
         for name, lines in _lengths(path):
             lengths[name] = max(lines, lengths.get(name, 0))
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_no_thread_waits_for_the_application() -> None:
+    """It may have ended meanwhile: then the thread would wait for ever, and the process with it."""
+    waits = [
+        path.name
+        for path in sorted((ROOT / "blis_tui" / "tui").rglob("*.py"))
+        if "call_from_thread" in path.read_text()
+    ]
+    assert waits == []

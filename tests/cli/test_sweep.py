@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from tests.study.mishaps import ONCE
 from tests.study.studies import MISHAPS, SMALL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_regressions.file_regression import FileRegressionFixture
 
 SET = [argument for path, value in SMALL.items() for argument in ("--set", f"{path}={json.dumps(value)}")]
@@ -157,6 +160,13 @@ class Going:
             assert more, told
             told += more
 
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something that it does."""
+        end_s = time.monotonic() + LIMIT_S
+        while not true():
+            assert time.monotonic() < end_s
+            time.sleep(0.01)
+
     def ended(self) -> tuple[int, str, str]:
         """Exit code, output and errors, when the last process has ended: each holds the streams open."""
         try:
@@ -172,6 +182,7 @@ class Going:
 def test_a_signal_ends_all_processes_and_keeps_what_is_done(number: int, everybody: bool) -> None:
     command = with_mishaps("nothing", "endless", "endless", "nothing")
     going = Going([*command, "-j", "2", "--format", "csv", "-o", "rows.csv"], endless=2)
+    going.until(lambda: any(path.is_file() for path in Path(os.environ[STORE_VARIABLE]).rglob("*")))
     (os.killpg if everybody else os.kill)(going.process.pid, number)
     code, out, err = going.ended()
     rows = list(csv.DictReader(io.StringIO(out)))

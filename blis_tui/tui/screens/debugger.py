@@ -394,7 +394,7 @@ class DebuggerScreen(Asking):
     def _explain_spec(self) -> None:
         """Resolve the document once more, for where each value comes from."""
         lines = self.session.document_lines(self.source, self._overrides)
-        self.app.call_from_thread(self.show_spec, lines)
+        self.call_later(self.show_spec, lines)
 
     # ---- palette ----
 

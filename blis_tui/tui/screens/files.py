@@ -131,7 +131,7 @@ class FilesScreen(Window[None]):
             out = BytesIO()
             write(out)
             out.seek(0)
-            self.app.call_from_thread(self.app.deliver_binary, out, save_filename=first)
+            self.call_later(self.app.deliver_binary, out, save_filename=first)
             self._done(f"{first} is on its way to your browser.")
             return
         name = new_name(stem, kind.ending)
@@ -139,7 +139,7 @@ class FilesScreen(Window[None]):
             with atomic_bytes(Path.cwd() / name) as file:
                 write(file)
         except InputError as error:
-            self.app.call_from_thread(self.app.notify, str(error), severity="error", markup=False)
+            self.call_later(self.app.notify, str(error), severity="error", markup=False)
         else:
             kept = "" if name == first else f"\n{first} was there already, and stays as it is."
             self._done(f"Written: {Path.cwd() / name}{kept}")
@@ -151,7 +151,7 @@ class FilesScreen(Window[None]):
             self.app.notify(said, markup=False)
             self.dismiss(None)
 
-        self.app.call_from_thread(tell)
+        self.call_later(tell)
 
 
 def text_bytes(write: Callable[[TextIO], object]) -> Callable[[BinaryIO], None]:

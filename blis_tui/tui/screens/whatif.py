@@ -94,7 +94,7 @@ class WhatIfScreen(ScrolledWindow[None]):
         except BlisError as error:
             self._error = error
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._show)
+            self.call_later(self._show)
 
     def _show(self) -> None:
         if self.is_attached:
