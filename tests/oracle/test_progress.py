@@ -48,4 +48,4 @@ def test_overloads_end(scenario: Scenario) -> None:
 
 @pytest.mark.slow
 def test_many_overloads_end() -> None:
-    check_many(500, draw_overload, lambda scenario, _: _check(scenario))
+    check_many(250, draw_overload, lambda scenario, _: _check(scenario))

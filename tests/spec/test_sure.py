@@ -108,7 +108,7 @@ def test_what_ships_needs_no_jsonschema(number: int) -> None:
     assert list(violations(data, str(data["kind"]), builtin())) == []
 
 
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=700, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False).map(mutated), st.sampled_from([None, None, None, *KINDS]))
 def test_what_surely_follows_the_schemas_follows_them(data: Any, other: str | None) -> None:
     kind = other or kind_of(data)
@@ -167,7 +167,7 @@ def drawn(random: Random, depth: int = 0) -> Any:
     return node
 
 
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=700, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_of_any_schema_a_sure_yes_is_right(random: Random) -> None:
     other: Any = random.choice(OTHERS)

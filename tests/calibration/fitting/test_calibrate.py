@@ -101,7 +101,7 @@ def test_a_blackbox_knows_what_it_was_measured_with() -> None:
 
 @pytest.mark.slow
 def test_more_noise_tells_less() -> None:
-    one = served("llama-3.1-8b-instruct", 2.0, 1500, requests=50)
+    one = served("llama-3.1-8b-instruct", 2.0, 1500, requests=25)
     widths = []
     for noise in (0.0, 0.05):
         recording = measure(with_coefficients(one, TRUTH), noise)
