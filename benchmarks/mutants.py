@@ -179,6 +179,9 @@ def main() -> None:
                 shutil.copy(ROOT / one, folder / one)
         for place in asked.places or PLACES:
             package, tests = PLACES[place]
+            for sound in ((tests,), LAST):
+                if notice(folder, sound):
+                    sys.exit(f"{', '.join(sound)}: fails without any fault, so what it notices says nothing")
             for fault in faults(package, asked.each, asked.seed):
                 found = tried(folder, fault, tests)
                 planted += 1
