@@ -94,7 +94,7 @@ class Flow:
 
 
 class Coasting(Flow):
-    """Plain decodes of which nobody hears are taken in one go.
+    """Without observers, plain decodes are taken in one go.
 
     In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
     """
@@ -172,11 +172,11 @@ class Coasting(Flow):
         return count, latest, now
 
     def _has_planned_decode(self) -> bool:
-        """Whether the step that is due was planned to be a plain decode, and is one."""
+        """Whether the step that is due was planned to be a plain decode; asked where steps are planned ahead."""
         raise NotImplementedError
 
     def _coasted(self, duration_us: int) -> None:
-        """Plain decodes have taken so long; the next step is one, too, as far as it is planned."""
+        """Plain decodes have taken so long, and the next one is planned; told where steps are planned ahead."""
         raise NotImplementedError
 
 
@@ -293,7 +293,7 @@ class Ahead(Coasting):
             self._tally_wait(NO_PLAN, duration_us)
 
     def _tally_wait(self, following: Plan, duration_us: int) -> None:
-        """Somebody waits meanwhile, by what the step after it tells."""
+        """Requests wait meanwhile: why, the step after it tells."""
         batch, full = self.batch, self._full(following)
         tally_wait(
             self.steps.tallies, batch, following, batch.pool.epoch, len(batch.ending), duration_us, full_budget=full

@@ -130,7 +130,7 @@ class Plan:
         self.ghosts: list[Ghost] = []
 
     def stop_untried(self) -> None:
-        """Who runs has been served, and the queue is not looked at: somebody was preempted, or no token is left."""
+        """Running requests are served, and the queue is not looked at: one was preempted, or no token is left."""
         self.stopped = Stopped(PREEMPTED) if self.preempted else Stopped(TOKENS, 1)
 
     def follow(self, idle: Plan) -> None:

@@ -25,19 +25,19 @@ Amounts are blocks."""
 WATERMARK: Final = "watermark"
 """The same, and without those that have to stay free it would fit."""
 ANSWERS: Final = "answers"
-"""The KV blocks of everybody's prompt and whole declared answer do not fit. Amounts are blocks."""
+"""The KV blocks of all prompts and whole declared answers, also of what runs, do not fit. Amounts are blocks."""
 ROOM: Final = "room"
 """There is too little room for it beside what running requests are expected to generate. Amounts are tokens."""
 ADAPTER: Final = "adapter"
 """Its LoRA adapter is not there or has no place."""
 LATE: Final = "late"
-"""Who waits was preempted with a step under way, and may not be scheduled before that is over."""
+"""The requests that wait were preempted with a step under way, and may not be scheduled before that is over."""
 GATHERING: Final = "gathering"
 """Prompts wait for others. Amounts are steps: those that they wait at most, and those that they waited before."""
 UNSEEN: Final = "unseen"
 """The scheduler has not looked for new requests yet (SGLang's ``scheduler_recv_interval``)."""
 APART: Final = "apart"
-"""The step computes prompts, and whose prompt was computed elsewhere can only decode."""
+"""The step computes prompts, and the next request, whose prompt was computed elsewhere, can only decode."""
 CAUSES: Final = (
     PREEMPTED,
     PLACES,
@@ -118,7 +118,12 @@ def emit_stopped(observers: Observers, index: int, step: int, now: int, stopped:
         step: number of the step that was planned.
         now: when it was planned.
         stopped: what its rule said.
+
+    Raises:
+        TypeError: the rule, a plug-in, said something else.
     """
+    if not isinstance(stopped, Stopped):
+        raise TypeError(f"plan.stopped is {stopped!r}, and not a Stopped")
     cause, need, had, request, kept, tried_us = stopped
     name = "" if request is None else request.request_id
     tried_us = now if tried_us < 0 else tried_us

@@ -214,7 +214,7 @@ async def test_copies() -> None:
 
 async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    async with debugging(at="1500") as here:
+    async with debugging(at="1490") as here:
         for number in range(len(KINDS)):
             await here.press("x")
             assert isinstance(here.app.screen, ExportScreen)
@@ -223,15 +223,15 @@ async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plain = blis_tui.Simulation(here.session.experiment)
         records: list[object] = []
         plain.subscribe("all", records.append)
-        plain.run(max_events=1500)
-    report = (tmp_path / "kv-pressure-1500.report.json").read_text()
-    assert report == plain.report().to_json()
+        plain.run(max_events=1490)
+    report = (tmp_path / "kv-pressure-1490.report.json").read_text()
+    assert report == plain.report(by_clock=True).to_json() != plain.report().to_json()  # a step is under way
     assert json.loads(report)["meta"]["complete"] is False
-    assert len((tmp_path / "kv-pressure-1500.records.jsonl").read_text().splitlines()) == len(records)
-    rows = (tmp_path / "kv-pressure-1500.requests.csv").read_text().splitlines()
+    assert len((tmp_path / "kv-pressure-1490.records.jsonl").read_text().splitlines()) == len(records)
+    rows = (tmp_path / "kv-pressure-1490.requests.csv").read_text().splitlines()
     assert len(rows) == plain.arrived + 1
-    assert (tmp_path / "kv-pressure-1500.svg").read_text().startswith("<svg")
-    assert b"instance 0" in (tmp_path / "kv-pressure-1500.pftrace").read_bytes()
+    assert (tmp_path / "kv-pressure-1490.svg").read_text().startswith("<svg")
+    assert b"instance 0" in (tmp_path / "kv-pressure-1490.pftrace").read_bytes()
 
 
 async def test_an_export_keeps_the_files_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile) -> str:
         stopped.WATERMARK: (
             f"The next request did not fit beside the {stop.kept:,} KV blocks that must stay free (watermark){amounts}."
         ),
-        stopped.ANSWERS: f"The KV blocks of everybody's prompt and whole declared answer must be free{amounts}.",
+        stopped.ANSWERS: f"The KV blocks of all prompts and whole declared answers must be free{amounts}.",
         stopped.ROOM: (
             "There must be room for the next request beside what running requests are expected to generate"
             + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")

@@ -99,13 +99,13 @@ class _Pass:
         decoding: those of them that decode, by slot.
         refused: those in the queue whose blocks were not free.
         skipped: what the first of them lacked.
-        ended: why the pass ended before everybody had been looked at.
+        ended: why the pass ended before it had looked at all requests.
     """
 
     def __init__(self, batch: Batch) -> None:
         self.plan = Plan(batch.limits.long_prefill_token_threshold)
         self.budget = batch.limits.max_num_batched_tokens
-        self.served: set[int] = set()
+        self.served: dict[int, None] = {}
         self.decoding: dict[int, Request] = {}
         self.refused: list[Request] = []
         self.skipped: Stopped | None = None
@@ -148,7 +148,7 @@ class _Pass:
         tokens = self._admit(request) if request.batch_slot < 0 else self._go_on(request)
         if tokens:
             self.budget -= tokens
-            self.served.add(request.batch_slot)
+            self.served[request.batch_slot] = None
 
     def _go_on(self, request: Request) -> int:
         """Tokens for a running request; 0 = its blocks are not free."""

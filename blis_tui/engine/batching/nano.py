@@ -106,7 +106,7 @@ class NanoBatching(Plain):
         while waiting.items:
             request = (None if batch.running else batch.first_with_blocks()) or waiting.head()
             if request.index not in batch.reserved:
-                plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else nobody waited before
+                plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else no request waited before
                 break
             if places <= 0:
                 plan.stopped = Stopped(PREEMPTED) if plan.preempted else Stopped(PLACES, 1)

@@ -126,7 +126,7 @@ class SglangBatching(Plain):
             cuts_output=True,
             sizes_pool="static",
             fits_strictly=True,
-            asks_for_more="There must be room for its prompt and all that it declares, beside what those who run are"
+            asks_for_more="There must be room for its prompt and all that it declares, beside what running requests are"
             " expected to generate yet.",
             victims="the running request that had generated least (of equals, the one with the longest prompt)",
             radix_tree=True,
@@ -288,7 +288,7 @@ class SglangBatching(Plain):
         return Formed(plan, prefills, self.chunked, mixed)
 
     def _fill(self, batch: Batch, stopped: Stopped | None) -> None:
-        """Nobody else is looked at until somebody leaves."""
+        """No other request is looked at until one leaves."""
         self.full = True
         self._filled = None if stopped is None else stopped._replace(tried_us=batch.now)
 

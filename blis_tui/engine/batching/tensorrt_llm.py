@@ -110,7 +110,7 @@ class TensorRtLlmBatching(RunningFirst):
         return Stopped(ANSWERS, self._needed(batch, request), batch.pool.free, request, tried_us=batch.now)
 
     def _needed(self, batch: Batch, request: Request) -> int:
-        """KV blocks that all who run, and this one, need beside those that they hold."""
+        """KV blocks that all running requests, and this one, need beside those that they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
         for one in batch.running.values():  # decodes of this step have taken the block that they need for it

@@ -193,12 +193,12 @@ class SortedQueue:
         del self.items[request.index]
 
     def by_turn(self) -> ByTurn:
-        """The same order with ties by turn; nobody may wait yet."""
+        """The same order with ties by turn; the queue must be empty."""
         return ByTurn(self._rank, self.order)
 
 
 class ByTurn(SortedQueue):
-    """Served by a fixed sort key; of equals, the one that has waited longest: who is put back comes last of them."""
+    """Served by a fixed sort key; of equals, the one that has waited longest: one that is put back is last of them."""
 
     __slots__ = ("_turn", "_turns")
 

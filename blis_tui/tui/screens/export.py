@@ -60,7 +60,7 @@ class ExportScreen(FilesScreen):
         copy = simulation.twin(simulation.mark())
         if kind.id == "requests":
             return text_bytes(partial(_write_requests, copy))
-        return text_bytes(lambda out: out.write(copy.report().to_json()))
+        return text_bytes(lambda out: out.write(copy.report(by_clock=True).to_json()))
 
 
 def write_records(experiment: Experiment, routes: Routes, event: int, out: TextIO) -> None:
@@ -85,5 +85,5 @@ def _write_trace(experiment: Experiment, routes: Routes, event: int, out: Binary
 
 
 def _write_requests(simulation: Simulation, out: TextIO) -> None:
-    table = simulation.report().rows
+    table = simulation.report(by_clock=True).rows
     out.writelines(requests_csv(table, table.columns))

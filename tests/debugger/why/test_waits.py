@@ -24,6 +24,7 @@ from blis_tui.engine.batching.sglang import SglangBatching
 from blis_tui.engine.batching.tensorrt_llm import TensorRtLlmBatching
 from blis_tui.engine.records import Scheduled
 from blis_tui.engine.stopped import SchedulingStopped
+from blis_tui.errors import SimulationError
 from tests.builders import profiles
 from tests.cluster.fleets import SPLIT
 from tests.debugger.pressed_runs import RUNS, experiment, finished
@@ -313,6 +314,17 @@ def test_a_rule_that_comes_from_outside_is_quoted_or_said_not_to_say(tmp_path: P
         assert "the batching rule says: the quota of its tenant (3 needed, 2 left)." in text
     else:
         assert "requests stayed in the queue; the batching rule does not say why." in text
+
+
+def test_a_rule_that_says_something_else_is_told_what_it_said(tmp_path: Path) -> None:
+    file = tmp_path / "rule.py"
+    file.write_text(PLUGIN.format("'no more'"))
+    changes = {"workload.requests": 30, "workload.rate_per_s": 200, "policy.batching": "two-at-a-time"}
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changes, plugins=[file]))
+    simulation.subscribe(stopped.SchedulingStopped, lambda _: None)
+    with pytest.raises(SimulationError, match=r"plan\.stopped is 'no more', and not a Stopped") as caught:
+        simulation.run()
+    assert "two-at-a-time" in str(caught.value)
 
 
 # ---- how it is told ----
