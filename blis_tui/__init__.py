@@ -21,6 +21,7 @@ from blis_tui._version import __version__
 if TYPE_CHECKING:
     from blis_tui.api import load, run
     from blis_tui.cluster.reroute import Reroute
+    from blis_tui.compare.hindsight import true_regret
     from blis_tui.compare.whatif import whatif
     from blis_tui.errors import (
         BlisError,
@@ -65,6 +66,7 @@ __all__ = [
     "plan",
     "run",
     "sweep",
+    "true_regret",
     "whatif",
 ]
 
@@ -80,6 +82,7 @@ _HOMES = {
     "plan": "study.planning.api",
     "run": "api",
     "sweep": "study.api",
+    "true_regret": "compare.hindsight",
     "whatif": "compare.whatif",
 }
 

@@ -463,12 +463,16 @@ class Simulation:
         log = self._archive.log.up_to(mark.log)
         self._take(cast("Cluster", unpacked(mark.content, {**self._fixed, "log": log})), log)
 
-    def twin(self, at: Mark) -> Simulation:
-        """Another simulation of the same experiment, at a mark; nobody listens to it yet."""
+    def twin(self, at: Mark, *, routes: Routes | None = None) -> Simulation:
+        """Another simulation of the same experiment, at a mark; nobody listens to it yet.
+
+        ``routes``: routing decisions behind the mark that it overrules, beside those of this one.
+        """
+        more = reroutes(routes)
         other = object.__new__(Simulation)
         other.experiment = self.experiment
         other._check = self._check
-        other._routes = self._routes
+        other._routes = {**self._routes, **more}
         other._one_by_one = self._one_by_one
         other._look = None
         other._observers = Observers()
@@ -476,6 +480,7 @@ class Simulation:
         other._archive = self._archive
         other._fixed = {**self._fixed, "observers": other._observers}
         other.return_to(at)
+        other._cluster.dispatcher.overruled.update(more)
         return other
 
     @_says_who_failed

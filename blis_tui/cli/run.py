@@ -52,6 +52,13 @@ _MANY_REQUESTS: Final = 50_000
     help="Also write what the router weighed: candidates, their signals and scores, the choice and its regret.",
 )
 @click.option(
+    "--counterfactual",
+    type=click.IntRange(min=1, max=10_000),
+    metavar="K",
+    help="Weigh each routing decision against its K best alternatives: `routing.regret` in the report, and who they"
+    " were in --decisions. Sets `counterfactual`.",
+)
+@click.option(
     TRACE,
     "trace_prefix",
     metavar="PREFIX",
@@ -104,6 +111,7 @@ def run(
     requests_file: str | None,
     records_file: str | None,
     decisions_file: str | None,
+    counterfactual: int | None,
     trace_prefix: str | None,
     html_file: str | None,
     perfetto_file: str | None,
@@ -134,6 +142,8 @@ def run(
         },
         max(round(interval_s * 1e6), 1),
     )
+    if counterfactual is not None:
+        overrides = (*overrides, f"counterfactual={counterfactual}")
     with ending_on_signals() as signals:
         experiment, read = _load(source, case, overrides, seed, plugins)
         with ExitStack() as opened:

@@ -1,6 +1,8 @@
-"""``blis-tui whatif``: the same run with one routing decision changed."""
+"""``blis-tui whatif``: the same run with one routing decision changed, or what each decision cost."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,30 +11,55 @@ from blis_tui.cli.cases import case_option, case_overrides
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, read_standard_input_text
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
 
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@click.option("--request", required=True, metavar="ID", help="The request, by its name in `run --requests`.")
-@click.option("--route-to", required=True, type=int, metavar="N", help="The index of the instance it goes to instead.")
+@click.option("--request", metavar="ID", help="The request, by its name in `run --requests`.")
+@click.option("--route-to", type=int, metavar="N", help="The index of the instance it goes to instead.")
 @click.option(
     "--event",
     type=click.IntRange(min=1),
     metavar="N",
     help="The event of the decision, where the request is routed several times; by default the first that can change.",
 )
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Instead of one request: replay every Nth routing decision with each of its alternatives (1 = all decisions).",
+)
+@click.option(
+    "--counterfactual",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="With --every: only the K best alternatives of each decision, by the scores that the router saw.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --every: how many replays there may be [default: 1000].",
+)
 @case_option
 @set_option
 @seed_option
 @plugins_option
 @format_option("table", "json", about="table: the main figures; json: canonical bytes.")
-@click.option("--all", "everything", is_flag=True, help="Show every figure of the reports, including equal ones.")
+@click.option("--all", "everything", is_flag=True, help="Show every figure of the reports, or every decision.")
 @reported
 def whatif(
     source: str,
-    request: str,
-    route_to: int,
+    request: str | None,
+    route_to: int | None,
     event: int | None,
+    every: int | None,
+    counterfactual: int | None,
+    most: int | None,
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
@@ -44,18 +71,59 @@ def whatif(
 
     SPEC is the name of an experiment, a path, or - for standard input. The run is replayed with that one routing
     decision changed; all others are made by the policies as the run unfolds. Times are exact to the microsecond.
+
+    With --every, decisions are replayed in turn, each with its alternatives: their true regret is what the best of
+    these would have spared the request, and all requests together.
     """
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.compare.whatif import whatif as ask  # noqa: PLC0415
-    from blis_tui.compare.whatif_text import whatif_text  # noqa: PLC0415
-    from blis_tui.spec.load import load  # noqa: PLC0415
+    if every is None:
+        if request is None or route_to is None:
+            raise click.UsageError("--request and --route-to are needed, or --every")
+        if counterfactual is not None or most is not None:
+            raise click.UsageError("--counterfactual and --most belong to --every")
+    elif (request, route_to, event) != (None, None, None):
+        raise click.UsageError("--every looks at many requests: leave --request, --route-to and --event out")
+    from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
     known = known_plugins(plugins)
     assignments = case_overrides(source, case, overrides, stdin_text, known)
     experiment = load(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
+    as_json = output_format == "json"
+    if every is not None:
+        _hindsight(experiment, every, counterfactual, most, as_json=as_json, everything=everything)
+    elif request is not None and route_to is not None:
+        _one(experiment, request, route_to, event, as_json=as_json, everything=everything)
+
+
+def _one(
+    experiment: Experiment, request: str, route_to: int, event: int | None, *, as_json: bool, everything: bool
+) -> None:
+    """One decision changed."""
+    from blis_tui.canonical import to_json  # noqa: PLC0415
+    from blis_tui.compare.whatif import whatif as ask  # noqa: PLC0415
+    from blis_tui.compare.whatif_text import whatif_text  # noqa: PLC0415
+
     found = ask(experiment, request, route_to, event=event)
-    if output_format == "json":
-        print_text(to_json(found.to_dict(everything=everything)), nl=False)
-    else:
-        print_text(whatif_text(found, everything=everything), nl=False)
+    text = to_json(found.to_dict(everything=everything)) if as_json else whatif_text(found, everything=everything)
+    print_text(text, nl=False)
+
+
+def _hindsight(
+    experiment: Experiment, every: int, alternatives: int | None, most: int | None, *, as_json: bool, everything: bool
+) -> None:
+    """Many decisions, each with its alternatives."""
+    from blis_tui.canonical import to_json  # noqa: PLC0415
+    from blis_tui.compare.hindsight import MOST, ask_true_regret  # noqa: PLC0415
+    from blis_tui.compare.hindsight_text import hindsight_text  # noqa: PLC0415
+
+    line = ProgressLine(None)
+    asking = ask_true_regret(experiment, every=every, alternatives=alternatives, most=most or MOST)
+    try:
+        while True:
+            done, total = next(asking)
+            line.show(lambda done=done, total=total: f"{done:,} of {total:,} replays")  # type: ignore[misc]
+    except StopIteration as end:
+        found = end.value
+    finally:
+        line.clear()
+    print_text(to_json(found.to_dict()) if as_json else hindsight_text(found, everything=everything), nl=False)

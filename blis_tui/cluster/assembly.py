@@ -70,7 +70,8 @@ def assembled(
         entrance = deferral.enter
     pipeline.arrivals = _arrivals(experiment, source, pipeline, entrance, ended)
     reads = admission.control.reads_signals or pipeline.dispatcher.router.reads_signals
-    if reads or roster.followers or roster.counts_tenants or roster.watch.early:
+    looks = reads or pipeline.dispatcher.regrets is not None
+    if looks or roster.followers or roster.counts_tenants or roster.watch.early:
         roster.watch_all()
     return pipeline
 

@@ -218,5 +218,7 @@ class Cluster:
         if pipeline.deferral.waiting:
             more.append([passage.request.index for passage in pipeline.deferral.waiting])
         more += [tuple(part.items()) for part in (pipeline.rejections, pipeline.dispatcher.overruled) if part]
+        if (regrets := pipeline.dispatcher.regrets) is not None:
+            more.append(regrets.state())
         more += [state for part in (self.gateway, self.dispatcher, self.lifecycle) if (state := part.state())]
         return (admission, routing, self.source.state(), (admission_stream, routing_stream), *more)

@@ -1,7 +1,7 @@
-"""What a router weighed: a record of one choice with its candidates, on demand.
+"""What a router weighed: a record of one choice with its candidates, on demand, and the regret of all choices.
 
-A decision is told beside ``routed``, and only where its kind has observers: nothing here draws from a random
-stream, reads signals anew, or changes what a policy remembers.
+A decision is told beside ``routed``, and only where its kind has observers; regret is summed up where an experiment has
+``counterfactual``. Nothing here draws from a random stream, reads signals anew, or changes what a policy remembers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from blis_tui.cluster.signals import Fleet, IncomingRequest, InstanceSignals
     from blis_tui.engine.instance import Instance
 
-TOP: Final = 8
-"""Candidates a decision tells of, the best first; the chosen one always."""
+ALTERNATIVES: Final = 7
+"""Candidates that a decision tells of beside the chosen one, where the experiment does not say how many: the best."""
 PPM: Final = 1_000_000
 LOAD: Final = "load"
 """What candidates are shown by where the policy has no scores: 1 / (1 + queue + batch + in flight), as ``load-balance``
@@ -50,6 +50,32 @@ class _Scores:
     total: Sequence[float]
 
 
+class Regrets:
+    """What routing decisions leave to be regretted, added up: the best score less that of the chosen one.
+
+    Attributes:
+        decisions: how many there were.
+        seen: of policies that have scores: parts per million, by the instances as the router saw them -> how often.
+        true: the same, by the instances as they were.
+    """
+
+    def __init__(self) -> None:
+        self.decisions = 0
+        self.seen: dict[int, int] = {}
+        self.true: dict[int, int] = {}
+
+    def add(self, weighed: Weighed, instance: int) -> None:
+        """One more decision, for an instance."""
+        self.decisions += 1
+        for counted, regret in zip((self.seen, self.true), weighed.regret(instance), strict=True):
+            if regret is not None:
+                counted[regret] = counted.get(regret, 0) + 1
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        return (self.decisions, tuple(sorted(self.seen.items())), tuple(sorted(self.true.items())))
+
+
 class Weighed:
     """The candidates of a decision, as they are before it is made: the choice changes what policies remember."""
 
@@ -66,13 +92,26 @@ class Weighed:
         self._scores = _scores(router.policy, request, seen)
         self._true = self._scores.total if seen is true else _scores(router.policy, request, true).total
 
-    def decided(self, event: int, now: int, instance: int) -> RoutingDecision:
-        """The record of the decision for an instance."""
-        scores, true = self._scores, self._true
+    def regret(self, instance: int) -> tuple[int | None, int | None]:
+        """Of a decision for an instance, as the router saw its candidates and as they were; None = it has no scores."""
+        if not self._scored:
+            return None, None
         chosen = self._members.index(instance)
-        places = nsmallest(TOP, range(len(self._members)), key=lambda at: (-scores.total[at], at != chosen, at))
-        if chosen not in places:
-            places.append(chosen)
+        seen, true = self._scores.total, self._true
+        return _ppm(max(seen) - seen[chosen]), _ppm(max(true) - true[chosen])
+
+    def ranked(self, instance: int, most: int) -> list[int]:
+        """The instance and so many of the others, those with the best scores, as the router saw them; best first."""
+        total, chosen = self._scores.total, self._members.index(instance)
+        others = [at for at in range(len(self._members)) if at != chosen]
+        told = [chosen, *nsmallest(most, others, key=lambda at: (-total[at], at))]
+        return [self._members[at] for at in sorted(told, key=lambda at: (-total[at], at != chosen, at))]
+
+    def decided(self, event: int, now: int, instance: int, most: int = ALTERNATIVES) -> RoutingDecision:
+        """The record of the decision for an instance, beside at most so many others."""
+        scores = self._scores
+        regret, true_regret = self.regret(instance)
+        places = map(self._members.index, self.ranked(instance, most))
         return RoutingDecision(
             event,
             now,
@@ -80,8 +119,8 @@ class Weighed:
             instance,
             self._router.name,
             len(self._members),
-            _ppm(max(scores.total) - scores.total[chosen]) if self._scored else None,
-            _ppm(max(true) - true[chosen]) if self._scored else None,
+            regret,
+            true_regret,
             scores.names,
             tuple(map(_ppm, scores.shares)),
             tuple(self._candidate(place, self._seen[place]) for place in places),

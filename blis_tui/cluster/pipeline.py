@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.decisions import Weighed
+from blis_tui.cluster.decisions import ALTERNATIVES, Regrets, Weighed
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage, tell_arrival
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
@@ -219,6 +219,7 @@ class Dispatcher:
         dropped: those of them whose KV blocks did not fit where they were to decode.
         arrived: transfers that are over.
         broken_off: transfers that ended with one of their instances.
+        regrets: of all decisions; None = the experiment does not ask for it.
     """
 
     splits = False
@@ -232,6 +233,8 @@ class Dispatcher:
         self.dropped = 0
         self.arrived = 0
         self.broken_off = 0
+        self.regrets = Regrets() if experiment.counterfactual else None
+        self._alternatives = experiment.counterfactual or ALTERNATIVES
         self._pipeline = pipeline
         self._roster = pipeline.roster
         self._latency_us = experiment.cluster.routing_latency_us
@@ -273,9 +276,9 @@ class Dispatcher:
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
         observers = self._pipeline.observers
-        weighs = RoutingDecision in observers.kinds
+        regrets, told = self.regrets, RoutingDecision in observers.kinds
         incoming, instances = passage.incoming, self._roster.instances
-        weighed = Weighed(router.of(incoming), incoming, instances, now) if weighs else None
+        weighed = Weighed(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
         index, reason = router.choose(incoming, now)
         if self.overruled:
             index, reason = self._overrule(passage, router, index, reason)
@@ -283,7 +286,10 @@ class Dispatcher:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
         if weighed is not None:
-            observers.emit(weighed.decided(observers.event, now, index))
+            if told:
+                observers.emit(weighed.decided(observers.event, now, index, self._alternatives))
+            if regrets is not None:
+                regrets.add(weighed, index)
         return index
 
     def _overrule(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:

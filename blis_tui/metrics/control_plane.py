@@ -8,12 +8,13 @@ from blis_tui.classes import dataclass
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.stats import Distribution, of_samples
+from blis_tui.metrics.stats import Distribution, of_samples, of_shares, whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.decisions import Regrets
     from blis_tui.cluster.pipeline import Dispatcher
     from blis_tui.cluster.stages import OpenGateway
     from blis_tui.metrics.request_log import Row, Way
@@ -74,6 +75,43 @@ class DisaggregationReport:
     decodes_per_s: float
     imbalance: float | None
     """The larger of both rates divided by the smaller; 1 where both are 0, None where one is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegretReport:
+    """The best score less that of the chosen instance: 0 = none was better, 1 = the most there can be.
+
+    Of the decisions of policies that have scores; there is nothing to be regretted by those without.
+    """
+
+    seen: Distribution
+    """By the instances as the router saw them."""
+    true: Distribution
+    """By the instances as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingReport:
+    """Routing decisions, each weighed against its alternatives."""
+
+    decisions: int
+    """A request that is split or starts again has several."""
+    scored: int
+    """Those of policies that have scores."""
+    regretted: int
+    """Those of them that the true state of the instances speaks against."""
+    regret: RegretReport
+
+
+def routing_report(regrets: Regrets) -> RoutingReport:
+    """Of the run as it stands."""
+    scored = whole_sum(regrets.true.values())
+    return RoutingReport(
+        decisions=regrets.decisions,
+        scored=scored,
+        regretted=scored - regrets.true.get(0, 0),
+        regret=RegretReport(seen=of_shares(regrets.seen), true=of_shares(regrets.true)),
+    )
 
 
 def rejections_of(experiment: Experiment, cluster: Cluster) -> dict[str, int]:

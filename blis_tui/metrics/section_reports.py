@@ -12,6 +12,7 @@ from blis_tui.metrics.control_plane import (
     disaggregation_report,
     gateway_report,
     rejections_of,
+    routing_report,
 )
 from blis_tui.metrics.goodput import fitness_report, slo_report
 from blis_tui.metrics.kv import kv_counts
@@ -73,6 +74,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         deferrals=None if experiment.policy.deferral == "none" else deferral_report(cluster),
         gateway=gateway_report(gateway, cluster.pipeline.rejections, rows) if gateway.holds else None,
         disaggregation=disaggregation_report(dispatcher, rows, cluster.now, duration_us) if dispatcher.splits else None,
+        routing=None if dispatcher.regrets is None else routing_report(dispatcher.regrets),
         preemption=_preemption(cluster) if preempts else None,
         kv_tiers=tiers_report(cluster.instances, cluster.pools),
         fitness=fitness_report(experiment.fitness, rows, duration_us) if experiment.fitness else None,

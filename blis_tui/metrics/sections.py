@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.metrics.adapters import AdaptersReport
     from blis_tui.metrics.anomalies import Anomalies
-    from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport
+    from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport, RoutingReport
     from blis_tui.metrics.goodput import FitnessReport, SloReport
     from blis_tui.metrics.kv import KvCounts
     from blis_tui.metrics.preemption import PreemptionReport
@@ -148,6 +148,8 @@ class Sections:
     """Where the policy has one."""
     disaggregation: DisaggregationReport | None = None
     """Where the cluster has it."""
+    routing: RoutingReport | None = None
+    """Where the experiment has ``counterfactual``."""
     preemption: PreemptionReport | None = None
     """Where the policy restores victims otherwise than by default."""
     kv_tiers: TiersReport | None = None
@@ -166,7 +168,7 @@ def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:
         or experiment.report == "full"
         or not experiment.plain
         or says_more(experiment.policy)
-        or bool(experiment.warm_up_us or experiment.slo_targets or experiment.fitness)
+        or bool(experiment.warm_up_us or experiment.slo_targets or experiment.fitness or experiment.counterfactual)
         or cluster.sessions is not None
         or instances[0].batch.traits.counts_cached_tokens
         or any(pool.engine.pipeline_parallel > 1 or pool.engine.lora is not None for pool in experiment.pools)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PERCENTILES: Final = (50, 90, 95, 99)
+_MILLISECOND: Final = 1000
+_PPM: Final = 1_000_000
 
 
 WHERE_IT_APPLIES: Final = {"left_out": True}
@@ -54,6 +56,12 @@ def of_ratios(samples_us: Sequence[float]) -> Distribution:
     return _distribution(sorted(samples_us), fsum(samples_us))
 
 
+def of_shares(counts: Mapping[int, int]) -> Distribution:
+    """The distribution of shares from 0 to 1, and not of a latency: each of ``counts`` in parts per million."""
+    total = whole_sum([value * count for value, count in counts.items()])
+    return _distribution(Expanded(counts), total, _PPM)
+
+
 def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
     """The distribution of ``value + offset_us``, where each value of ``counts`` was seen that many times."""
     total = 0
@@ -77,28 +85,31 @@ class Expanded:
         return self._values[bisect_right(self._cumulative, rank)] + self._offset
 
 
-def percentile_ms(ordered: Sequence[float] | Expanded, percent: int, of: int = 100) -> float:
+def percentile_ms(
+    ordered: Sequence[float] | Expanded, percent: int, of: int = 100, *, unit: int = _MILLISECOND
+) -> float:
     """The value at rank ``percent/of * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
 
     Whole microseconds are divided once, at the end, so the result is the closest float to the exact value. For
-    fractions of a percent ``of`` is larger: 9,990 of 10,000 is the 99.9th percentile.
+    fractions of a percent ``of`` is larger: 9,990 of 10,000 is the 99.9th percentile. ``unit``: how many of what is
+    given make one of what is returned, where these are no times.
     """
     rank, rest = divmod(percent * (len(ordered) - 1), of)
     low = ordered[rank]
-    return low / 1000 if rest == 0 else (of * low + rest * (ordered[rank + 1] - low)) / (1000 * of)
+    return low / unit if rest == 0 else (of * low + rest * (ordered[rank + 1] - low)) / (unit * of)
 
 
-def _distribution(ordered: Sequence[float] | Expanded, total_us: float) -> Distribution:
+def _distribution(ordered: Sequence[float] | Expanded, total: float, unit: int = _MILLISECOND) -> Distribution:
     count = len(ordered)
     if not count:
         return NOTHING
-    p50, p90, p95, p99 = (percentile_ms(ordered, percent) for percent in PERCENTILES)
+    p50, p90, p95, p99 = (percentile_ms(ordered, percent, unit=unit) for percent in PERCENTILES)
     return Distribution(
-        mean=total_us / (1000 * count),
-        min=ordered[0] / 1000,
+        mean=total / (unit * count),
+        min=ordered[0] / unit,
         p50=p50,
         p90=p90,
         p95=p95,
         p99=p99,
-        max=ordered[count - 1] / 1000,
+        max=ordered[count - 1] / unit,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
+    from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
     from blis_tui.metrics.expected_error import ExpectedError
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.preemption import PreemptionReport
@@ -91,6 +91,8 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["gateway"] = _gateway(report.gateway)
     if report.disaggregation is not None:
         lines["split"] = _disaggregation(report.disaggregation)
+    if report.routing is not None:
+        lines["regret"] = _regret(report.routing)
     if report.preemption is not None:
         lines["restored"] = _preemption(report.preemption)
     if report.kv_tiers is not None:
@@ -156,6 +158,14 @@ def _disaggregation(split: DisaggregationReport) -> str:
         f"{split.split:,} requests, {split.transfers:,} transfers{times} of {split.transferred_bytes / 1e9:,.3f} GB,"
         f" {split.peak_concurrent_transfers:,} at once, {split.dropped_at_decode:,} dropped at decode"
     )
+
+
+def _regret(found: RoutingReport) -> str:
+    if not found.scored:
+        return f"none: the routing policy of {found.decisions:,} decisions has no scores"
+    seen, true = found.regret.seen, found.regret.true
+    text = f"{found.regretted:,} of {found.scored:,} decisions against the true state"
+    return f"{text}, by up to {true.max:.3f} (mean {true.mean:.4f}; as the router saw it {seen.mean:.4f})"
 
 
 def _preemption(found: PreemptionReport) -> str:

@@ -6,7 +6,8 @@ The module of a part of reports is imported when somebody asks for a figure of t
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+import sys
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -32,6 +33,7 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "deferrals": "control_plane.DeferralReport",
         "gateway": "control_plane.GatewayReport",
         "disaggregation": "control_plane.DisaggregationReport",
+        "routing": "control_plane.RoutingReport",
         "preemption": "preemption.PreemptionReport",
         "kv_tiers": "tiers.TiersReport",
         "adapters": "adapters.AdaptersReport",
@@ -60,8 +62,10 @@ _OPEN_ENDED: Final = re.compile(
 def metrics_of(group: str, part: type) -> Iterator[str]:
     """Names of the figures that a part of reports holds, below ``group``."""
     for one in fields(part):
-        if one.type == Distribution.__name__:
-            yield from metrics_of(f"{group}.{one.name}", Distribution)
+        kind = str(one.type)
+        nested = Distribution if kind == Distribution.__name__ else getattr(sys.modules[part.__module__], kind, None)
+        if isinstance(nested, type) and is_dataclass(nested):
+            yield from metrics_of(f"{group}.{one.name}", nested)
         elif not str(one.type).startswith(("Mapping", "tuple")):
             yield f"{group}.{one.name}"
 

@@ -48,6 +48,7 @@ _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "multimodal": "where clients have `multimodal`, or the trace says so",
         "reasoning": "where clients have `reasoning`, or the trace says so",
         "rejections": "with `report: full`",
+        "routing": "with `counterfactual`",
         "saturation": "with `report: full`",
         "sessions": "where clients hold sessions",
         "slo": "with `slo_targets`",

@@ -58,3 +58,30 @@ def test_what_cannot_be_is_a_matter_of_usage() -> None:
     assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
     assert result.stderr == "error: there is no instance 7\n  = help: the cluster has 2 instances: 0 to 1\n"
     assert whatif("gateway.blis.yaml", "--request", "request_8").exit_code == ExitCode.USAGE
+
+
+def test_true_regret_of_a_sample(file_regression: FileRegressionFixture) -> None:
+    result = whatif("split.blis.yaml", "--every", "8")
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    file_regression.check(result.stdout, extension=".txt")
+    found = json.loads(whatif("split.blis.yaml", "--every", "8", "--format", "json").stdout)
+    assert f"{found['judged']} of {found['decisions']} routing decisions" in result.stdout
+    args = ("quickstart", "--set", "cluster.instances=4", "--set", "workload.requests=20", "--every", "9")
+    for more, replays in (((), 9), (("--counterfactual", "1"), 3)):
+        assert json.loads(whatif(*args, *more, "--format", "json").stdout)["replays"] == replays
+
+
+@pytest.mark.parametrize(
+    ("args", "wrong"),
+    [
+        ((), "--request and --route-to are needed, or --every"),
+        (("--every", "5", "--request", "request_1"), "leave --request, --route-to and --event out"),
+        (("--request", "request_1", "--route-to", "1", "--most", "3"), "belong to --every"),
+        (("--every", "1", "--most", "3"), "more than 3"),
+        (("--every", "0"), "0 is not in the range"),
+    ],
+)
+def test_questions_that_are_none(args: tuple[str, ...], wrong: str) -> None:
+    result = whatif("split.blis.yaml", *args)
+    assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
+    assert wrong in result.stderr

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
-from blis_tui.cluster.decisions import LOAD, PPM, TOP
+from blis_tui.cluster.decisions import ALTERNATIVES, LOAD, PPM
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.engine.records import Queued, Record, Routed, StepFinished
 from blis_tui.simulation import Simulation
@@ -75,7 +77,7 @@ def test_weighted_routing_takes_the_best_and_shows_the_best_few() -> None:
     found = decisions(listened(fleet("WEIGHTED"))[1])
     for one in found:
         chosen = next(each for each in one.top if each.instance == one.instance)
-        assert (one.candidates, len(one.top), one.regret_ppm) == (12, TOP, 0)
+        assert (one.candidates, len(one.top), one.regret_ppm) == (12, ALTERNATIVES + 1, 0)
         assert chosen.score_ppm == max(each.score_ppm for each in one.top)
         assert [each.score_ppm for each in one.top] == sorted((each.score_ppm for each in one.top), reverse=True)
         assert one.scorers == ("prefix-affinity", "queue-depth", "kv-utilization")
@@ -98,7 +100,7 @@ def test_with_fresh_signals_nothing_is_to_be_regretted() -> None:
 def test_the_chosen_one_is_told_even_if_it_is_the_worst() -> None:
     changes = {**WEIGHTED, "workload.requests": 100, "policy.routing": {"kind": "always-busiest"}}
     last = decisions(listened(blis_tui.load("quickstart", set=changes))[1])[-1]
-    assert (len(last.top), last.top[-1].instance) == (TOP + 1, last.instance)
+    assert (len(last.top), last.top[-1].instance) == (ALTERNATIVES + 1, last.instance)
     assert last.top[0].score_ppm > last.top[-1].score_ppm
 
 
@@ -171,3 +173,87 @@ def test_what_the_router_saw_is_as_old_as_the_record_says() -> None:
             assert (each.waiting, each.running) == (seen.waiting[each.instance], seen.running[each.instance])
             assert each.score_ppm == round(PPM / (1 + each.waiting + each.running + each.in_flight))
     assert 0 < max(ages) < 300_000
+
+
+STALE = {
+    **WEIGHTED,
+    "workload.requests": 120,
+    "cluster.instances": 6,
+    "cluster.signals": {"refresh_interval_us": 300_000},
+}
+
+
+def exact(regrets: list[int], percent: int) -> Fraction:
+    """The percentile of shares that are given in parts per million, by the definition of reports."""
+    ordered = sorted(regrets)
+    rank = Fraction(percent * (len(ordered) - 1), 100)
+    low = int(rank)
+    high = ordered[min(low + 1, len(ordered) - 1)]
+    return (ordered[low] + (rank - low) * (high - ordered[low])) / PPM
+
+
+@pytest.mark.parametrize("policy", ["weighted", "least-loaded"])
+def test_regret_in_the_report_is_that_of_the_records(policy: str) -> None:
+    changes = {**STALE, "policy.routing": {"kind": policy}}
+    records = decisions(listened(blis_tui.load("quickstart", set=changes))[1])
+    report = blis_tui.run(blis_tui.load("quickstart", set={**changes, "counterfactual": 2})).to_dict()
+    told = json.loads(json.dumps(report["routing"]))
+    true = [one.true_regret_ppm or 0 for one in records]
+    assert max(true) > 0
+    counts = (len(records), len(records), len([one for one in true if one]))
+    assert (told["decisions"], told["scored"], told["regretted"]) == counts
+    for name, regrets in (("seen", [one.regret_ppm or 0 for one in records]), ("true", true)):
+        expected = {f"p{percent}": float(exact(regrets, percent)) for percent in (50, 90, 95, 99)}
+        expected |= {"mean": float(Fraction(sum(regrets), len(regrets) * PPM))}
+        assert told["regret"][name] == {**expected, "min": min(regrets) / PPM, "max": max(regrets) / PPM}
+
+
+@pytest.mark.parametrize("name", ["WEIGHTED", "GATEWAY", "SPLIT"])
+def test_a_run_that_is_weighed_is_the_same_run(name: str) -> None:
+    made = fleet(name)
+    plain, weighed = Simulation(made), Simulation(replace(made, counterfactual=1))
+    for simulation in (plain, weighed):
+        simulation.run()
+    reports = [simulation.report().to_dict() for simulation in (plain, weighed)]
+    routing = reports[1].pop("routing")
+    assert isinstance(routing, dict)
+    assert routing["decisions"] == len(decisions(listened(made)[1]))
+    for report in reports:
+        report.pop("meta")
+    assert reports[0] == reports[1]
+
+
+def test_policies_without_scores_have_decisions_and_no_regret() -> None:
+    changes = {**STALE, "policy.routing": {"kind": "round-robin"}, "counterfactual": 4}
+    changes |= {"expect": [{"metric": "routing.regret.true.mean", "max": 1}]}
+    report = blis_tui.run(blis_tui.load("quickstart", set=changes))
+    assert report.routing is not None
+    assert (report.routing.decisions, report.routing.scored, report.routing.regretted) == (120, 0, 0)
+    assert report.routing.regret.true.mean is None
+    assert not report.ok  # a figure that is not there is never as expected
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+def test_a_decision_tells_of_as_many_alternatives_as_asked_for(most: int) -> None:
+    changes = {**STALE, "policy.routing": {"kind": "always-busiest"}, "workload.requests": 40}
+    whole = decisions(listened(blis_tui.load("quickstart", set={**changes, "counterfactual": 20}))[1])
+    for one, every in zip(
+        decisions(listened(blis_tui.load("quickstart", set={**changes, "counterfactual": most}))[1]), whole, strict=True
+    ):
+        assert len(every.top) == 6
+        others = [each for each in every.top if each.instance != one.instance][:most]
+        assert [each for each in one.top if each.instance != one.instance] == others
+        assert len(one.top) == len(others) + 1
+
+
+def test_expectations_and_studies_know_regret() -> None:
+    changes = {**STALE, "counterfactual": 1, "expect": [{"metric": "routing.regret.true.max", "max": 0.001}]}
+    (verdict,) = blis_tui.run(blis_tui.load("quickstart", set=changes)).expectations
+    assert not verdict.ok
+    assert isinstance(verdict.value, float)
+    measured = ["routing.regretted", "routing.regret.true.max"]
+    axes = {"cluster.signals.refresh_interval_us": [0, 300_000]}
+    settings = {**STALE, "counterfactual": 1}
+    fresh, stale = blis_tui.sweep("quickstart", axes=axes, objectives=measured, set=settings).rows
+    assert [fresh.figures[metric] for metric in measured] == [0, 0]
+    assert all(stale.figures[metric] for metric in measured)

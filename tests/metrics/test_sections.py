@@ -203,7 +203,7 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     sections: dict[str, object] = {}
     for one in ("split", "early", "budgets"):
         sections |= outcome(one)[0].to_dict()
-    sections |= blis_tui.run(blis_tui.load({**DOCUMENTS["split"], "warm_up_us": 1000})).to_dict()
+    sections |= blis_tui.run(blis_tui.load({**DOCUMENTS["split"], "warm_up_us": 1000, "counterfactual": 1})).to_dict()
     memory = {"policy.preemption.restore": "swap", "engine.kv_tiers": {"kind": "mirror", "cpu_blocks": 9}}
     sections |= blis_tui.run(blis_tui.load(DOCUMENTS["budgets"], set=memory)).to_dict()
     few = {"policy": "llm-serving-sim", "workload.requests": 20, "engine.pipeline_parallel": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.decisions import TOP
+from blis_tui.cluster.decisions import ALTERNATIVES
 from blis_tui.debugger.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.content import answers_begun, media_text
@@ -129,7 +129,7 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     kind = debugger.experiment.policy.routing.kind if record is None else record.policy
     reason = tape.reason(row.event)
     rows = []
-    for index in range(tape.instances if tape.instances <= TOP else 0):
+    for index in range(tape.instances if tape.instances <= ALTERNATIVES + 1 else 0):
         waiting, running, kv = load_before(tape, index, row.event)
         chosen = "chosen" if index == row.instance else ""
         note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"

@@ -281,6 +281,15 @@ class Experiment:
         absent="auto",
         examples=["full"],
     )
+    counterfactual: int = key(
+        "Weigh every routing decision against its alternatives: the report says what there is to regret"
+        " (`routing.regret`), and `run --decisions` tells of so many alternatives, those with the best scores. Absent ="
+        " nothing is weighed, which takes less time.",
+        absent=0,
+        minimum=1,
+        maximum=10_000,
+        examples=[3],
+    )
     cases: ClassVar[Said] = said(
         None,
         "Golden tests of this experiment, each a map of overrides (dotted path: value). Without cases there is one"

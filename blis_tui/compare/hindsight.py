@@ -1,0 +1,313 @@
+"""True regret: routing decisions replayed with their alternatives, and what the best of these would have changed.
+
+Scores are what a policy believes. Here the rest of the run is simulated with another instance, once for each
+alternative of each decision that is looked at; all later decisions are made by the policies as that run unfolds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.cluster.decisions import PPM
+from blis_tui.cluster.records import RoutingDecision
+from blis_tui.cluster.reroute import Reroute
+from blis_tui.compare.divergence import at_once
+from blis_tui.engine.request import RequestState
+from blis_tui.errors import RouteError
+from blis_tui.metrics.stats import of_samples
+from blis_tui.simulation import SLICE_EVENTS, Simulation
+from blis_tui.spec.model import Experiment
+from blis_tui.units import count_text, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from blis_tui.metrics.request_log import Row
+    from blis_tui.metrics.stats import Distribution
+
+MOST: Final = 1000
+"""Replays that are made without being asked for more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The run with one decision made for another instance; changes are against the run as it was, negative = sooner."""
+
+    instance: int
+    state: str
+    """What became of the request."""
+    ttft_change_us: int | None
+    """Of the request; None where there was no first token in one of the runs."""
+    e2e_change_us: int | None
+    completed_change: int
+    """How many more requests completed, of all."""
+    run_ttft_change_us: int
+    """Of all requests that have a first token in both runs, added up."""
+    run_e2e_change_us: int
+    """Of all that completed in both, likewise."""
+
+    @property
+    def for_request(self) -> tuple[bool, int, int]:
+        """The less, the better for the request: whether it does not complete, when, when its first token comes."""
+        return self.state != _COMPLETED, self.e2e_change_us or 0, self.ttft_change_us or 0
+
+    @property
+    def for_run(self) -> tuple[int, int, int]:
+        """The less, the better for all: requests that complete, then their E2E latencies, then TTFT."""
+        return -self.completed_change, self.run_e2e_change_us, self.run_ttft_change_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A routing decision, and the runs that its alternatives would have led to."""
+
+    event: int
+    time_us: int
+    request_id: str
+    policy: str
+    state: str
+    """What became of the request."""
+    chosen: int
+    candidates: int
+    regret: float | None
+    """As the router saw its candidates; None = the policy has no scores."""
+    true_regret: float | None
+    """By the candidates as they were."""
+    alternatives: tuple[Alternative, ...]
+    """Those that were replayed, in the order of their scores."""
+
+    @property
+    def as_it_was(self) -> Alternative:
+        """The decision itself: it changes nothing."""
+        return Alternative(
+            instance=self.chosen,
+            state=self.state,
+            ttft_change_us=0,
+            e2e_change_us=0,
+            completed_change=0,
+            run_ttft_change_us=0,
+            run_e2e_change_us=0,
+        )
+
+    @property
+    def best_for_request(self) -> Alternative:
+        """What the request would have fared best with; of equals the decision itself."""
+        return min((self.as_it_was, *self.alternatives), key=lambda one: one.for_request)
+
+    @property
+    def best_for_run(self) -> Alternative:
+        """What all requests together would have fared best with, likewise."""
+        return min((self.as_it_was, *self.alternatives), key=lambda one: one.for_run)
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data."""
+        names = ("event", "time_us", "request_id", "policy", "state", "chosen", "candidates", "regret", "true_regret")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "best_for_request": asdict(self.best_for_request),
+            "best_for_run": asdict(self.best_for_run),
+            "alternatives": [asdict(one) for one in self.alternatives],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindsight:
+    """What decisions of a run there were to regret."""
+
+    experiment: Experiment
+    every: int
+    decisions: int
+    """Of the whole run."""
+    requests: int
+    completed: int
+    """In the run as it was."""
+    judged: tuple[Judged, ...]
+    """Every so many of the decisions, from the first on."""
+
+    @property
+    def replays(self) -> int:
+        """Runs that were made, each from its decision on, beside the run itself."""
+        return len([one for judged in self.judged for one in judged.alternatives])
+
+    @property
+    def lost_by_requests(self) -> Distribution:
+        """What each decision cost its request: E2E with the chosen instance less that with the best, in ms.
+
+        Of decisions whose request completed.
+        """
+        best = [one.best_for_request for one in self.judged if one.state == _COMPLETED]
+        return of_samples([-one.e2e_change_us for one in best if one.e2e_change_us is not None])
+
+    @property
+    def lost_by_run(self) -> Distribution:
+        """What each decision cost all requests together: their E2E latencies less those with the best, added up, in ms.
+
+        Of decisions that made no difference to how many complete.
+        """
+        best = [one.best_for_run for one in self.judged]
+        return of_samples([-one.run_e2e_change_us for one in best if not one.completed_change])
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<Hindsight {self.experiment.name}: {len(self.judged):,} of {self.decisions:,} decisions judged>"
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data."""
+        better = {
+            name: len([one for one in self.judged if getattr(one, f"best_for_{name}").instance != one.chosen])
+            for name in ("request", "run")
+        }
+        return {
+            "experiment": self.experiment.name,
+            "spec_sha256": self.experiment.sha256,
+            "seed": self.experiment.seed,
+            "every": self.every,
+            "decisions": self.decisions,
+            "judged": len(self.judged),
+            "replays": self.replays,
+            "better_for_request": better["request"],
+            "better_for_run": better["run"],
+            "lost_by_requests_ms": asdict(self.lost_by_requests),
+            "lost_by_run_ms": asdict(self.lost_by_run),
+            "by_decision": [one.to_dict() for one in self.judged],
+        }
+
+
+def true_regret(
+    experiment: Experiment, *, every: int = 1, alternatives: int | None = None, most: int = MOST
+) -> Hindsight:
+    """Replay routing decisions with each of their alternatives: what the best of them would have changed.
+
+    The run is simulated twice, to know its decisions and to come to each of them; each replay goes on from there.
+
+    Args:
+        experiment: what :func:`blis_tui.load` returned.
+        every: look at the first decision and at each so many further ones; 1 = at all.
+        alternatives: how many of each, those with the best scores as the router saw them; None = all.
+        most: how many replays there may be.
+
+    Raises:
+        RouteError: there would be more replays than that.
+        SimulationError: one of the runs cannot go on.
+        TraceError: rows of a recorded workload are wrong.
+        ValueError: a number is below 1.
+    """
+    return at_once(ask_true_regret(experiment, every=every, alternatives=alternatives, most=most))
+
+
+def ask_true_regret(
+    experiment: Experiment, *, every: int = 1, alternatives: int | None = None, most: int = MOST
+) -> Generator[tuple[int, int], None, Hindsight]:
+    """The same a little at a time: says how many replays there have been, and of how many."""
+    if not isinstance(experiment, Experiment):
+        raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
+    if min(every, 1 if alternatives is None else alternatives, most) < 1:
+        raise ValueError("every, alternatives and most are at least 1")
+    decisions: list[RoutingDecision] = []
+    # The same run: what is weighed changes nothing. An autoscaler may have as many candidates as it likes.
+    wanted = replace(experiment, counterfactual=alternatives or experiment.instance_numbers)
+    first = Simulation(wanted)
+    first.subscribe(RoutingDecision, decisions.append)
+    while not first.done:
+        first.run(max_events=SLICE_EVENTS)
+        yield 0, 0
+    chosen = decisions[::every]
+    total = len([one for decision in chosen for one in decision.top]) - len(chosen)
+    _require_few(total, most, every, decisions)
+    before, names = _books(first), [row.request_id for row in first.report(verify=False).rows]
+    numbers = dict(zip(names, sorted(before), strict=True))
+    judged: list[Judged] = []
+    again, done = Simulation(experiment), 0
+    for decision in chosen:
+        tried: list[Alternative] = []
+        again.run(max_events=decision.event - 1 - again.events)
+        others = [one.instance for one in decision.top if one.instance != decision.instance]
+        mark = again.mark() if others else None
+        for instance in others:
+            assert mark is not None  # noqa: S101  (there are others)
+            other = again.twin(mark, routes={decision.request_id: Reroute(instance, decision.event)})
+            while not other.done:
+                other.run(max_events=SLICE_EVENTS)
+                yield done, total
+            tried.append(_alternative(instance, numbers[decision.request_id], before, _books(other)))
+            done += 1
+        judged.append(_judged(decision, before[numbers[decision.request_id]], tried))
+    return Hindsight(
+        experiment=experiment,
+        every=every,
+        decisions=len(decisions),
+        requests=len(before),
+        completed=_completed(before),
+        judged=tuple(judged),
+    )
+
+
+def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingDecision]) -> None:
+    """Raises RouteError where a look at the decisions takes more replays than allowed."""
+    if total <= most:
+        return
+    fewer = -(-every * total // most)
+    raise RouteError(
+        f"to look at every decision takes {count_text(total)} replays of the run, more than {count_text(most)}"
+        if every == 1
+        else f"to look at every {every}th decision takes {count_text(total)} replays of the run, more than"
+        f" {count_text(most)}",
+        help=f"there are {plural(len(decisions), 'decision')}: look at every {fewer}th (--every {fewer}), at fewer"
+        " alternatives of each (--counterfactual), or allow more (--most)",
+    )
+
+
+def _books(simulation: Simulation) -> dict[int, Row]:
+    """The books of all requests, by their number."""
+    return {row.number: row for row in simulation.log.table(simulation.cluster).plain()}
+
+
+def _completed(rows: dict[int, Row]) -> int:
+    return len([row for row in rows.values() if row.state == RequestState.COMPLETED])
+
+
+def _judged(decision: RoutingDecision, row: Row, tried: Sequence[Alternative]) -> Judged:
+    regret, true = decision.regret_ppm, decision.true_regret_ppm
+    return Judged(
+        event=decision.event,
+        time_us=decision.time_us,
+        request_id=decision.request_id,
+        policy=decision.policy,
+        state=_state(row),
+        chosen=decision.instance,
+        candidates=decision.candidates,
+        regret=None if regret is None else regret / PPM,
+        true_regret=None if true is None else true / PPM,
+        alternatives=tuple(tried),
+    )
+
+
+def _alternative(instance: int, number: int, before: dict[int, Row], after: dict[int, Row]) -> Alternative:
+    row = after[number]
+    ttft = e2e = 0
+    for one, other in ((before[at], after[at]) for at in before if at in after):
+        ttft += _change(one.ttft_us, other.ttft_us) or 0
+        e2e += _change(one.e2e_us, other.e2e_us) or 0
+    return Alternative(
+        instance=instance,
+        state=_state(row),
+        ttft_change_us=_change(before[number].ttft_us, row.ttft_us),
+        e2e_change_us=_change(before[number].e2e_us, row.e2e_us),
+        completed_change=_completed(after) - _completed(before),
+        run_ttft_change_us=ttft,
+        run_e2e_change_us=e2e,
+    )
+
+
+def _change(before: int, after: int) -> int | None:
+    """Of a time; None where it is not there in one of the runs."""
+    return after - before if before >= 0 and after >= 0 else None
+
+
+def _state(row: Row) -> str:
+    return RequestState(row.state).name.lower()
+
+
+_COMPLETED: Final = RequestState.COMPLETED.name.lower()
