@@ -25,6 +25,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "max_rate": question.max_rate,
         "confidence": question.confidence,
         "seeds": list(question.study.seeds),
+        "seeds_decide": list(plan.drawn) or None,
         "compared_by": plan.cost,
         "prices_usd_per_hour": dict(question.study.prices),
         "best": None if plan.best is None else plan.candidates.index(plan.best),

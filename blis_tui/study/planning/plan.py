@@ -13,6 +13,7 @@ from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
+from blis_tui.study.planning.chance import drawn_beside_requests
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.question import margins, trouble, verdict_of
@@ -134,6 +135,8 @@ class Candidate:
     """Why nothing holds; empty = something does."""
     of: str = "requests"
     """What arrives at the rates: requests, or sessions of several."""
+    recorded: bool = False
+    """Whether that is a trace, the same with every seed."""
     tried: tuple[Tried, ...] = ()
     """All that was run, by size, then by rate."""
 
@@ -148,11 +151,14 @@ class Candidate:
 
         So many Poisson arrivals, those of all seeds together, have a rate that is off by one part in the square root of
         their number (its standard error). Rates that are closer than that are the same to these runs, and near its knee
-        a seed's verdict does go to and fro: it is monotone in expectation only.
+        a seed's verdict does go to and fro: it is monotone in expectation only. Recorded arrivals have the rate that
+        they have.
         """
         found = None if self.knee is None else self.found
         if found is None:
             return None
+        if self.recorded:
+            return 0.0
         arrivals = fsum(found.values("sessions.started" if self.of == "sessions" else "requests.total"))
         return 1 / sqrt(arrivals) if arrivals else None
 
@@ -226,6 +232,8 @@ class Plan:
     """With ``confidence``: the answer without it."""
     ties: tuple[Candidate, ...]
     """What is as cheap (and holds as high a rate), farther from the answer's figures or after it in the study."""
+    drawn: tuple[str, ...]
+    """Where the requests of the answer are recorded and its seeds make different runs: what they decide, in words."""
     warnings: Mapping[str, str]
     """What looks wrong with the runs at the answer: id -> message, of the first run that has it."""
     runs: int
@@ -278,6 +286,7 @@ def plan(
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
     nearest = None if found is None else found.nearest(study.constraints)
+    differs = found is not None and len(found.rows) > 1 and best is not None and best.recorded
     return Plan(
         question=question,
         candidates=candidates,
@@ -291,6 +300,7 @@ def plan(
         if_slower=if_slower,
         as_expected=None if question.confidence is None else _choose(question, expected).best,
         ties=choice.ties,
+        drawn=drawn_beside_requests(experiment) if differs and experiment is not None else (),
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
@@ -347,6 +357,7 @@ class _Configuration:
         self._study = question.study
         self._point = point
         self._of = "requests"
+        self._recorded = False
         self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
@@ -376,6 +387,7 @@ class _Configuration:
     def _load(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
         offered = None
         if isinstance(as_map(document.get("workload")).get("trace"), dict):
+            self._recorded = True
             (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0], whole=True)]
             found = row.figures.get("offered.requests_per_s")
             offered = float(found) if isinstance(found, int | float) else None
@@ -471,7 +483,15 @@ class _Configuration:
             )
             for place in order
         )
-        return Candidate(point=self._point, size=size, knee=knee, why_not=why_not, of=self._of, tried=tried)
+        return Candidate(
+            point=self._point,
+            size=size,
+            knee=knee,
+            why_not=why_not,
+            of=self._of,
+            recorded=self._recorded,
+            tried=tried,
+        )
 
 
 def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Tried:

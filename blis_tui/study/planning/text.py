@@ -115,6 +115,11 @@ def _why(one: Tried) -> str:
     return next((text for row in one.rows if row.ok and (text := trouble(row))), "")
 
 
+def _listed(words: tuple[str, ...]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     """How sure the answer is, and why."""
     found, question = best.found, plan.question
@@ -127,12 +132,14 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if found.seedless:
         agree = "no seed changes it"
     yield f"Each run has {number(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
+    if plan.drawn:
+        yield f"The requests are recorded, the same with every seed; a seed decides {_listed(plan.drawn)}."
     if plan.binding is not None:
         one = plan.binding
         yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
         yield from _next(plan, best, one.metric)
     yield from _ties(plan, best)
-    if best.interval is not None and best.accuracy is not None:
+    if best.interval is not None and best.accuracy:
         low, high = best.interval
         yield (
             f"So many {best.of} tell rates apart to {100 * best.accuracy:.1f} %: the knee lies between {low:.3g} and"

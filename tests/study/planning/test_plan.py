@@ -23,6 +23,7 @@ from blis_tui.study.text import number
 from blis_tui.units import plural
 
 TTFT = "latency.ttft_ms.p90"
+OF_REQUESTS = ("requests.total", "offered.requests_per_s", "offered.input_tokens_per_s", "offered.last_arrival_us")
 SHORT = {
     "workload.requests": 200,
     "workload.clients.0.input_tokens": {"kind": "constant", "value": 500},
@@ -199,6 +200,36 @@ def test_what_no_seed_changes_is_one_run(store: MemoryStore) -> None:
     assert "no seed changes it" in text
     assert "seeds agree" not in text
     assert "2 of 2" not in text
+    assert "The requests are recorded" not in text
+
+
+def test_seeds_that_share_their_requests_say_what_else_they_decide(store: MemoryStore) -> None:
+    """With measured operators the front end takes another time with each seed: runs differ, and nothing else does."""
+    asked = question()
+    study = {**asked.study.document, "experiment": "trace-replay", "set": {"policy.routing": "round-robin"}}
+    study |= {"constraints": [{"metric": TTFT, "max": 1e6}]}
+    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=2), HereRunner(), store)
+    assert found.best is not None
+    assert found.best.found is not None
+    one, other = found.best.found.rows
+    assert one.figures[TTFT] != other.figures[TTFT]
+    assert [one.figures[name] for name in OF_REQUESTS] == [other.figures[name] for name in OF_REQUESTS]
+    text = plan_text(found)
+    assert "2 of 2 seeds agree" in text
+    assert "the same with every seed; a seed decides how long the front end takes to take a request in." in text
+    assert plan_data(found)["seeds_decide"] == ["how long the front end takes to take a request in"]
+
+
+def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
+    """They are one sample, whatever the seeds: no interval of Poisson arrivals is told."""
+    study = {**question().study.document, "experiment": "trace-replay", "constraints": [{"metric": TTFT, "max": 400}]}
+    study |= {"set": {"policy.routing": "round-robin"}}
+    asked = Question(study=read_study(parse(Source("x", json.dumps(study)))), max_rate=True, precision=0.5)
+    found = plan(asked, HereRunner(), MemoryStore())
+    assert found.best is not None
+    assert found.best.knee is not None
+    assert found.best.interval == (found.best.knee.holds, found.best.knee.fails)
+    assert "tell rates apart" not in plan_text(found)
 
 
 def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:

@@ -1,0 +1,85 @@
+"""What a plan says that seeds decide, against the streams that are really read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.streams import Stream, stream_key
+from blis_tui.study.planning.chance import drawn_beside_requests
+from tests.cluster.fleets import fleet
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
+
+FRONT_END = "how long the front end takes to take a request in"
+ROUTER = "which instance the router chooses"
+DRAFTS = "which drafts are accepted"
+COMING = "when instances come and go"
+
+
+def traced(**changes: object) -> Experiment:
+    return blis_tui.load("trace-replay", set={"cluster.instances": 3, **changes})
+
+
+PLAIN = {"policy.routing": "round-robin", "latency": "roofline"}
+SERVED = {"policy.routing": "round-robin", "latency": "operators"}
+DRAFTED = {
+    "policy.batching": {"kind": "vllm-v1", "async_scheduling": False},
+    "engine.speculative": {"draft_tokens": 2, "acceptance": 0.6},
+}
+FAILING = {"cluster.failures": [{"instance": 1, "mean_time_between_us": 5_000_000, "repair_us": 1_000_000}]}
+
+
+def read_streams(monkeypatch: pytest.MonkeyPatch, made: Experiment) -> dict[str, int]:
+    """How many numbers were drawn from which streams, by the beginning of their names."""
+    names = {stream_key(made.seed, f"front-end/{index}"): "front end" for index in range(99)}
+    names |= {stream_key(made.seed, "policy/routing"): "router"}
+    read = Counter[str]()
+    next_word = Stream.next_word
+
+    def counting(self: Stream) -> int:
+        read[names.get(self._key, "other")] += 1
+        return next_word(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stream, "next_word", counting)
+        blis_tui.run(made)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (PLAIN, ()),
+        (SERVED, (FRONT_END,)),
+        ({"latency": "roofline", "policy.routing": "power-of-two"}, (ROUTER,)),
+        ({**SERVED, "policy.routing": "power-of-two"}, (FRONT_END, ROUTER)),
+    ],
+)
+def test_what_is_said_to_be_drawn_is_what_is_read(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], told: tuple[str, ...]
+) -> None:
+    made = traced(**changes)
+    assert drawn_beside_requests(made) == told
+    read = read_streams(monkeypatch, made)
+    assert (read["front end"] > 0, read["router"] > 0, read["other"]) == (FRONT_END in told, ROUTER in told, 0)
+    reports = [blis_tui.run(traced(**changes, seed=seed)).to_dict()["latency"] for seed in (1, 2, 3)]
+    assert (reports[0] == reports[1] == reports[2]) == (not told)
+
+
+def test_drafts_are_luck() -> None:
+    assert DRAFTS in drawn_beside_requests(traced(**PLAIN, **DRAFTED))
+
+
+def test_generated_requests_are_not_counted() -> None:
+    """Their streams are the workload's."""
+    assert drawn_beside_requests(blis_tui.load("quickstart", set={**PLAIN, "workload.requests": 20})) == ()
+
+
+def test_instances_that_fail_at_random() -> None:
+    assert COMING not in drawn_beside_requests(fleet("GROWING"))  # at times that are said
+    assert COMING in drawn_beside_requests(traced(**PLAIN, **FAILING))
