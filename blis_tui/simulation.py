@@ -15,7 +15,7 @@ from blis_tui.cluster.digest import digest
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.reroute import Routes, reroutes
 from blis_tui.cluster.snapshot import find_request, peek, take_snapshot
-from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS, outcomes
+from blis_tui.cluster.split_invariants import CLUSTER_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
@@ -358,7 +358,7 @@ class Simulation:
     @_says_who_failed
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first that does not hold."""
-        for invariant in (*INVARIANTS, *SPLIT_INVARIANTS):
+        for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS):
             wrong = invariant.check(self._cluster)
             if wrong:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)

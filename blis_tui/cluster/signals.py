@@ -222,6 +222,26 @@ class SignalBoard:
                 )
                 self._views[index] = CacheView(self, instance.pool, instance.pool.visible_keys(now), adapters)
 
+    def audit(self, now: int) -> str:
+        """What is wrong with the figures; empty = nothing.
+
+        They are no older than they may be when they are read, and those of instances to which nothing has happened
+        since they were renewed are those of the moment.
+        """
+        age = self.now_us - self.refreshed_us
+        if not 0 <= self.refreshed_us <= self.now_us <= now or (age >= self._interval_us and age):
+            return f"figures read at {self.now_us} are those of {self.refreshed_us}, {self._interval_us} us at most"
+        for index, instance in enumerate(self._instances):
+            if index in self.touched:
+                continue
+            shown, found = [self.in_flight[index]], [instance.seen.in_flight]
+            if index not in self._stale:
+                shown += [self.waiting[index], self.running[index], self.kv_used[index]]
+                found += [len(instance.waiting.items), instance.seen.running, instance.seen.kv_used]
+            if shown != found:
+                return f"instance {index} is seen as {shown}, and is {found}, though nothing happened to it meanwhile"
+        return ""
+
     def of(self, index: int, now: int) -> InstanceSignals:
         """The figures of one instance."""
         return InstanceSignals(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.control_invariants import CONTROL_INVARIANTS
 from blis_tui.engine.invariants import INVARIANTS, Invariant
 from blis_tui.engine.request import handover_of
 
@@ -125,10 +126,13 @@ SPLIT_INVARIANTS: Final = (
 )
 """The statements that every event must leave true."""
 
+CLUSTER_INVARIANTS: Final = (*CONTROL_INVARIANTS, *SPLIT_INVARIANTS)
+"""What must hold beside ``INVARIANTS``, wherever there is such a thing."""
+
 
 def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
-    """What a report says of each invariant; those of disaggregation are told where they do not hold."""
+    """What a report says of each invariant; those of clusters are told where they do not hold."""
     if not verify:
         return {one.identifier: "not checked" for one in INVARIANTS}
     found = {one.identifier: one.check(cluster) or "ok" for one in INVARIANTS}
-    return found | {one.identifier: wrong for one in SPLIT_INVARIANTS if (wrong := one.check(cluster))}
+    return found | {one.identifier: wrong for one in CLUSTER_INVARIANTS if (wrong := one.check(cluster))}

@@ -155,6 +155,15 @@ class InteractiveSource:
         unfinished = tuple(session.name for session in self._sessions.values())
         return SessionCounts(self._started, self._completed, self._cancelled, unfinished)
 
+    def audit(self) -> str:
+        """What is wrong with the books of sessions; empty = nothing."""
+        ended, going = self._completed + self._cancelled, len(self._sessions)
+        if self._started != ended + going:
+            return f"{self._started} sessions began, but {ended} have ended and {going} have not"
+        alive = {due.session: None for due in (*self._next, *self._senders.values())}
+        stuck = [session.name for number, session in self._sessions.items() if number not in alive]
+        return f"session {stuck[0]} has not ended, and no call of it is sent or will be" if stuck else ""
+
     def take_due(self) -> list[int]:
         """Times of arrivals, in microseconds, that have become known since it was asked last."""
         due, self._due = self._due, []

@@ -222,8 +222,8 @@ def test_seeds_that_share_their_requests_say_what_else_they_decide(store: Memory
 
 def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
     """They are one sample, whatever the seeds: no interval of Poisson arrivals is told."""
-    study = {**question().study.document, "experiment": "trace-replay", "constraints": [{"metric": TTFT, "max": 400}]}
-    study |= {"set": {"policy.routing": "round-robin"}}
+    study: dict[str, Any] = {**question().study.document, "experiment": "trace-replay"}
+    study |= {"constraints": [{"metric": TTFT, "max": 400}], "set": {"policy.routing": "round-robin"}}
     asked = Question(study=read_study(parse(Source("x", json.dumps(study)))), max_rate=True, precision=0.5)
     found = plan(asked, HereRunner(), MemoryStore())
     assert found.best is not None

@@ -1,0 +1,110 @@
+"""Statements about signals and sessions: what they find when something is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.cluster.control_invariants import CONTROL_INVARIANTS
+from blis_tui.cluster.split_invariants import outcomes
+from blis_tui.errors import InvariantError
+from blis_tui.simulation import Simulation
+from blis_tui.workload.interactive import InteractiveSource
+from tests.cluster.fleets import fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def busy() -> Simulation:
+    """Conversations on instances whose figures are old."""
+    changes = {
+        "workload.sessions": 6,
+        "latency": "roofline",
+        "policy": "blis",
+        "policy.routing": "least-loaded",
+        "cluster.signals": {"refresh_interval_us": 400_000},
+    }
+    simulation = Simulation(blis_tui.load("conversations", set=changes))
+    simulation.run(max_events=150)
+    return simulation
+
+
+def _see_the_present(simulation: Simulation) -> None:
+    board = simulation.cluster.roster.board
+    board.touched.clear()
+    board.waiting[0] += 1
+
+
+def _count_too_many(simulation: Simulation) -> None:
+    board = simulation.cluster.roster.board
+    board.touched.clear()
+    board.in_flight[1] += 1
+
+
+def _forget_to_renew(simulation: Simulation) -> None:
+    simulation.cluster.roster.board.refreshed_us -= 400_000
+
+
+def _renew_tomorrow(simulation: Simulation) -> None:
+    simulation.cluster.roster.board.refreshed_us += 10**9
+
+
+def source_of(simulation: Simulation) -> InteractiveSource:
+    source = simulation.cluster.source
+    assert isinstance(source, InteractiveSource)
+    return source
+
+
+def _lose_a_session(simulation: Simulation) -> None:
+    source_of(simulation)._sessions.popitem()
+
+
+def _end_one_twice(simulation: Simulation) -> None:
+    source_of(simulation)._cancelled += 1
+
+
+def _forget_its_calls(simulation: Simulation) -> None:
+    source = source_of(simulation)
+    source._next.clear()
+    source._senders.clear()
+
+
+FAULTS: list[tuple[str, Callable[[Simulation], None]]] = [
+    ("INV-7", _see_the_present),
+    ("INV-7", _count_too_many),
+    ("INV-7", _forget_to_renew),
+    ("INV-7", _renew_tomorrow),
+    ("INV-11", _lose_a_session),
+    ("INV-11", _end_one_twice),
+    ("INV-11", _forget_its_calls),
+]
+
+
+@pytest.mark.parametrize(("identifier", "fault"), FAULTS, ids=lambda value: getattr(value, "__name__", value))
+def test_a_fault_is_noticed_and_named(identifier: str, fault: Callable[[Simulation], None]) -> None:
+    simulation = busy()
+    assert not [one.identifier for one in CONTROL_INVARIANTS if one.check(simulation.cluster)]
+    fault(simulation)
+    assert [one.identifier for one in CONTROL_INVARIANTS if one.check(simulation.cluster)] == [identifier]
+    with pytest.raises(InvariantError, match=identifier):
+        simulation.verify()
+    assert identifier in outcomes(simulation.cluster, verify=True)
+
+
+def test_every_invariant_has_a_fault() -> None:
+    assert {identifier for identifier, _ in FAULTS} == {one.identifier for one in CONTROL_INVARIANTS}
+
+
+@pytest.mark.parametrize("name", ["WEIGHTED", "GATEWAY", "SPLIT", "GROWING"])
+def test_nothing_is_wrong_with_a_cluster_at_work(name: str) -> None:
+    simulation = Simulation(fleet(name))
+    for _ in range(40):
+        simulation.run(max_events=25)
+        assert not [one.check(simulation.cluster) for one in CONTROL_INVARIANTS if one.check(simulation.cluster)]
+
+
+def test_reports_list_them_only_where_one_does_not_hold() -> None:
+    assert not {"INV-7", "INV-11"} & set(busy().report().invariants)
