@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import Difference, experiment_differences
+from blis_tui.metrics.kv import zero_where_left_out
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _DIRECTIONS: Final = (
     (r"(.*\.)?(ttft|e2e|itl|tpot|scheduling_delay)_ms\..*", LOWER),
     (r"(.*\.)?(rejected|dropped_unservable|timed_out)", LOWER),
     (r"requests\.(still_queued|length_capped)", LOWER),
-    (r"(.*\.)?kv\.(preemptions|preempted_requests)", LOWER),
+    (r"(.*\.)?kv\.(preemptions|preempted_requests|allocation_failures)", LOWER),
     (r"(requests|slo_classes\..*|tenants\..*)\.completed", HIGHER),
     (r"throughput\..*", HIGHER),
 )
@@ -123,7 +124,10 @@ def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
     """All figures of two reports, in the order of the first; what only the second has follows in its order."""
     left, right = dict(_figures(a)), dict(_figures(b))
     names = [*left, *(name for name in right if name not in left)]
-    return [Row(metric=name, a=left.get(name), b=right.get(name)) for name in names]
+    return [
+        Row(metric=name, a=left.get(name, zero_where_left_out(name)), b=right.get(name, zero_where_left_out(name)))
+        for name in names
+    ]
 
 
 def _figures(report: Mapping[str, object]) -> Iterator[tuple[str, float | None]]:

@@ -128,6 +128,7 @@ class Steps:
         if plan is None:
             return None
         tallies = self.tallies
+        tallies.allocation_failures += len(plan.preempted)
         for request in plan.admitted:
             if request.scheduled_us < 0:
                 request.scheduled_us = now

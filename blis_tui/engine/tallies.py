@@ -48,6 +48,9 @@ class Tallies:
     Where steps are planned ahead, a request that waits during a step was left out by the plan for the step after it:
     by that plan this and ``seqs_wait_us`` are counted.
     """
+    allocation_failures: int = 0
+    """Attempts to give a request KV blocks that failed: one for each victim, and one for each step that left requests
+    waiting for want of blocks and preempted none."""
     seqs_wait_us: int = 0
     """Of steps that left requests waiting because ``max_num_seqs`` ran, with some of the token budget left."""
     itl_us: dict[int, int] = field(default_factory=dict)
@@ -91,6 +94,7 @@ def tally_wait(
         tallies.seqs_wait_us += duration
     elif batch.refused is not None and batch.refused[1] == epoch:
         tallies.kv_wait_us += duration
+        tallies.allocation_failures += 1
 
 
 def _served(batch: Batch, finishing: int, plan: Plan) -> int:

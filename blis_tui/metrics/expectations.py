@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
+from blis_tui.metrics.kv import zero_where_left_out
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Expectation
@@ -59,7 +60,9 @@ def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None
         elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
             here = here[int(name)]
         else:
-            return None
+            return zero_where_left_out(metric)
+    if here is None:
+        return zero_where_left_out(metric)
     return here if isinstance(here, (int, float, str)) else None
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
+from blis_tui.metrics.stats import UNLESS_ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +27,19 @@ class KvCounts:
     hit_rate: float
     preemptions: int
     preempted_requests: int
+    allocation_failures: int = field(default=0, metadata=UNLESS_ZERO)
+    """Attempts to give a request KV blocks that failed: one for each victim that was preempted for them, and one for
+    each step that left the next request of the queue waiting for blocks; left out of the file where there were none."""
+
+
+def zero_where_left_out(metric: str) -> int | None:
+    """The value of a metric that a report does not have: 0 where that is what its absence says."""
+    return 0 if metric.endswith("kv.allocation_failures") else None
 
 
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     """The figures of these instances."""
-    hits = misses = blocks = peak = preemptions = preempted = 0
+    hits = misses = blocks = peak = preemptions = preempted = failures = 0
     for instance in instances:
         pool = instance.pool
         hits += pool.hits
@@ -38,10 +48,12 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
         peak += pool.total - pool.min_free
         preemptions += instance.tallies.preemptions
         preempted += instance.tallies.preempted_requests
+        failures += instance.tallies.allocation_failures
     return KvCounts(
         blocks=blocks,
         peak_used=peak,
         hit_rate=hits / (hits + misses) if hits + misses else 0.0,
         preemptions=preemptions,
+        allocation_failures=failures,
         preempted_requests=preempted,
     )

@@ -478,14 +478,14 @@ def _plain(value: object) -> object:
 def _fields(record: DataclassInstance) -> dict[str, object]:
     """The fields of a record, without those that do not apply to it."""
     found: dict[str, object] = {}
-    for name, left_out in _columns(type(record)):
+    for name, left_out, nothing in _columns(type(record)):
         value = getattr(record, name)
-        if value is not None or not left_out:
+        if value != nothing or not left_out:
             found[name] = value
     return found
 
 
 @cache
-def _columns(kind: type[DataclassInstance]) -> tuple[tuple[str, bool], ...]:
-    """The names of a record's fields, and whether they are left out where they do not apply."""
-    return tuple((one.name, "left_out" in one.metadata) for one in fields(kind))
+def _columns(kind: type[DataclassInstance]) -> tuple[tuple[str, bool, int | None], ...]:
+    """The names of a record's fields, whether they are left out where they do not apply, and with which value."""
+    return tuple((one.name, "left_out" in one.metadata, 0 if "zero" in one.metadata else None) for one in fields(kind))

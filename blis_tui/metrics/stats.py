@@ -20,6 +20,8 @@ _PPM: Final = 1_000_000
 
 WHERE_IT_APPLIES: Final = {"left_out": True}
 """Metadata of a report's field that stands in the file only where it is not None."""
+UNLESS_ZERO: Final = {"left_out": True, "zero": True}
+"""Metadata of one that stands in the file only where it is not 0: who asks for it elsewhere is told 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,8 @@ def main_lines(report: Report) -> dict[str, str]:
         "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
         f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
         "steady": _steady(report.steady),
-        "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions",
+        "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions"
+        + (f", {kv.allocation_failures:,} allocations failed" if kv.allocation_failures else ""),
         **section_lines(report),
     }
 

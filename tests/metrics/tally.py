@@ -54,6 +54,8 @@ class Tally:
         full_budget_us: those of steps that used up the token budget.
         kv_wait_us: those of steps that left somebody waiting for want of KV blocks. Where steps are planned ahead, this
             and ``seqs_wait_us`` go by the plan that is made when the step starts, for the one after it.
+        allocation_failures: attempts to give a request KV blocks that failed: victims, and steps that left somebody
+            waiting for blocks and preempted nobody.
         seqs_wait_us: those of steps that left somebody waiting because the batch was full, with tokens left.
         prefill_tokens: prompt tokens that steps computed.
         decode_tokens: decode tokens that steps computed.
@@ -70,6 +72,7 @@ class Tally:
         self.instances = tuple(InstanceTally() for _ in range(experiment.instances))
         self.counts: dict[str, int] = {}
         self.prefill_us = self.beside_prefill_us = self.full_budget_us = self.kv_wait_us = self.seqs_wait_us = 0
+        self.allocation_failures = 0
         self.prefill_tokens = 0
         self.decode_tokens = 0
         self.ended_prefill_tokens = 0
@@ -114,6 +117,7 @@ class Tally:
         instance = self.instances[row.instance]
         duration = step.duration_us
         instance.pass_time(row.time_us)
+        self.allocation_failures += step.preempted
         instance.present = step.waiting + step.running
         if step.completed:
             instance.request_us += step.completed * duration
@@ -141,6 +145,7 @@ class Tally:
         cause = "" if stop is None else stop.cause
         if planned.preempted or (cause in _FOR_BLOCKS and not full):
             self.kv_wait_us += duration
+        self.allocation_failures += not planned.preempted and cause in _FOR_BLOCKS and not full
         self.seqs_wait_us += duration if cause == stopped.PLACES and not full else 0
 
     # ---- requests ----

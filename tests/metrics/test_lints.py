@@ -85,7 +85,14 @@ def test_what_the_engine_adds_up_is_what_the_steps_tell(name: str) -> None:
     tally.follow(debugger.tape, len(debugger.tape))
     cluster = debugger.simulation._cluster
     found = seen(debugger.simulation)
-    for figure in ("prefill_us", "beside_prefill_us", "full_budget_us", "kv_wait_us", "seqs_wait_us"):
+    for figure in (
+        "prefill_us",
+        "beside_prefill_us",
+        "full_budget_us",
+        "kv_wait_us",
+        "seqs_wait_us",
+        "allocation_failures",
+    ):
         assert found.total(figure) == getattr(tally, figure), figure
     assert cluster.present_us() == tally.present_us() == tally.stays_us() > 0
     if not tally.counts.get("timed-out"):
