@@ -16,7 +16,8 @@ from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures
 from blis_tui.study.rows import row_of
-from blis_tui.study.summary import pareto_front, summaries
+from blis_tui.study.scenarios import study_front
+from blis_tui.study.summary import summaries
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome
 from blis_tui.study.text import short_names, value_text, wanted
@@ -83,7 +84,7 @@ def _report(result: StudyResult) -> str:
     """JSON with a line for each run."""
     study = result.study
     points = summaries(result)
-    front = {one.point.number for one in pareto_front(points, study.objectives)}
+    front = {one.point.number for one in study_front(study, points)}
     names = wanted(study)
     runs = {name: _line(row, names, front=row.point.number in front) for name, row in _named(result)}
     about = {"study": study.name, "experiment": study.experiment, "points": len(study.points)}

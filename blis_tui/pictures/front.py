@@ -9,8 +9,8 @@ from blis_tui.pictures.panels import PALETTE, bound_line, value_axis
 from blis_tui.pictures.parts import Picture, Table, View, label
 from blis_tui.pictures.points import short, verdict
 from blis_tui.spec.study.model import Objective
-from blis_tui.study.summary import pareto_front
-from blis_tui.study.text import number
+from blis_tui.study.scenarios import load_paths, study_front
+from blis_tui.study.text import number, same_load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def front_picture(points: Points) -> Picture | None:
     if not pairs:
         return None
     views = {f"{short(pair[1].metric)} over {short(pair[0].metric)}": _view(points, pair) for pair in pairs}
-    first = pairs[0]
+    first, rivals = pairs[0], same_load(points.study)
     best = _front(points, first)
     rows = [
         (f"{one.point.number}", points.name(one), *(number(one.mean(metric.metric)) for metric in first))
@@ -41,8 +41,8 @@ def front_picture(points: Points) -> Picture | None:
     return Picture(
         name="front",
         title="Pareto front",
-        description=f"Each point by {first[0].metric} and {first[1].metric}. No other point beats {len(best)} of"
-        f" {len(points.all)}: " + "; ".join(points.name(one) for one in best[:8]) + ".",
+        description=f"Each point by {first[0].metric} and {first[1].metric}. No other point{rivals} beats"
+        f" {len(best)} of {len(points.all)}: " + "; ".join(points.name(one) for one in best[:8]) + ".",
         views=views,
         height=440,
         table=Table(
@@ -51,8 +51,9 @@ def front_picture(points: Points) -> Picture | None:
             rows=rows,
             words=(1,),
         ),
-        note=f"The front: by {_by(points, first)}, no other point that keeps to all bounds is better in one of these"
-        " and not worse in the others. It is a line where the two figures shown alone decide. Means over seeds.",
+        note=f"The front: by {_by(points, first)}, no other point{rivals} that keeps to all bounds is better in one of"
+        " these and not worse in the others. It is a line where the two figures shown alone decide, for one load."
+        " Means over seeds.",
     )
 
 
@@ -68,7 +69,7 @@ def _has_own(points: Points) -> bool:
 def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSummary]:
     """The points of the front that have both figures, by the first of them."""
     if not _has_own(points):
-        return list(pareto_front(points.all, pair))
+        return list(study_front(points.study, points.all, pair))
     found = [one for one in _placed(points.all, pair) if one.point.number in points.front]
     return sorted(found, key=lambda one: (one.mean(pair[0].metric) or 0.0, one.point.number))
 
@@ -88,7 +89,10 @@ def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[
 
 def _view(points: Points, pair: tuple[Objective, Objective]) -> View:
     best = _front(points, pair)
-    alone = {one.point.number for one in best} == {one.point.number for one in pareto_front(points.all, pair)}
+    alone = {one.point.number for one in best} == {
+        one.point.number for one in study_front(points.study, points.all, pair)
+    }
+    alone = alone and not load_paths(points.study)
     numbers = {one.point.number for one in best}
     placed = _placed(points.all, pair)
     others = [one for one in placed if one.point.number not in numbers]

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.classes import dataclass
-from blis_tui.study.summary import pareto_front, summaries
+from blis_tui.study.scenarios import cost_of, study_front
+from blis_tui.study.summary import summaries
 from blis_tui.study.text import short_names, value_text
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.summary import PointSummary
 
-_COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
 _LATENCIES: Final = ("latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
 _LARGE: Final = ("throughput.", "slo.", "kv.hit_rate")
 """Figures that should be large where a study says nothing."""
@@ -44,7 +44,7 @@ class Points:
     def of(cls, result: StudyResult) -> Points:
         """The points of a study's result."""
         study, found = result.study, summaries(result)
-        front = pareto_front(found, study.objectives)
+        front = study_front(study, found)
         values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
         return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths), values)
 
@@ -74,8 +74,7 @@ class Points:
     @property
     def cost(self) -> str:
         """What a point costs: money where all have a price, else GPUs."""
-        priced = [one for one in self.all if one.status == "done"]
-        return next((name for name in _COSTS if all(one.mean(name) is not None for one in priced)), _COSTS[-1])
+        return cost_of(self.all)
 
     def goal(self, metric: str) -> Literal["min", "max"]:
         """Whether a figure should be small (``min``) or large (``max``)."""

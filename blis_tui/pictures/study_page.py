@@ -18,7 +18,8 @@ from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, 
 from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.rate import rate_picture
-from blis_tui.study.text import bound_text, number, value_text
+from blis_tui.study.scenarios import load_paths, scenarios
+from blis_tui.study.text import best_words, bound_text, number, same_load, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +87,26 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
             parts.append(f"<div class='finding'>{paragraph(text)}</div>")
     best = [one for one in points.all if one.point.number in points.front]
     if best:
-        caption = f"Points that no other one beats{_first(best)}; means over seeds"
+        caption = f"Points that no other one{same_load(study)} beats{_first(best)}; means over seeds"
         parts.append(_rows(points, best[:_BEST], caption))
+    return [*parts, *_by_load(points)]
+
+
+def _by_load(points: Points) -> list[str | Table]:
+    """The best point for each load, where that varies and there is something to choose."""
+    found = scenarios(points.study, points.all)
+    best = [one.best for one in found if one.best is not None]
+    if not found:
+        return []
+    names = " and ".join(points.names[path] for path in load_paths(points.study))
+    parts: list[str | Table] = []
+    if best:
+        caption = f"For each {names}: {best_words(points.study, points.all)}; means over seeds"
+        parts.append(_rows(points, best, caption))
+    without = [", ".join(map(value_text, one.values)) for one in found if one.best is None]
+    if without:
+        text = f"No point keeps to all bounds where {names} is {' or '.join(without)}."
+        parts.append(f"<div class='finding'>{paragraph(text)}</div>")
     return parts
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.printable import printable
 from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.rows import USUAL, wanted_metrics
-from blis_tui.study.summary import pareto_front, summaries
+from blis_tui.study.scenarios import load_paths, ranked_by, scenarios, study_front
+from blis_tui.study.summary import summaries
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -33,22 +34,63 @@ def study_text(result: StudyResult) -> str:
     """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it."""
     study = result.study
     points = summaries(result)
-    front = {one.point.number for one in pareto_front(points, study.objectives)}
+    front = {one.point.number for one in study_front(study, points)}
     shown = sorted(points, key=lambda one: _rank(one, study, front))[:MOST_POINTS]
     lines = [_headline(result, points), "", *_table(study, shown, front), ""]
     if len(shown) < len(points):
         lines.append(f"{len(points) - len(shown):,} more points: -o FILE.csv writes all of them")
     if front:
         names = ", ".join(objective.metric for objective in study.objectives)
-        best = f"the best in {names}"
-        unbeaten = f"no other point is better in one of {names} without being worse in another"
+        best = f"the best in {names}{same_load(study)}"
+        unbeaten = f"no other point{same_load(study)} is better in one of {names} without being worse in another"
         lines.append(f"* {best if len(study.objectives) == 1 else unbeaten}")
     if study.constraints:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
+    lines += _scenarios(study, points)
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def same_load(study: Study) -> str:
+    """Which points compete, in words, where the load is an axis: `` with the same rate_per_s``."""
+    names = short_names(study.paths)
+    paths = load_paths(study)
+    return f" with the same {' and '.join(names[path] for path in paths)}" if paths else ""
+
+
+def best_words(study: Study, points: Sequence[PointSummary]) -> str:
+    """Which point is taken for each load."""
+    by = ", then ".join(f"{goal} {metric}" for metric, goal in ranked_by(study, points))
+    holding = " that keeps to all bounds" if study.constraints else ""
+    return f"the best point{holding}, by {by}"
+
+
+def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
+    """The best point for each load."""
+    found = scenarios(study, points)
+    if not found:
+        return []
+    names, paths = short_names(study.paths), load_paths(study)
+    chosen = [path for path in study.paths if path not in paths]
+    metrics = wanted(study)
+    head = [*(names[path] for path in paths), "", *(names[path] for path in chosen), *map(_latency, metrics)]
+    rows = [head]
+    for one in found:
+        best, values = one.best, list(map(value_text, one.values))
+        if best is None:
+            rows.append([*values, "-", *("" for _ in chosen), *("" for _ in metrics)])
+        else:
+            told = [value_text(best.coordinates.get(path)) for path in chosen]
+            rows.append([*values, f"point {best.point.number}", *told, *(number(best.mean(each)) for each in metrics)])
+    first = len(head) - len(metrics)
+    title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
+    return ["", title, *aligned(rows, right=range(first, len(head)))]
+
+
+def _latency(metric: str) -> str:
+    return metric.removeprefix("latency.")
 
 
 def wanted(study: Study) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
 from blis_tui.study.rows import StudyResult
-from blis_tui.study.summary import pareto_front, summaries
+from blis_tui.study.scenarios import study_front
+from blis_tui.study.summary import summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +72,7 @@ class Board:
             self.version += 1
             self._entries = None
             known = [one.summary for one in self._known.values() if one.summary is not None]
-            self.front = frozenset(one.point.number for one in pareto_front(known, self.study.objectives))
+            self.front = frozenset(one.point.number for one in study_front(self.study, known))
 
     def mark(self, number: int) -> None:
         """Mark a point, or take its mark away; of three marks the first goes."""

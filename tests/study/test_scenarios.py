@@ -1,0 +1,104 @@
+"""Axes of the workload are scenarios: points compete under the same load, and each load has an answer of its own."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.pictures.study_page import study_page
+from blis_tui.study.scenarios import load_paths, scenarios, study_front
+from blis_tui.study.summary import PointSummary, summaries
+from blis_tui.study.text import study_text
+
+if TYPE_CHECKING:
+    from blis_tui.study.rows import StudyResult
+
+RATES, SIZES = (10, 60, 400), (1, 2, 3)
+BOUND = 150
+TTFT = "latency.ttft_ms.p99"
+
+
+@cache
+def swept() -> StudyResult:
+    return blis_tui.sweep(
+        "quickstart",
+        axes={"workload.rate_per_s": list(RATES), "cluster.instances": list(SIZES)},
+        slos=[f"{TTFT}<={BOUND}"],
+        objectives=["cost.gpus", TTFT],
+        set={"latency": "roofline", "workload.requests": 150},
+    )
+
+
+def ttft(rate: int, size: int) -> float:
+    changes = {"latency": "roofline", "workload.requests": 150}
+    changes |= {"workload.rate_per_s": rate, "cluster.instances": size}
+    return blis_tui.run(blis_tui.load("quickstart", set=changes)).latency.ttft_ms.p99 or 0.0
+
+
+@cache
+def by_hand() -> dict[tuple[int, int], float]:
+    return {(rate, size): ttft(rate, size) for rate, size in product(RATES, SIZES)}
+
+
+def place(one: PointSummary) -> tuple[object, ...]:
+    return tuple(one.coordinates.values())
+
+
+def test_the_best_of_each_rate_is_the_smallest_that_holds() -> None:
+    found = scenarios(swept().study, summaries(swept()))
+    assert [one.values for one in found] == [(rate,) for rate in RATES]
+    for one, rate in zip(found, RATES, strict=True):
+        holding = [size for size in SIZES if by_hand()[rate, size] <= BOUND]
+        assert (None if one.best is None else place(one.best)) == ((rate, min(holding)) if holding else None)
+        assert len(one.points) == len(SIZES)
+    best = [one.best for one in found]
+    assert None in best  # and there are loads that nothing here can take
+    assert len({place(one) for one in best if one is not None}) > 1
+
+
+def test_points_compete_with_those_under_the_same_load() -> None:
+    points = summaries(swept())
+    front = {place(one) for one in study_front(swept().study, points)}
+    expected = set()
+    for (rate, size), value in by_hand().items():
+        rivals = [(other, by_hand()[rate, other]) for other in SIZES if by_hand()[rate, other] <= BOUND]
+        beaten = any(other <= size and theirs <= value and (other, theirs) != (size, value) for other, theirs in rivals)
+        if value <= BOUND and not beaten:
+            expected.add((rate, size))
+    assert front == expected
+    assert (
+        60,
+        min(size for size in SIZES if by_hand()[60, size] <= BOUND),
+    ) in front  # though a lower rate is served better
+
+
+def test_table_and_page_say_the_same_for_each_rate() -> None:
+    text, page = study_text(swept()), study_page(swept())
+    assert "For each rate_per_s, the best point that keeps to all bounds, by min cost.gpus, then min" in text
+    assert "no other point with the same rate_per_s" in text
+    lines = text.split("For each rate_per_s")[1].splitlines()[2:]
+    for one, line in zip(scenarios(swept().study, summaries(swept())), lines, strict=False):
+        assert line.split()[0] == str(one.values[0])
+        assert line.split()[1:] == ["-"] if one.best is None else f"point {one.best.point.number} " in line
+    assert "For each rate_per_s: the best point that keeps to all bounds" in page
+    assert "No point keeps to all bounds where rate_per_s is 400." in page
+    front = {one.point.number for one in study_front(swept().study, summaries(swept()))}
+    assert f"beats {len(front)} of 9" in page  # the picture's front is the same
+
+
+@pytest.mark.parametrize(
+    ("axes", "loads", "scenes"),
+    [
+        ({"cluster.instances": [1, 2]}, (), 0),
+        ({"workload.rate_per_s": [5, 10]}, ("workload.rate_per_s",), 0),
+        ({"workload": ["chatbot", "summarization"], "cluster.instances": [1, 2]}, ("workload",), 2),
+    ],
+)
+def test_what_is_a_scenario(axes: dict[str, object], loads: tuple[str, ...], scenes: int) -> None:
+    result = blis_tui.sweep("quickstart", axes=axes, set={"latency": "roofline"}, objectives=[TTFT])
+    assert load_paths(result.study) == loads
+    assert len(scenarios(result.study, summaries(result))) == scenes
