@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .stops import Stop
+
 if TYPE_CHECKING:
     from .instance import Instance, Job, Plan
 
@@ -18,6 +20,7 @@ class Gathering:
         self._most = int(str(settings["batch_wait_timeout_iters"]))
         self._share = float(str(settings["batch_wait_max_tokens_ratio"]))
         self._plans = 0
+        self.stop: Stop | None = None
 
     def _whole(self, job: Job) -> int:
         tokens = job.request.input_tokens + max(1, job.declared)
@@ -25,11 +28,14 @@ class Gathering:
 
     def has_place(self, job: Job) -> bool:
         """Whether it and all that run can go on to their ends, whatever they were allowed to say."""
-        pool, running = self._instance.pool, self._instance.running
-        if not self._answers or not running:
+        if not self._answers or not self._instance.running:
             return True
-        missing = [self._whole(one) - len(one.table) for one in running]
-        return self._whole(job) + sum(missing) <= len(pool.free)
+        return self.needed(job) <= len(self._instance.pool.free)
+
+    def needed(self, job: Job) -> int:
+        """The blocks that it and all that run need to go on to their ends, beside those they have."""
+        missing = [self._whole(one) - len(one.table) for one in self._instance.running]
+        return self._whole(job) + sum(missing)
 
     def waits(self, plan: Plan) -> bool:
         """Whether prompts wait for more prompts, while there are decodes to do."""
@@ -50,5 +56,6 @@ class Gathering:
         if self._plans == self._most or most - left >= self._share * most:
             self._plans = 0
             return False
+        self.stop = Stop("gathering", self._most, self._plans)
         self._plans += 1
         return True

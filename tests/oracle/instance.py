@@ -21,6 +21,7 @@ from .gathering import Gathering
 from .host import Host
 from .other_rules import OTHERS
 from .pipelines import BatchQueue
+from .stops import Stop
 from .tiers import Shelves
 
 if TYPE_CHECKING:
@@ -319,6 +320,8 @@ class Plan:
     """Who came back from the host: tokens, and the blocks that were moved."""
     admitted: list[Job] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
+    stop: Stop | None = None
+    """Where requests wait, why; of the rules that serve running requests first."""
 
 
 class Instance:
@@ -521,6 +524,11 @@ class Instance:
                 break
             self.grant(plan, job, tokens, now)
         plan.pads = self._padded(plan)
+        if plan.preempted:
+            plan.stop = Stop("preempted")
+        elif plan.budget <= 0:
+            full = len(self.running) + len(self.ending) >= self.max_running
+            plan.stop = Stop("tokens", 1, also="seqs" if full else "")
         if not plan.preempted:
             self._fill_up(plan, now)
             while not self.running and not self.expected and any(job.reserved for job in self.waiting):
@@ -552,20 +560,27 @@ class Instance:
     def _fill_up(self, plan: Plan, now: int) -> None:
         """Schedule requests from the queue."""
         if self.gathering is not None and self.gathering.waits(plan):
+            plan.stop = self.gathering.stop
             return
         while self.waiting and len(self.running) + len(self.ending) < self.max_running and plan.budget > 0:
             head = self._next(now)
             if head is None:
+                plan.stop = Stop("late" if self.queue is not None else "adapter")
                 break
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
             if holders and (head.preemptions or self._has_adapter_before(holders[0], head)):
                 head = holders[0]
             if not self._ready(head, now):
+                plan.stop = Stop("adapter", name=head.name)
                 break
             if self.admit(plan, head, now):
                 continue
             if not holders or not self._ready(holders[0], now) or not self.admit(plan, holders[0], now):
                 break
+        else:
+            if plan.stop is None and self.waiting:
+                full = len(self.running) + len(self.ending) >= self.max_running
+                plan.stop = Stop("seqs" if full else "tokens", 1)
 
     @property
     def awaits_adapter(self) -> bool:
@@ -738,8 +753,11 @@ class Instance:
                 tokens = min(self._wanted(job, now), self._threshold(plan) or plan.budget + 1)
                 job.void = tokens > 1
             if tokens > plan.budget:
+                plan.stop = Stop("tokens", tokens, plan.budget, job.name)
                 return False
-            if pool.blocks_for(self._slots(job, tokens, now)) - len(job.table) > len(pool.free):
+            need = pool.blocks_for(self._slots(job, tokens, now)) - len(job.table)
+            if need > len(pool.free):
+                plan.stop = Stop("blocks", need, len(pool.free), job.name)
                 return False
             job.reserved = False
             job.found_now = job.computed
@@ -747,6 +765,7 @@ class Instance:
             self.grant(plan, job, tokens, now)
             return True
         if self.gathering is not None and not self.gathering.has_place(job):
+            plan.stop = Stop("answers", self.gathering.needed(job), len(pool.free), job.name)
             return False
         swapped = 0 if self.host is None else self.host.tokens_of(job)
         limit = (swapped or job.target - (self.rule != "blis")) // pool.size
@@ -762,16 +781,19 @@ class Instance:
             assert self.drafter is not None
             tokens = min(1 + self.drafter.most, self._threshold(plan) or 1 + self.drafter.most)
             if tokens > plan.budget:
+                plan.stop = Stop("tokens", tokens, plan.budget, job.name)
                 return False
             void = tokens > 1
         idle = len([block for block in found if block.references == 0])
         slots = start + tokens if self.drafter is None else self.drafter.slots(start + tokens)
+        reserve, whole = 0, slots
         if self.rule == "blis":
             fits = pool.blocks_for(slots) - len(found) + idle <= len(pool.free)
         else:
             settings = self.policy.batching
             wanted = min(job.target - start, self._threshold(plan) or job.target)
             if not void and wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
+                plan.stop = Stop("tokens", wanted, plan.budget, job.name)
                 return False
             known = self.gathering is not None or bool(settings.settings["reserve_full_input"])
             whole = max(job.target, slots) if known else slots
@@ -780,6 +802,9 @@ class Instance:
         if not fits:
             room = len(pool.free) - len([block for block in all_found if block.references == 0])
             if again or loads or not below[:room] or pool.tiers is None or pool.tiers.spec.kind == "offload":
+                need, free = pool.blocks_for(whole) - len(found) + idle, len(pool.free)
+                cause = "blocks" if need > free else "watermark"
+                plan.stop = Stop(cause, need + reserve, free, job.name, reserve)
                 return False
             self._reload(all_found, below[:room])
             return self.admit(plan, job, now, again=True)

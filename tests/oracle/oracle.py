@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from .instance import Plan
     from .pipelines import BatchQueue
+    from .stops import Stop
     from .strategies import Scenario
 
 # What can happen at the same microsecond, in this order; cluster events come before those of instances.
@@ -114,6 +115,8 @@ class Oracle:
         self.jobs = [Job(request) for request in requests]
         self.arrived: list[Job] = []
         self.records: list[Record] = []
+        self.stops: list[tuple[int, int, Stop]] = []
+        """Instance, number of the step, and why its plan left requests in the queue."""
         self.now = 0
         self.events = 0
         self._max_steps = max_steps
@@ -654,6 +657,8 @@ class Oracle:
                 instance.lapse(plan)
             moving_us = 0 if plan is None else plan.transfer_us
             plan = instance.schedule(now)
+            if instance.plans_ahead and (plan.tokens or plan.preempted):
+                self._tell_stop(instance, plan)
             if not plan.tokens and not plan.preempted and instance.under_way:
                 self._pass(instance, instance.under_way[0][0])
                 return False
@@ -759,9 +764,17 @@ class Oracle:
         if instance.drafter is not None:
             self._tell_drafts(instance, now)
         instance.planned = None
-        if instance.plans_ahead and goes_on:
+        if not instance.plans_ahead:
+            self._tell_stop(instance, plan, of=instance.steps)
+        elif goes_on:
             instance.planned = instance.schedule(now, ahead=True)
             self._tell_plan(instance, instance.planned, now)
+            self._tell_stop(instance, instance.planned)
+
+    def _tell_stop(self, instance: Instance, plan: Plan, of: int = 0) -> None:
+        """Why requests wait; ``of``: the number of the step, if not the next."""
+        if instance.waiting and plan.stop is not None:
+            self.stops.append((instance.number, of or instance.steps + 1, plan.stop))
 
     def _tell_drafts(self, instance: Instance, now: int) -> None:
         assert instance.drafter is not None

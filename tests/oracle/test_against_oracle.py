@@ -8,6 +8,7 @@ finds repeatable.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
@@ -17,12 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine import stopped
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.engine.speculative.records import DraftsVerified
+from blis_tui.engine.stopped import SchedulingStopped
 from blis_tui.errors import StalledError
 from blis_tui.metrics.request_log import RequestLog
 
@@ -31,6 +34,7 @@ from .instance import segment_tokens
 from .oracle import Oracle, OracleStalledError
 from .other_rules import OTHERS
 from .runs import books, check_many, event, examples, source_of
+from .stops import Stop
 from .strategies import Scenario, aborted_decode, draw_scenario, segments, uncomputed_victim
 
 if TYPE_CHECKING:
@@ -44,6 +48,8 @@ _EVENTS_PER_REQUEST: Final = 6
 """Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
 _OF_ADAPTERS: Final = (AdapterHeld, AdapterEvicted, AdapterLoad, AdapterReady)
 _KINDS: Final = (PromptMedia, StepFinished, AnswerBegun, RestoreChosen, SwappedBack, DraftsVerified, *_OF_ADAPTERS)
+_OF_BLOCKS: Final = {stopped.BLOCKS, stopped.WATERMARK, stopped.ANSWERS}
+_WITHOUT_AMOUNTS: Final = (stopped.PREEMPTED, stopped.ADAPTER)
 _MANY: Final = 1_000_000
 """More events than a scenario has: it runs in one go."""
 
@@ -88,8 +94,16 @@ class _Run:
         observers = Observers()
         for kind in _KINDS if watch else ():
             observers.add(kind, self.records.append)
+        self.stopped: list[Record] = []
+        if watch:
+            observers.add(SchedulingStopped, self.stopped.append)
         self.cluster = Cluster(scenario.experiment, source_of(scenario.requests(), users), self.log, observers)
         self.stalled = False
+
+    @property
+    def stops(self) -> list[SchedulingStopped]:
+        """Why requests waited."""
+        return [one for one in self.stopped if isinstance(one, SchedulingStopped)]
 
     def run(self, slice_events: int, after_slice: Callable[[Instance], None] | None = None) -> None:
         """Run to the end in slices, and insist that the end comes."""
@@ -128,6 +142,32 @@ def _compare_records(oracle: Oracle, run: _Run) -> None:
     assert len(run.records) == len(told)
 
 
+def _compare_stops(oracle: Oracle, run: _Run) -> None:
+    """Why requests waited, plan by plan: cause, how much was needed and how much was there."""
+    experiment = run.scenario.experiment
+    batching, engine = experiment.policy.batching.kind, experiment.pools[0].engine
+    if batching in OTHERS or engine.pipeline_parallel > 1:
+        return
+    tried: dict[tuple[int, int], list[Stop]] = {}
+    plans = Counter((one.instance, one.time_us) for one in run.stops)
+    for one, (number, step, expected) in zip(run.stops, oracle.stops, strict=False):
+        ours = Stop(one.cause, one.need, one.had, one.request_id, one.kept, expected.also)
+        assert (one.instance, one.step, one.request_id) == (number, step, expected.name)
+        found = tried.setdefault((one.instance, one.tried_us), [])
+        if ours == expected or ours == expected._replace(cause=expected.also):
+            found.append(ours)
+            continue
+        # Nothing has come free since it was tried that could have let it in: it is told as it was found then.
+        assert ours in found
+        assert {ours.cause, expected.cause} <= _OF_BLOCKS
+        assert expected.need > expected.had
+        assert one.tried_us < one.time_us or plans[one.instance, one.time_us] > 1  # two at once
+    assert len(run.stops) == len(oracle.stops)
+    for one in run.stops:
+        assert one.tried_us <= one.time_us
+        assert one.had < one.need or one.cause in _WITHOUT_AMOUNTS
+
+
 def _compare(oracle: Oracle, run: _Run) -> None:
     cluster = run.cluster
     table = run.log.table(cluster)
@@ -161,6 +201,7 @@ def _check(scenario: Scenario, users: int = 0) -> None:
         assert run.stalled == stalled
         if watch:
             _compare_records(oracle, run)
+            _compare_stops(oracle, run)
         if not stalled:
             _compare(oracle, run)
 
