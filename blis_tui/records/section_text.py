@@ -104,7 +104,10 @@ def section_lines(report: Report) -> dict[str, str]:
         )
     if report.saturation is not None:
         found_label = report.saturation
-        lines["saturation"] = f"{found_label.label} ({found_label.detector}, score {found_label.score:.3f})"
+        from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs have it)
+
+        over = f"{found_label.label} for most of the last {WINDOW_US // 1_000_000} s"
+        lines["saturation"] = f"{over} ({found_label.detector}; score {found_label.score:.3f} at the end)"
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
     return lines

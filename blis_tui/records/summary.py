@@ -11,6 +11,7 @@ from blis_tui.records.section_text import instance_lines, section_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.metrics.kv import KvCounts
     from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.report import GroupReport, Report
     from blis_tui.metrics.stats import Distribution
@@ -79,10 +80,16 @@ def main_lines(report: Report) -> dict[str, str]:
         "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
         f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
         "steady": _steady(report.steady),
-        "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions"
+        "KV cache": f"{_fullest(report)}, {hits_text(kv)}, {kv.preemptions:,} preemptions"
         + (f", {kv.allocation_failures:,} allocations failed" if kv.allocation_failures else ""),
         **section_lines(report),
     }
+
+
+def hits_text(kv: KvCounts) -> str:
+    """The share of blocks found in the cache; tokens that a request finds again after a preemption are not `cached`."""
+    again = " (blocks of preempted requests included)" if kv.preemptions and kv.hit_rate else ""
+    return f"{100 * kv.hit_rate:.1f} % hits{again}"
 
 
 def warnings_text(report: Report) -> str:

@@ -30,3 +30,28 @@ def test_where_instances_come_and_go_all_that_came_are_counted() -> None:
     [line] = [one for one in summary_text(report).splitlines() if one.startswith("instances")]
     assert report.lifecycle is not None
     assert line == f"instances   {len(report.lifecycle.instances)} of qwen3-14b on h100, TP 1, counting all that came"
+
+
+def test_hits_beside_no_cached_tokens_say_whose_they_are() -> None:
+    """Tokens count as cached when a request is scheduled first; blocks are hits after a preemption, too."""
+    pressed = blis_tui.run(blis_tui.load("kv-pressure"))
+    assert pressed.tokens.cached == 0 < pressed.kv.hit_rate
+    assert "% hits (blocks of preempted requests included), 113 preemptions" in summary_text(pressed)
+    shared = blis_tui.run(blis_tui.load("shared-prefixes", set={"workload.requests": 40}))
+    assert shared.tokens.cached
+    assert "preempted requests" not in summary_text(shared)
+
+
+def test_a_label_of_the_last_seconds_stands_beside_the_score_of_the_end_as_such() -> None:
+    split = blis_tui.run(blis_tui.load("disaggregation"))
+    assert split.saturation is not None
+    assert split.saturation.score == 0 != (split.saturation.label == "stable")
+    assert f"{split.saturation.label} for most of the last 30 s (composite; score 0.000 at the end)" in summary_text(
+        split
+    )
+
+
+def test_a_small_cache_that_preempts_nobody_says_so() -> None:
+    (found,) = [one for one in blis_tui.run(blis_tui.load("kv-tiers")).warnings if one.id == "kv-cache"]
+    assert "none was preempted" in found.message
+    assert "0 of" not in found.message

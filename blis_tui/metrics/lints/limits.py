@@ -42,8 +42,7 @@ def _kv_cache(pool: Group) -> Finding | str:
         message=(
             f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens)"
             f"{pool.of} is too small for this load: requests waited for blocks in {percent_text(waited_us, busy_us)}"
-            f" of the step time, and {preempted:,} of {plural(arrived, 'request')} were preempted,"
-            f" {preemptions:,} times in all."
+            f" of the step time, and {_preempted_text(preempted, preemptions, arrived)}."
         ),
         figures={
             "kv_blocks": engine.kv_blocks,
@@ -65,6 +64,12 @@ def _kv_cache(pool: Group) -> Finding | str:
             "engine.max_num_seqs",
         ),
     )
+
+
+def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
+    if not preempted:
+        return "none was preempted"
+    return f"{preempted:,} of {plural(arrived, 'request')} were preempted, {preemptions:,} times in all"
 
 
 def thrashing(seen: Seen) -> Finding | str:
