@@ -45,7 +45,7 @@ def test_hits_beside_no_cached_tokens_say_whose_they_are() -> None:
 def test_a_label_of_the_last_seconds_stands_beside_the_score_of_the_end_as_such() -> None:
     split = blis_tui.run(blis_tui.load("disaggregation"))
     assert split.saturation is not None
-    assert split.saturation.score == 0 != (split.saturation.label == "stable")
+    assert (split.saturation.label, split.saturation.score) == ("backlogged", 0.0)
     assert f"{split.saturation.label} for most of the last 30 s (composite; score 0.000 at the end)" in summary_text(
         split
     )
