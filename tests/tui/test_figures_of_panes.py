@@ -1,0 +1,153 @@
+"""Fleet, router and sessions at random positions: every figure on the screen can be read from the records up to there.
+
+The records are those of a run by itself, without a debugger.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.cluster.records import RoutingDecision, SessionBegun, SessionContinued
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.engine.records import (
+    Completed,
+    Dropped,
+    Prefilled,
+    Queued,
+    Rejected,
+    Routed,
+    Scheduled,
+    TimedOut,
+)
+from blis_tui.simulation import Simulation
+from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, value_text
+from blis_tui.tui.presenters.router import router_lines
+from blis_tui.tui.presenters.sessions import session_lines
+from tests.cluster.fleets import fleet
+from tests.tui.pane_harness import text_of, view_at
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+POSITIONS = 10
+FLEETS = ("WEIGHTED", "GATEWAY", "SPLIT")
+TALKS = {"workload.sessions": 12, "latency": "roofline", "policy": "blis"}
+
+
+@cache
+def told(name: str) -> tuple[Record, ...]:
+    found: list[Record] = []
+    simulation = Simulation(made(name))
+    simulation.subscribe("all", found.append)
+    simulation.subscribe(RoutingDecision, found.append)
+    simulation.run(max_events=3000)
+    return tuple(found)
+
+
+def made(name: str) -> Experiment:
+    return blis_tui.load("conversations", set=TALKS) if name == "TALKS" else fleet(name)
+
+
+@cache
+def debugger(name: str) -> Debugger:
+    found = Debugger(made(name))
+    run_to_stop(found.seek(told(name)[-1].event))
+    return found
+
+
+def places(name: str) -> list[int]:
+    drawn = random.Random(name)  # noqa: S311
+    return sorted(drawn.sample(range(50, told(name)[-1].event), POSITIONS))
+
+
+def past(name: str, event: int) -> list[Record]:
+    return [one for one in told(name) if one.event <= event]
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_the_fleet(name: str) -> None:
+    seen = 0
+    for event in places(name):
+        run_to_stop(debugger(name).seek(event))
+        view = view_at(debugger(name), event)
+        queued, in_flight = Counter[int](), Counter[int]()
+        for one in past(name, event):
+            if isinstance(one, Routed):
+                in_flight[one.instance] += 1
+            elif isinstance(one, Queued):
+                queued[one.instance] += 1
+            elif isinstance(one, Scheduled):
+                queued[one.instance] -= 1
+            elif isinstance(one, Completed | Prefilled | Dropped):
+                in_flight[one.instance] -= 1
+            elif isinstance(one, TimedOut):
+                in_flight[one.instance] -= 1
+                queued[one.instance] -= not one.was_running
+        text = text_of(fleet_text(view, 150, 40).lines)
+        for instance in view.moment.state.instances:
+            index = instance.index
+            assert (MEASURES["load"].read(instance), MEASURES["queue"].read(instance)) == (
+                in_flight[index],
+                queued[index],
+            ), event
+            assert re.search(rf"(?<!\d){index:>2} .*{value_text(instance, MEASURES['load'])}", text)
+            seen += in_flight[index]
+    assert seen
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_the_router(name: str) -> None:
+    for event in places(name):
+        run_to_stop(debugger(name).seek(event))
+        text = text_of(router_lines(view_at(debugger(name), event), 150))
+        latest = [one for one in past(name, event) if isinstance(one, RoutingDecision)][-1]
+        head = text.splitlines()[0]
+        assert f"{latest.request_id} → instance {latest.instance}" in head
+        assert f"event {latest.event:,}" in head
+        if latest.regret_ppm is None or latest.true_regret_ppm is None:
+            assert "regret none" in text
+        else:
+            assert f"{latest.regret_ppm / 1e6:.3f} by what it saw" in text
+            assert f"{latest.true_regret_ppm / 1e6:.3f} by the true state" in text
+        in_flight = Counter[int]()
+        for one in [each for each in past(name, latest.event) if each.event < latest.event]:
+            if isinstance(one, Routed):
+                in_flight[one.instance] += 1
+            elif isinstance(one, Completed | Prefilled | Dropped | TimedOut):
+                in_flight[one.instance] -= 1
+        for each in latest.top:
+            assert each.in_flight == in_flight[each.instance]
+
+
+def test_sessions() -> None:
+    for event in places("TALKS"):
+        run_to_stop(debugger("TALKS").seek(event))
+        text = text_of(session_lines(view_at(debugger("TALKS"), event), 150))
+        lengths: dict[str, int] = {}
+        sent: dict[str, list[str]] = {}
+        ended = {one.request_id: None for one in past("TALKS", event) if isinstance(one, Completed | Rejected)}
+        for one in past("TALKS", event):
+            if isinstance(one, SessionBegun):
+                lengths[one.session_id] = one.calls
+            if isinstance(one, SessionBegun | SessionContinued):
+                sent.setdefault(one.session_id, []).append(one.request_id)
+        flying = len([one for calls in sent.values() for one in calls if one not in ended])
+        done = [
+            name for name, calls in sent.items() if len(calls) == lengths[name] and all(one in ended for one in calls)
+        ]
+        assert f"sessions {len(lengths)} " in text
+        assert re.search(rf"(under way|unfinished) {len(lengths) - len(done)}\b", text)
+        assert re.search(rf"completed {len(done)}\b", text)
+        assert f"calls in flight {flying}" in text
+        for name, calls in sent.items():
+            row = next(each for each in text.splitlines() if each.startswith(f"{name} "))
+            assert re.search(rf"\b{len(calls)} of {lengths[name]}\b", row), row
