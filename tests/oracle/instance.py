@@ -321,7 +321,7 @@ class Plan:
     admitted: list[Job] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     stop: Stop | None = None
-    """Where requests wait, why; of the rules that serve running requests first."""
+    """Where requests wait, why; of all rules but `llm-serving-sim`."""
 
 
 class Instance:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .stops import Stop
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -18,8 +20,12 @@ def _prompts_first(one: Instance, plan: Plan, now: int) -> None:
         found, fits = _found(one, job, job.target)
         tokens = job.target - len(found) * one.pool.size
         if job.reserved or tokens > plan.budget or not fits:
+            plan.stop = _stop(one, plan, job, found, tokens)
             break
         one.enter(plan, job, found, tokens, now)
+    else:
+        if one.waiting:
+            plan.stop = Stop("tokens" if plan.budget <= 0 else "seqs", 1)
     if plan.tokens:
         return
     plan.budget = most  # from here on it counts requests
@@ -30,11 +36,22 @@ def _prompts_first(one: Instance, plan: Plan, now: int) -> None:
             if not one.make_room(plan, job, 1, now):
                 break
             one.grant(plan, job, 1, now)
+    plan.stop = plan.stop or Stop("preempted")
     while one.waiting and plan.budget > 0 and not plan.preempted:
         holders = [] if one.running else [job for job in one.waiting if job.reserved]
         job = [*holders, one.waiting[0]][0]
         if not job.reserved or not one.admit(plan, job, now):
             break
+
+
+def _stop(one: Instance, plan: Plan, job: Job, found: list[Block], tokens: int) -> Stop:
+    """Why the head of the queue does not get in."""
+    if job.reserved:
+        return Stop("apart", name=job.name)
+    if tokens > plan.budget:
+        return Stop("tokens", tokens, plan.budget, job.name)
+    idle = len([block for block in found if block in one.pool.free])
+    return Stop("blocks", one.pool.blocks_for(job.target) - len(found) + idle, len(one.pool.free), job.name)
 
 
 def _one_pass(one: Instance, plan: Plan, now: int) -> None:

@@ -146,8 +146,8 @@ def _compare_stops(oracle: Oracle, run: _Run) -> None:
     """Why requests waited, plan by plan: cause, how much was needed and how much was there."""
     experiment = run.scenario.experiment
     batching, engine = experiment.policy.batching.kind, experiment.pools[0].engine
-    if batching in OTHERS or engine.pipeline_parallel > 1:
-        return
+    if batching == "llm-serving-sim" or engine.pipeline_parallel > 1:
+        return  # of these the oracle works out who is served, and not why others are not
     tried: dict[tuple[int, int], list[Stop]] = {}
     plans = Counter((one.instance, one.time_us) for one in run.stops)
     for one, (number, step, expected) in zip(run.stops, oracle.stops, strict=False):
@@ -159,7 +159,9 @@ def _compare_stops(oracle: Oracle, run: _Run) -> None:
             continue
         # Nothing has come free since it was tried that could have let it in: it is told as it was found then.
         assert ours in found
-        assert {ours.cause, expected.cause} <= _OF_BLOCKS
+        # What it found in the cache may have been overwritten, so that tokens are short by now.
+        assert ours.cause in _OF_BLOCKS
+        assert expected.cause in {*_OF_BLOCKS, stopped.TOKENS}
         assert expected.need > expected.had
         assert one.tried_us < one.time_us or plans[one.instance, one.time_us] > 1  # two at once
     assert len(run.stops) == len(oracle.stops)
