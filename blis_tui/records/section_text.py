@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
+    from blis_tui.metrics.saturation import Saturation
     from blis_tui.metrics.sessions import SessionReport
     from blis_tui.metrics.step_time import StepTime
     from blis_tui.metrics.tiers import TiersReport
@@ -103,11 +104,7 @@ def section_lines(report: Report) -> dict[str, str]:
             f"{found.priority_inversions:,} priority inversions, {found.head_of_line_blocking:,} blocked queues"
         )
     if report.saturation is not None:
-        found_label = report.saturation
-        from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs have it)
-
-        over = f"{found_label.label} for most of the last {WINDOW_US // 1_000_000} s"
-        lines["saturation"] = f"{over} ({found_label.detector}; score {found_label.score:.3f} at the end)"
+        lines["saturation"] = _saturation(report.saturation)
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
     return lines
@@ -140,6 +137,13 @@ def _reasoning(found: ReasoningReport) -> str:
     if first.p50 is not None and first.p99 is not None:
         text += f", time to first answer token p50 {first.p50:,.2f} ms, p99 {first.p99:,.2f} ms"
     return text
+
+
+def _saturation(found: Saturation) -> str:
+    from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs have it)
+
+    over = f"{found.label} for most of the last {WINDOW_US // 1_000_000} s"
+    return f"{over} ({found.detector}; score {found.score:.3f} at the end)"
 
 
 def _share(good: int, injected: int) -> str:
