@@ -131,6 +131,9 @@ class Shelf:
             else:
                 total += self._load(job, now, event)
                 self.there.append(job.adapter)
+                if job.adapter not in self.running:  # it has left since the step was planned
+                    self.uses += 1
+                    self.last_use[job.adapter] = self.uses
         return total
 
     def arrive(self, now: int, event: int, took: int) -> None:

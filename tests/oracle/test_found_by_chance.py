@@ -129,6 +129,16 @@ def test_adapters_in_use_are_told_in_the_order_in_which_they_came_into_use() -> 
     check_instance(Scenario(_experiment(engine, policy), asked))
 
 
+def test_an_adapter_that_comes_for_a_request_that_has_left_can_be_evicted() -> None:
+    """The second request runs out of time between the plan that admits it and the step that loads its adapter."""
+    lora = Lora(
+        max_loras=2, max_cpu_loras=5, max_lora_rank=8, bytes_per_rank=1, base_latency_us=0, storage_latency_us=0
+    )
+    engine = replace(_ENGINE, lora=lora)
+    long, late, last = _asked((0, 1, 8, "critical", "q"), (3, 1, 2, "critical", "p"), (60, 1, 2, "critical", "r"))
+    check_instance(Scenario(_experiment(engine, _POLICY), (long, replace(late, deadline_us=15), last)))
+
+
 def test_requests_are_in_flight_for_as_long_whether_the_router_looks_or_not() -> None:
     """The horizon is within the only step, whose results are visible from its start."""
     cluster = replace(_CLUSTER, signals=Signals(results="step-start"))

@@ -294,6 +294,8 @@ class Adapters(StepPart):
             else:
                 duration_us += self._bring(request)
                 self.resident[adapter] = None
+                if adapter not in self.in_use:  # the request has left since it was planned
+                    self._idle[adapter] = None
         return duration_us
 
     def arrive(self, now: int) -> None:
