@@ -6,9 +6,9 @@
 
 A fault is one changed expression: a comparison that includes its bound or no longer does, a sum that becomes a
 difference, ``and`` for ``or``, a number that is one more, a statement that is left out. Which ones are planted follows
-from the seed and the sources. Each is planted in a copy of the repository; the fast tests of its place run first, and,
-where they notice nothing, the goldens and the oracle. A fault that both live through is a test that is missing, or a
-change that changes nothing.
+from the seed and the sources. Each is planted in a copy of the repository; the fast tests of its place run first, those
+that name its module before the others, and, where they notice nothing, the goldens and the oracle. A fault that lives
+through both is a test that is missing, or a change that changes nothing. What was found stands in ``mutants.md``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import resource
 import shutil
 import subprocess
 import sys
 from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ PLACES: Final = {
 """The package in which faults are planted, and the tests that should notice."""
 LAST: Final = ("specs/experiments", "tests/oracle")
 """The tests of everything."""
-LONGEST_S: Final = 900
+PATIENCE: Final = 4
+"""Tests that take this many times as long as without a fault find no end."""
+MEMORY_BYTES: Final = 6 << 30
+"""What tests may take: a loop without an end may fill a list."""
 
 _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
@@ -138,25 +143,50 @@ def _planted(path: Path, number: int) -> Fault:
     return Fault(path.relative_to(ROOT), line, before, after, ast.unparse(_Planter(node, put).visit(tree)))
 
 
-def notice(folder: Path, tests: tuple[str, ...]) -> bool:
+def notice(folder: Path, tests: tuple[str, ...], longest_s: float | None = None) -> bool:
     """Whether tests fail there, or find no end."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *tests]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=LONGEST_S, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=longest_s, check=False)
     except subprocess.TimeoutExpired:
         return True
     return done.returncode != 0
 
 
-def tried(folder: Path, fault: Fault, tests: str) -> str:
+def patience(folder: Path, package: str, tests: tuple[str, ...]) -> float:
+    """How many seconds tests may take. Their modules have lost their comments, as they will with a fault in them.
+
+    Raises:
+        SystemExit: they fail.
+    """
+    for path in (folder / "blis_tui" / package).rglob("*.py"):
+        path.write_text(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), encoding="utf-8")
+    began_s = monotonic()
+    if notice(folder, tests):
+        sys.exit(f"{', '.join(tests)}: fails without any fault, so what it notices says nothing")
+    return PATIENCE * (monotonic() - began_s)
+
+
+def in_turn(folder: Path, fault: Fault, room: str) -> tuple[str, ...]:
+    """The files of a room's tests; those that name the module of a fault come first."""
+    module = ".".join(fault.path.with_suffix("").parts)
+
+    def strange(file: Path) -> bool:
+        return fault.path.stem not in file.stem and module not in file.read_text(encoding="utf-8")
+
+    files = sorted(sorted((folder / room).rglob("test_*.py")), key=strange)
+    return tuple(file.relative_to(folder).as_posix() for file in files)
+
+
+def tried(folder: Path, fault: Fault, room: str, longest_s: tuple[float, float]) -> str:
     """Which tests notice a fault in a copy of the repository."""
     target = folder / fault.path
     whole = target.read_text(encoding="utf-8")
     target.write_text(fault.text, encoding="utf-8")
     try:
-        if notice(folder, (tests,)):
+        if notice(folder, in_turn(folder, fault, room), longest_s[0]):
             return "its own"
-        return "goldens, oracle" if notice(folder, LAST) else "**none**"
+        return "goldens, oracle" if notice(folder, LAST, longest_s[1]) else "**none**"
     finally:
         target.write_text(whole, encoding="utf-8")
 
@@ -168,6 +198,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=10, help="faults in each place (10)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     asked = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # of the tests, too
     noticed = planted = 0
     print("| place | where | fault | noticed by |\n|---|---|---|---|")
     with TemporaryDirectory() as name:
@@ -179,11 +210,9 @@ def main() -> None:
                 shutil.copy(ROOT / one, folder / one)
         for place in asked.places or PLACES:
             package, tests = PLACES[place]
-            for sound in ((tests,), LAST):
-                if notice(folder, sound):
-                    sys.exit(f"{', '.join(sound)}: fails without any fault, so what it notices says nothing")
+            longest_s = patience(folder, package, (tests,)), patience(folder, package, LAST)
             for fault in faults(package, asked.each, asked.seed):
-                found = tried(folder, fault, tests)
+                found = tried(folder, fault, tests, longest_s)
                 planted += 1
                 noticed += "none" not in found
                 where = f"`{fault.path.as_posix()}:{fault.line}`"

@@ -13,11 +13,9 @@ Importing the package costs next to nothing; each name below is loaded when it i
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from blis_tui._version import __version__
 
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than all that is here
 if TYPE_CHECKING:
     from blis_tui.api import load, run
     from blis_tui.cluster.reroute import Reroute
@@ -90,6 +88,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module `blis_tui` has no attribute `{name}`")
+    from importlib import import_module  # noqa: PLC0415  (a command has to heed signals before that)
+
     return getattr(import_module(f"blis_tui.{_HOMES.get(name, 'errors')}"), name)
 
 

@@ -14,6 +14,7 @@ import click
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
+from blis_tui.interrupted import command_begins
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def cli(context: click.Context) -> None:
     An experiment is a YAML document: model, hardware, workload, policy, cluster. Equal documents and seeds give equal
     bytes. Without a command, a terminal shows the list of experiments.
     """
+    command_begins()
     if context.invoked_subcommand is None:
         from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only here)
 

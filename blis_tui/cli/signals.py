@@ -1,6 +1,6 @@
 """What Ctrl-C, SIGTERM and SIGHUP do to a command that computes: it ends in good order, or at once.
 
-To all others they are a ``KeyboardInterrupt`` (see :mod:`blis_tui.__main__`).
+To all others they are a ``KeyboardInterrupt`` (see :mod:`blis_tui.interrupted`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cli.failures import ExitCode
-from blis_tui.interrupted import Interrupted
+from blis_tui.interrupted import Interrupted, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _PATIENCE_S: Final = 0.5
 """How long work that was asked to stop may go on until it is broken off."""
 _ECHO_S: Final = 0.1
@@ -76,12 +75,7 @@ class Signals:
 
     def install(self) -> dict[int, signal.Handlers | Callable[[int, FrameType | None], object] | int | None]:
         """Take over the signals that are not ignored (`nohup` ignores one); returns the handlers they had."""
-        numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
-        previous = {
-            number: signal.signal(number, self.handle)
-            for number in numbers
-            if signal.getsignal(number) is not signal.SIG_IGN
-        }
+        previous = {number: signal.signal(number, self.handle) for number in numbers()}
         if hasattr(signal, "SIGALRM"):
             previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self.break_off)
         return previous

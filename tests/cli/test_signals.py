@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,79 @@ def test_a_signal_within_code_made_of_a_text_is_an_exit_code_too(number: int, tm
     slow = IMPORTING.replace(SAY, f"exec({ENDLESS_TEXT!r})")
     (tmp_path / "sitecustomize.py").write_text(DEFAULTS + slow)
     assert Child("--version", site=tmp_path).end(number) == (ExitCode.INTERRUPTED, "", "")
+
+
+CALLED_BY_PYTHON = {
+    "while a class is made": f"""
+class Named:
+    def __set_name__(self, owner, name):
+        {SAY}
+        while True: pass
+type("Owner", (), {{"named": Named()}})
+""",
+    "while an object is thrown away": f"""
+class Gone:
+    def __del__(self):
+        {SAY}
+        end = time.monotonic() + 10
+        while time.monotonic() < end: pass
+Gone()
+""",
+}
+"""Python makes another error of one that is raised there, or none."""
+
+
+def _at_import_of(module: str, text: str) -> str:
+    found = IMPORTING.replace("import sys", "import sys, time").replace('"click"', repr(module))
+    return found.replace(f"{SAY}\n            while True: pass", f"exec({text!r}, globals())")
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("click", "while a class is made"),
+        ("click", "while an object is thrown away"),
+        ("blis_tui.cli.run", "while an object is thrown away"),
+        ("blis_tui.simulation", "while a class is made"),
+    ],
+)
+def test_a_signal_that_comes_where_python_keeps_errors_to_itself_is_an_exit_code_too(module: str, text: str) -> None:
+    child = Child("run", "quickstart", before=_at_import_of(module, CALLED_BY_PYTHON[text]))
+    code, out, err = child.end(signal.SIGTERM)
+    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("delay_s", [0, 0.02, 0.05, 0.1, 0.2, 0.5])
+def test_whenever_a_signal_comes_it_is_the_same_exit_code(delay_s: float, number: int, tmp_path: Path) -> None:
+    """From the first line of ours on: `blis_tui.cli` is what is imported after signals have been taken over."""
+    first = f"""
+import sys
+class First:
+    def find_spec(self, name, path=None, target=None):
+        if name == "blis_tui.cli":
+            {SAY}
+sys.meta_path.insert(0, First())
+"""
+    (tmp_path / "sitecustomize.py").write_text(DEFAULTS + first)
+    child = Child(*ENDLESS[:-1], site=tmp_path)
+    time.sleep(delay_s)
+    code, out, err = child.end(number)
+    assert (code, err.strip()) == (ExitCode.INTERRUPTED, "")
+    assert out == "" or json.loads(out)["meta"]["complete"] is False
+
+
+def test_a_signal_after_the_last_line_does_not_change_the_exit_code() -> None:
+    late = f"""
+import atexit, time
+@atexit.register
+def wait():
+    {SAY}
+    time.sleep(0.3)
+"""
+    code, out, err = Child("--version", before=late).end(signal.SIGTERM)
+    assert (code, err) == (ExitCode.OK, "")
+    assert out.startswith("blis-tui")
 
 
 def test_a_signal_that_is_sent_twice_is_no_traceback() -> None:
