@@ -386,6 +386,7 @@ class Simulation:
             duration_us=self._duration_us(),
             invariants=outcomes(self._cluster, verify=verify),
             now_us=self.now_us if by_clock and not self.done else None,
+            left_out=self.left_out,
         )
 
     @_says_who_failed
@@ -478,6 +479,7 @@ class Simulation:
         other._observers = Observers()
         other.log = RequestLog()
         other._archive = self._archive
+        other.left_out = self.left_out
         other._fixed = {**self._fixed, "observers": other._observers}
         other.return_to(at)
         other._cluster.dispatcher.overruled.update(more)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, read_standard_input_text
+from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def diff(
     else:
         text = comparison_text(comparison, everything=everything)
     print_text(text, nl=False)
+    tell_left_out(comparison.a.report, comparison.b.report)
     if exit_code and comparison.results_differ:
         sys.exit(ExitCode.CHECK_FAILED)
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.printable import printable_lines
+from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from blis_tui.metrics.report import Report
 
 _AFRESH: Final = "\r\x1b[2K"
 """To the start of the line, and empty it."""
@@ -53,6 +55,12 @@ def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
     """
     with suppress(OSError):
         click.echo((_AFRESH if afresh else "") + printable_lines(message), err=True, nl=nl)
+
+
+def tell_left_out(*reports: Report) -> None:
+    """Say what of their traces is no request; once what several leave out."""
+    for one in dict.fromkeys(one for report in reports for one in report.left_out):
+        tell(f"note: left out of the trace: {printable(str(one))}")
 
 
 def print_text(text: str, *, nl: bool = True) -> None:

@@ -11,7 +11,7 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, read_standard_input_text, tell
+from blis_tui.cli.files import print_text, read_standard_input_text, tell, tell_left_out
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.outputs import DECISIONS, HTML, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.progress import ProgressLine
@@ -156,8 +156,7 @@ def run(
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
             print_text(text, nl=False)  # last, so that nobody reads it where another result could not be written
-    for one in simulation.left_out:
-        tell(printable(f"note: left out of the trace: {one}"))
+    tell_left_out(report)
     if output_format == "json":
         _warn(report)
     if not complete:

@@ -9,7 +9,7 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, read_standard_input_text
+from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.progress import ProgressLine
 
@@ -106,6 +106,7 @@ def _one(
     found = ask(experiment, request, route_to, event=event)
     text = to_json(found.to_dict(everything=everything)) if as_json else whatif_text(found, everything=everything)
     print_text(text, nl=False)
+    tell_left_out(found.comparison.a.report)
 
 
 def _hindsight(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestLog, RequestTable
     from blis_tui.metrics.step_time import StepTime
     from blis_tui.spec.model import Experiment
+    from blis_tui.workload.trace_table import LeftOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +166,8 @@ class Report(Sections):
     """Of each pool's step-time model, where that was measured; not part of the JSON document, as ``rows``."""
     rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
+    left_out: tuple[LeftOut, ...] = field(default=(), repr=False, compare=False)
+    """What of a recorded workload is no request, because the trace's format leaves it out; not part of it, either."""
 
     @property
     def ok(self) -> bool:
@@ -208,7 +211,7 @@ class Report(Sections):
         )
 
 
-_NOT_WRITTEN: Final = ("expected_errors", "rows")
+_NOT_WRITTEN: Final = ("expected_errors", "rows", "left_out")
 _SECTIONS: Final = tuple(one.name for one in fields(Sections))
 
 
@@ -348,6 +351,7 @@ def build_report(
     duration_us: int,
     invariants: Mapping[str, str],
     now_us: int | None = None,
+    left_out: tuple[LeftOut, ...] = (),
 ) -> Report:
     """Summarise a simulation as it stands now; ``now_us``: as of :meth:`RequestLog.table`."""
     table = log.table(cluster, now_us)
@@ -394,6 +398,7 @@ def build_report(
         warnings=_check(experiment, cluster, tallies.flow, table, duration_us).findings,
         lifecycle=lifecycle_report(experiment, cluster, duration_us),
         rows=table,
+        left_out=left_out,
     )
     document = report.to_dict() if experiment.expect else {}
     return replace(report, expectations=tuple(judge(expectation, document) for expectation in experiment.expect))

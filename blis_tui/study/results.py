@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import InputError
@@ -23,7 +24,7 @@ class Results:
     Args:
         study: what they are about.
         store: where results are looked up and kept.
-        warn: is told, once, when results cannot be kept any more; work goes on.
+        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; work goes on.
     """
 
     def __init__(self, study: Study, store: Store, warn: Callable[[str], None] | None = None) -> None:
@@ -32,9 +33,13 @@ class Results:
         self._study = study
         self._store = store
         self._warn = warn
+        self._told: dict[str, None] = {}
 
     def row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
         """The row of a run."""
+        trace = experiment.workload.trace
+        for one in outcome.left_out:
+            self._say(f"left out of the trace {'' if trace is None else Path(trace.path).name}: {one}")
         return row_of(self._study, point, seed, experiment, outcome)
 
     def find(
@@ -58,5 +63,11 @@ class Results:
                 self._store.keep(key, stop_at, outcome)
         except InputError as error:
             self.unkept += 1
-            if self.unkept == 1 and self._warn is not None:
-                self._warn(error.message)
+            if self.unkept == 1:
+                self._say(error.message)
+
+    def _say(self, message: str) -> None:
+        """Warn, once."""
+        if self._warn is not None and message not in self._told:
+            self._told[message] = None
+            self._warn(message)

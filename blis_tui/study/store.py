@@ -6,6 +6,7 @@ import json
 import os
 import zlib
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast, get_args
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 STORE_VARIABLE: Final = "BLIS_TUI_STORE_DIR"
 """Environment variable that overrides the user's folder of results."""
-_MAGIC: Final = b"blis-tui run 1\n"
+_MAGIC: Final = b"blis-tui run 2\n"
 
 
 class Store(Protocol):
@@ -110,7 +111,7 @@ class FolderStore:
 
 
 def _encoded(name: str, outcome: Outcome) -> bytes:
-    said = {"key": name, "status": outcome.status, "report": outcome.report, "why": outcome.why}
+    said = {"key": name, **asdict(outcome)}
     return _MAGIC + zlib.compress(json.dumps(said).encode(), 1)
 
 
@@ -121,5 +122,8 @@ def _decoded(name: str, content: bytes) -> Outcome | None:
     with suppress(zlib.error, ValueError, KeyError, TypeError):
         said = json.loads(zlib.decompress(content[len(_MAGIC) :]))  # which verifies a checksum
         if said["key"] == name and said["status"] in get_args(Status):
-            return Outcome(status=cast("Status", said["status"]), report=said["report"], why=said["why"])
+            left_out = tuple(said["left_out"])
+            return Outcome(
+                status=cast("Status", said["status"]), report=said["report"], why=said["why"], left_out=left_out
+            )
     return None

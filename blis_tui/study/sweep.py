@@ -53,7 +53,8 @@ class Sweep:
         store: where results are looked up and kept.
         early_stop: whether to end a run as soon as one of the constraints can no longer hold; whether they hold is
             the same then, figures are not.
-        warn: is told, once, when results cannot be kept any more; the sweep goes on.
+        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; the sweep
+            goes on.
     """
 
     def __init__(

@@ -48,6 +48,8 @@ class Outcome:
     """JSON text; empty where the run failed."""
     why: str = ""
     """Why it was stopped, or failed."""
+    left_out: tuple[str, ...] = ()
+    """What of its trace is no request, in words."""
 
 
 def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task:
@@ -93,9 +95,13 @@ def execute(task: Task) -> Outcome:
         simulation = Simulation(experiment)
         stop = EarlyStop(experiment, task.stop_at)
         stop.run(simulation)
-        if stop.broken is not None:
-            return Outcome(status="stopped", report=simulation.report(verify=False).to_json(), why=stop.broken.sentence)
-        return Outcome(status="done", report=simulation.report().to_json())
+        whole = stop.broken is None
+        return Outcome(
+            status="done" if whole else "stopped",
+            report=simulation.report(verify=whole).to_json(),
+            why="" if stop.broken is None else stop.broken.sentence,
+            left_out=tuple(map(str, simulation.left_out)),
+        )
     except BlisError as error:
         return Outcome(status="failed", why=error.message)
     except MemoryError:

@@ -17,7 +17,7 @@ from blis_tui.study.task import Outcome
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 DONE = Outcome(status="done", report='{"ü": 1}\n')
-STOPPED = Outcome(status="stopped", report="{}\n", why="it is over")
+STOPPED = Outcome(status="stopped", report="{}\n", why="it is over", left_out=("2 rows without an answer",))
 BOUND = Expectation(metric="latency.ttft_ms.p99", max=3.0)
 LOOSER = Expectation(metric="latency.ttft_ms.p99", max=4.0)
 
@@ -53,13 +53,14 @@ def _damaged(content: bytes) -> list[bytes]:
         content[: len(content) // 2],
         bytes(flipped),
         b"another program's\n" + packed,
-        content.replace(b"run 1", b"run 2"),
+        content.replace(b"run 2", b"run 1"),
         head + b"\n" + zlib.compress(b"no json"),
         head + b"\n" + zlib.compress(b"\xff\xfe"),
         pack([]),
         pack({"key": KEY}),
         pack({**said, "status": "perhaps"}),
         pack({**said, "key": OTHER}),
+        pack({**said, "left_out": None}),
     ]
 
 

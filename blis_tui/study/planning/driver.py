@@ -55,7 +55,7 @@ class Driver:
         study: what they are about.
         store: where results are looked up and kept.
         on_run: called with each row.
-        warn: is told, once, when results cannot be kept any more; work goes on.
+        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; work goes on.
     """
 
     def __init__(

@@ -259,7 +259,8 @@ def plan(
         runner: where runs are made.
         store: where results are looked up and kept.
         on_run: called with each run, in whatever order they end.
-        warn: is told, once, when results cannot be kept any more; the search goes on.
+        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; the search
+            goes on.
 
     Raises:
         InputError: there are no bounds, or the workload's rate cannot be varied.
