@@ -105,6 +105,8 @@ class Origin:
     """The package's version, or ``sha256:`` and the digest of the script."""
     asked: str
     """What asks for it again: the package's name, or the script's absolute path."""
+    code: str
+    """The digest of the sources: a package that is being written changes without another version."""
 
 
 @dataclass(frozen=True, slots=True)

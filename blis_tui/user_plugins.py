@@ -78,7 +78,7 @@ def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
         return module
 
     module = sys.modules.get(name) or _importing(str(path), str(where), run, name)
-    return Origin(path.name, f"sha256:{digest}", str(where)), [module]
+    return Origin(path.name, f"sha256:{digest}", str(where), digest), [module]
 
 
 def _package(name: str) -> tuple[Origin, list[ModuleType]]:
@@ -99,7 +99,22 @@ def _package(name: str) -> tuple[Origin, list[ModuleType]]:
         for entry in by_package[package]
     ]
     dist = by_package[package][0].dist
-    return Origin(package, "" if dist is None else dist.version, package), modules
+    return Origin(package, "" if dist is None else dist.version, package, _sources(modules)), modules
+
+
+def _sources(modules: Iterable[ModuleType]) -> str:
+    """The digest of all that is in the folders of these modules' packages, whatever of it they import."""
+    digest = sha256()
+    for top in dict.fromkeys(module.__name__.partition(".")[0] for module in modules):
+        package = sys.modules[top]
+        folders = [Path(folder) for folder in getattr(package, "__path__", ())]
+        files = [(file.relative_to(folder), file) for folder in folders for file in folder.rglob("*.py")]
+        if not folders and package.__file__ is not None:
+            files = [(Path(top), Path(package.__file__))]
+        for name, file in sorted(files):
+            content = read_input(file, f"the plug-ins of {top}", limit=_MAX_BYTES)
+            digest.update(f"{name.as_posix()}\0{sha256(content).hexdigest()}\0".encode())
+    return digest.hexdigest()
 
 
 def _plain(name: str) -> str:

@@ -76,7 +76,7 @@ def key_of(experiment: Experiment) -> str:
 
 
 def _from(plugin: Plugin) -> tuple[str, ...]:
-    return () if plugin.origin is None else (plugin.origin.name, plugin.origin.version)
+    return () if plugin.origin is None else (plugin.origin.name, plugin.origin.version, plugin.origin.code)
 
 
 def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:

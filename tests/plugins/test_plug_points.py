@@ -270,3 +270,23 @@ def test_all_of_them_pass_the_check_together() -> None:
     lines = [f"{path} mine: ok" for path in sorted(BY_PATH.keys() - {"workload.trace.format"})]
     left = "workload.trace.format mine: not checked, as the experiment does not name it"
     assert result.stdout.splitlines() == [*lines, left]
+
+
+def test_changed_sources_of_a_package_are_another_run_whatever_its_version(site: Path) -> None:
+    program = """
+from blis_tui.spec.load import load
+from blis_tui.study.task import key_of
+from blis_tui.user_plugins import load_plugins
+print(key_of(load("quickstart", overrides=["policy.routing=fewest-in-flight"], plugins=load_plugins(["blis-example"]))))
+"""
+
+    def key() -> str:
+        return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+
+    first = key()
+    assert key() == first
+    module = site / "blis_example" / "routing.py"
+    module.write_text(module.read_text() + "\n# another\n")
+    second = key()
+    (site / "blis_example" / "helper.py").write_text("which = 'imported by others'\n")
+    assert len({first, second, key()}) == 3
