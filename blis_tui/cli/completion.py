@@ -138,12 +138,17 @@ def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:
 
 
 def _known(*kinds: str) -> list[str]:
-    """Names of documents of these kinds, else of all, from the working directory's own ``specs/`` and shipped ones."""
+    """Names of documents of these kinds, else of all, from the working directory's own ``specs/`` and shipped ones.
+
+    Those of files that a terminal would act on are left out: another text in their place would be no name.
+    """
     from pathlib import Path  # noqa: PLC0415  (printing the script needs none)
 
+    from blis_tui.printable import printable  # noqa: PLC0415
     from blis_tui.spec.library import entries  # noqa: PLC0415
 
-    return sorted({entry.name for entry in entries(Path.cwd()) if not kinds or entry.kind in kinds})
+    names = {entry.name for entry in entries(Path.cwd()) if not kinds or entry.kind in kinds}
+    return sorted(name for name in names if printable(name) == name)
 
 
 def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:

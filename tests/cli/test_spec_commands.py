@@ -336,6 +336,16 @@ def test_words_are_completed(words: list[str], offered: set[str]) -> None:
     assert offered <= set(complete(*words))
 
 
+def test_names_that_a_terminal_would_act_on_are_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "specs/experiments"
+    folder.mkdir(parents=True)
+    for name in ("mine", "mine\x1b]0;pwned\x07", "mine\nplain,forged", "mine\u202e"):
+        (folder / f"{name}.blis.yaml").write_text("kind: Experiment\n")
+    monkeypatch.chdir(tmp_path)
+    assert complete("run", "mine") == ["mine"]
+    assert complete("run", "forged") == []
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_is_accepted_by_its_shell(shell: str, tmp_path: Path) -> None:
     script = blis("completion", shell).stdout
