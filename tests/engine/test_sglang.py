@@ -234,3 +234,16 @@ def test_what_it_has_no_use_for_is_refused() -> None:
         Outcome(experiment(scheduling="lpm"), [])
     with pytest.raises(PolicyError, match="chooses whom it retracts by itself"):
         Outcome(experiment(batching="sglang", victim="priority"), [])
+
+
+# ---- who waits for what ----
+
+
+def test_who_waits_behind_a_plan_that_takes_all_tokens_does_not_wait_for_a_place() -> None:
+    requests = [request(number, 0, 64, 2) for number in range(4)]
+    outcome = run(requests, {"overlap_schedule": True, "chunked_prefill_size": 64}, max_num_seqs=2)
+    prompts = [({name: 64}, 0, ()) for name in "0123"]
+    assert work(outcome) == [*prompts[:2], ({}, 2, ()), *prompts[2:], ({}, 2, ())]
+    # While the first prompt is computed, and the third, the plan behind it has another one and no token left. While the
+    # second is, and in the step after it, there is no place.
+    assert outcome.cluster.instances[0].tallies.seqs_wait_us == 164 + 120

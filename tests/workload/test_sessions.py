@@ -13,7 +13,7 @@ from blis_tui.errors import PolicyError
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Session, SessionCall
 from blis_tui.workload.clients import ClientSource
-from blis_tui.workload.sessions import SessionDraws, SessionRun
+from blis_tui.workload.sessions import Call, SessionDraws, SessionRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -205,6 +205,21 @@ def test_calls_of_an_agent_follow_one_another() -> None:
     assert run.send(4)[0] == (*said, ("one-0/4", 5))
     assert run.follow(4, 20_000, 5) == [(5, 29_000)]
     assert run.send(5)[0] == (*said, ("one-0/4", 5), ("one-0/4/answer", 5), ("one-0/5", 5))
+
+
+@pytest.mark.parametrize("followers", [1, 2, 3, 4])
+def test_what_was_said_is_kept_until_the_last_call_that_needs_it(followers: int) -> None:
+    def call(*after: int) -> Call:
+        return Call(input_tokens=3, output_tokens=2, wait_us=0, after=after, history=0 if after else -1)
+
+    run = SessionRun("s", 0, (), [call(), *(call(0) for _ in range(followers))], paced_by_answers=True)
+    run.begin()
+    said = (*run.send(0)[0], ("s/0/answer", 2))
+    run.follow(0, 0, 2)
+    for number in range(1, followers + 1):
+        assert run.content(0) == said
+        assert run.send(number)[0] == (*said, (f"s/{number}", 3))
+    assert run.content(0) == ()
 
 
 def test_prompts_that_stand_for_themselves() -> None:

@@ -285,3 +285,18 @@ def test_a_replay_asks_for_what_was_asked_for(tmp_path: Path) -> None:
     )
     again.run(until_us=5_000_000)
     assert list(again.report(complete=False).rows) == list(rows)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "shown"),
+    [
+        ("ISL,foo,bar", {}, True),  # one known name
+        ("when,foo,bar", {"arrival": "when", "input_tokens": "where"}, True),  # one that the user says
+        ("foo,bar,baz", {"arrival": "when"}, False),
+    ],
+)
+def test_names_of_columns_are_quoted_where_any_of_them_belongs_to_a_trace(
+    tmp_path: Path, header: str, columns: dict[str, str], shown: bool
+) -> None:
+    message, advice = told(f"{header}\n1,2,3\n", tmp_path, columns)
+    assert ("'bar'" in f"{message} {advice}") == shown
