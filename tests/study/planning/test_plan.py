@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import blis_tui
-from blis_tui.errors import InputError
+from blis_tui.errors import InputError, SpecError
 from blis_tui.metrics.expected_error import slower_steps
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
@@ -89,6 +89,26 @@ def test_it_is_verified_by_whole_runs_below_and_above(sized: Plan) -> None:
         assert tried.values(TTFT) == hand
 
 
+def test_it_is_verified_above_as_far_as_it_may_grow(sized: Plan, store: MemoryStore) -> None:
+    assert sized.best is not None
+    assert sized.best.size is not None
+    for beyond in (0, 1):
+        most = sized.best.size + beyond
+        best = plan(question(rate_per_s=120.0, most=most), HereRunner(), store).best
+        assert best is not None
+        assert best.size == sized.best.size
+        assert max(one.size or 0 for one in best.tried) == most
+
+
+def test_a_configuration_that_is_no_experiment_says_why(store: MemoryStore) -> None:
+    path = "engine.gpu_memory_utilization"
+    with pytest.raises(SpecError) as caught:
+        blis_tui.load("quickstart", set={**SHORT, path: 0.1})
+    found = plan(question(rate_per_s=5.0, bound=2000.0, axes={path: [0.1, 0.9]}), HereRunner(), store)
+    assert found.candidates[0].why_not == caught.value.diagnostics[0].message != ""
+    assert found.best is found.candidates[1]
+
+
 def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
     assert sized.best is not None
     found = sized.best.found
@@ -138,6 +158,15 @@ def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: M
     assert high / best.knee.fails == pytest.approx(1 + arrivals**-0.5)
     assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in plan_text(found)
     assert plan(question(rate_per_s=120.0), HereRunner(), store).candidates[0].interval is None
+
+
+def test_of_the_highest_rates_the_highest_is_taken_whatever_it_costs(store: MemoryStore) -> None:
+    axes = {"cluster.tensor_parallel": [1, 2]}
+    found = plan(question(max_rate=True, axes=axes, precision=0.5), HereRunner(), store)
+    rates = [one.knee.holds or 0.0 for one in found.candidates if one.knee is not None]
+    assert rates[0] < rates[1]
+    assert found.best is found.candidates[1]
+    assert found.ties == ()
 
 
 def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
