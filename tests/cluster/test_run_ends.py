@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +18,12 @@ from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Autoscaler, Delay, Experiment, Failure, Lifecycle, NodePool
 from tests.builders import ListSource
 from tests.cluster.test_lifecycle import LIVES, autoscaler, failure, varying
+from tests.cluster.test_models import HEAD, LLAMA, QWEN
 from tests.cluster.test_split_lifecycle import asked, going, scaler
 from tests.metrics.clusters import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MANY = 20_000
 """Events that no run here comes close to."""
@@ -105,6 +110,25 @@ def test_who_waits_for_an_answer_that_never_comes_sends_nothing_more() -> None:
     [found] = [one for one in report.warnings if one.id == "stranded"]
     assert found.message == "4 requests of 8 (50 %) never found an instance; one is request_5."
     assert "unfinished" not in {one.id for one in report.warnings}
+
+
+def test_those_who_were_served_no_longer_keep_a_run_going(tmp_path: Path) -> None:
+    """One model's only instance comes back again and again, and serves who waited; the other's is gone for good."""
+    always = {"pool": "qwens", "mean_time_between_us": 200_000, "repair_us": 1000}
+    deaths = [{"instance": 0, "at_us": 0}, {"instance": 1, "at_us": 0, "repair_us": 10_000}, always]
+    pools = f"[{{name: llamas, instances: 1, model: {LLAMA}}}, {{name: qwens, instances: 1}}]"
+    (tmp_path / "requests.csv").write_text(
+        f"arrival_time_us,input_tokens,output_tokens,model\n2000,100,5,{QWEN}\n4000,100,5,{LLAMA}\n"
+    )
+    path = tmp_path / "mine.blis.yaml"
+    path.write_text(HEAD + f"workload: {{trace: {{file: requests.csv}}}}\ncluster: {{pools: {pools}}}\n")
+    simulation = blis_tui.Simulation(blis_tui.load(path, set={"cluster.failures": deaths}))
+    stranded: list[str] = []
+    simulation.subscribe("stranded", lambda record: stranded.append(record.request_id))
+    simulation.run(max_events=MANY)
+    assert simulation.done
+    assert list(dict.fromkeys(stranded)) == ["request_0", "request_1"]
+    assert [row.state for row in simulation.report().rows] == ["completed", "in-transit"]
 
 
 FAILURES = st.lists(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,8 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import Seen, load_keys
+from blis_tui.metrics.lints.finding import Finding, Seen, load_keys
+from blis_tui.metrics.lints.limits import decode_tail
 from blis_tui.metrics.lints.lints import LINTS, check_all
 from blis_tui.metrics.load import Flow
 from tests.debugger.pressed_runs import RUNS, experiment, finished
@@ -25,7 +27,6 @@ from tests.metrics.tally import ForNobody, Tally, account_of
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
-    from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
 
@@ -434,6 +435,15 @@ def test_prefill_beside_decode() -> None:
     smaller = blis_tui.run(blis_tui.load("chunked-prefill", set={**BY_HAND, "engine.max_num_batched_tokens": budget}))
     assert smaller.latency.itl_ms.p99 is not None
     assert smaller.latency.itl_ms.p99 < found.figures["itl_p99_ms"]
+
+
+@pytest.mark.parametrize(("itl_us", "beside_us", "found"), [(40, 80, True), (40, 79, False), (39, 80, False)])
+def test_decodes_have_a_tail_from_their_bounds_on(itl_us: int, beside_us: int, found: bool) -> None:
+    """From four times the median, and a fifth of all time between tokens: 32 * 10 + 2 * 40 is five times 80."""
+    gaps_us = {10: 32, itl_us: 2}
+    limits = SimpleNamespace(max_num_batched_tokens=64)
+    stub = SimpleNamespace(gaps_us=gaps_us, total={"beside_prefill_us": beside_us}.__getitem__, limits=limits)
+    assert isinstance(decode_tail(cast("Seen", stub)), Finding) == found
 
 
 # ---- all of them ----

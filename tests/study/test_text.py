@@ -1,0 +1,35 @@
+"""A study's points as a table for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from blis_tui.study.rows import Row, StudyResult
+from blis_tui.study.text import MOST_POINTS, study_text
+from tests.study.studies import study_of
+
+FIRST, SECOND = "latency.ttft_ms.p99", "cost.gpus"
+
+
+@pytest.mark.parametrize("goal", ["min", "max"])
+def test_of_many_points_those_are_shown_that_hold_then_the_front_then_the_best(goal: str) -> None:
+    """Point 0 alone is the cheapest, and the worst in what comes first; all others cost the same."""
+    count = MOST_POINTS + 10
+    objectives = [{"metric": FIRST, "goal": goal}, {"metric": SECOND}]
+    study = study_of({"cluster.instances": list(range(1, count + 1))}, objectives=objectives, seeds=1)
+    worth = [at if goal == "max" else -at for at in range(count)]  # the later, the better
+    rows = tuple(
+        Row(
+            point=point,
+            seed=1,
+            status="done",
+            ok=at not in (count - 1, count - 2),  # the best two do not hold
+            figures={FIRST: worth[at], SECOND: 2 - (at == 0)},
+        )
+        for at, point in enumerate(study.points)
+    )
+    lines = study_text(StudyResult(study=study, rows=rows)).splitlines()
+    shown = [int(found[2]) - 1 for line in lines[3 : 3 + MOST_POINTS] if (found := re.match(r"([*✗ ]) +(\d+) ", line))]
+    assert shown == [count - 3, 0, *range(count - 4, count - MOST_POINTS - 2, -1)]
