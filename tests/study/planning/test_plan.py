@@ -16,7 +16,7 @@ from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.data import plan_data
 from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.slower import mean_prompt
-from blis_tui.study.planning.text import plan_text
+from blis_tui.study.planning.text import answer_text, plan_text
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.text import number
@@ -142,6 +142,17 @@ def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(stor
         for seed in (42, 43):
             values = {"workload.rate_per_s": rate, "workload.requests": max(200, -int(-2 * rate // 1))}
             assert (by_hand(seed, **values, **{"cluster.instances": 1}) <= 120.0) is wanted
+
+
+def test_the_sentence_has_the_rates_that_are_known(store: MemoryStore) -> None:
+    found = plan(question(max_rate=True), HereRunner(), store)
+    assert found.best is not None
+    knee = found.best.knee
+    assert knee is not None
+    said = f"1 instance of qwen3-14b on h100 (1 GPU) holds {knee.holds:g} requests/s with {TTFT} <= 120"
+    assert answer_text(found) == f"{said}, and no longer {knee.fails:g}."
+    endless = replace(found, best=replace(found.best, knee=replace(knee, fails=None)))
+    assert answer_text(endless) == f"{said}."
 
 
 def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: MemoryStore) -> None:
