@@ -114,6 +114,22 @@ def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) ->
     assert [side.digest() for side in both.sides] == [side.digest() for side in by_hand.sides]
 
 
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_way_to_a_time_that_is_not_known_is_that_of_single_steps(pair: str) -> None:
+    both, by_hand = lockstep(pair, SHORTER), lockstep(pair, SHORTER)
+    visited = {position(by_hand)}
+    while any(by_hand.step()):
+        visited.add(position(by_hand))
+    positions = [position(both) for _ in both.to_end()]
+    assert len(positions) > 1
+    assert visited.issuperset(positions)
+    assert both.at_end
+    run_to_stop(both.seek_time(both.time_us // 2))
+    assert not both.at_end
+    run_to_stop(both.to_end())
+    assert position(both) == position(by_hand)
+
+
 @given(st.lists(st.integers(0, 4_000_000), min_size=1, max_size=6))
 @settings(max_examples=15)
 def test_a_time_is_the_same_place_wherever_one_comes_from(times: list[int]) -> None:

@@ -100,3 +100,22 @@ def test_the_figures_between_two_events_are_those_of_the_records() -> None:
             most = now if one.event < first else [max(*pair) for pair in zip(most, now, strict=True)]
         found = tape.between(first, last)
         assert [found.waiting_max, found.running_max, found.kv_used_max] == most
+
+
+def test_every_row_is_about_whom_its_record_is_about() -> None:
+    """Requests, instances, both, or (the autoscaler's decisions) neither."""
+    made = blis_tui.load("autoscaling", set={"workload.requests": 200})
+    simulation = blis_tui.Simulation(made)
+    tape, records = Tape(profiles(made)), dict[tuple[int, str], Record]()
+    Recorder(tape).listen(simulation)
+    simulation.subscribe("all", lambda record: records.setdefault((record.event, record.kind), record))
+    simulation.run()
+    names, seen = list(tape.names()), dict[tuple[bool, bool], None]()
+    for row in map(tape.row, range(1, len(tape) + 1)):
+        if row.step < 0:
+            record = records[row.event, row.kind]
+            name = getattr(record, "request_id", "")
+            assert row.request == (names.index(name) if name else -1)
+            assert row.instance == getattr(record, "instance", -1)
+            seen[row.request >= 0, row.instance >= 0] = None
+    assert len(seen) == 4

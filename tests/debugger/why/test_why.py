@@ -13,7 +13,7 @@ from blis_tui.debugger.why.events import load_before, usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
-from blis_tui.engine.records import RECORD_KINDS, Preempted
+from blis_tui.engine.records import RECORD_KINDS, Preempted, StepFinished
 from blis_tui.units import plural, span_text, time_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
 
@@ -64,6 +64,32 @@ def well_made(explanation: Explanation) -> None:
     assert explanation.headline in text
     for ref in refs(explanation):
         assert ref.text in text
+
+
+def test_who_runs_and_gets_nothing_of_a_spent_budget_is_told_who_spent_it() -> None:
+    debugger = finished("one pass")
+    budget = debugger.tape.profiles[0].limits.max_num_batched_tokens
+    found = 0
+    for event in range(1, debugger.frontier + 1):
+        row = debugger.tape.row(event)
+        if row.step < 0 or debugger.tape.step(row.step).batch_tokens < budget:
+            continue
+        step = next(one for one in debugger.records_of(event) if isinstance(one, StepFinished))
+        if not step.stalled:
+            continue
+        run_to_stop(debugger.seek(event))
+        text = explain_request(debugger, step.stalled[0]).to_text().replace("\n", " ")
+        told = re.search(
+            r"in the order in which they arrived: the whole token budget of (\d+) was spent[^:]*: (.*?)\.", text
+        )
+        assert told is not None, text
+        assert int(told[1]) == budget == step.decode_requests + sum(one.new_tokens for one in step.chunks)
+        most = max(step.chunks, key=lambda one: one.new_tokens)
+        assert f"{most.request_id} {most.new_tokens}" in re.sub(" +", " ", told[2])
+        found += 1
+        if found == 3:
+            return
+    raise AssertionError(f"only {found} such steps")
 
 
 # ---- waiting ----
