@@ -108,7 +108,11 @@ def test_every_row_is_about_whom_its_record_is_about() -> None:
     simulation = blis_tui.Simulation(made)
     tape, records = Tape(profiles(made)), dict[tuple[int, str], Record]()
     Recorder(tape).listen(simulation)
-    simulation.subscribe("all", lambda record: records.setdefault((record.event, record.kind), record))
+
+    def keep(record: Record) -> None:
+        records.setdefault((record.event, record.kind), record)
+
+    simulation.subscribe("all", keep)
     simulation.run()
     names, seen = list(tape.names()), dict[tuple[bool, bool], None]()
     for row in map(tape.row, range(1, len(tape) + 1)):

@@ -92,6 +92,24 @@ def test_a_hold_says_who_waits() -> None:
     assert f"into its queue (priority {held.priority})" in told(debugger, event)
 
 
+def test_who_waits_in_the_gateway_is_told_how_full_the_instances_are() -> None:
+    debugger = run("gateway")
+    gateway = debugger.experiment.policy.gateway
+    assert gateway is not None
+    most = gateway.saturation.settings["max_concurrency"]
+    assert isinstance(most, int)
+    for event in (124, 165, 206, 247, 288):
+        run_to_stop(debugger.seek(event))
+        state = debugger.simulation.snapshot()
+        assert state.gateway is not None
+        there = sum(len(one.running) + len(one.waiting) for one in state.instances)
+        level = there / (most * len(state.instances))
+        assert level > gateway.usage_limit
+        text = " ".join(explain_request(debugger, state.gateway.upcoming).to_text().split())
+        limit = f"saturation is {level:.2f}, the limit is {gateway.usage_limit:.2f}"
+        assert f"By the latest signals {limit}: nobody is dispatched until it falls below the limit." in text
+
+
 def test_a_transfer_has_its_bytes_and_its_end_its_start() -> None:
     debugger = run("split")
     for start, end in zip(
