@@ -1,0 +1,59 @@
+"""What is told of LoRA adapters: every figure is one of the run's records."""
+
+from __future__ import annotations
+
+import pytest
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.explain import explain_request
+from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
+from blis_tui.engine.records import Preempted, Record, Scheduled
+from blis_tui.units import plural, span_text
+
+WAYS: dict[str, dict[str, object]] = {
+    "blis": {"workload.rate_per_s": 50, "policy.batching": "blis"},
+    "vllm-v1": {"workload.rate_per_s": 100, "engine.lora.max_loras": 2},
+}
+
+
+def runs(name: str) -> tuple[Debugger, list[Record]]:
+    made = blis_tui.load("lora-adapters", set={"workload.requests": 60, **WAYS[name]})
+    simulation, records = blis_tui.Simulation(made), list[Record]()
+    for kind in (AdapterHeld, AdapterLoad, Scheduled, Preempted):
+        simulation.subscribe(kind, records.append)
+    simulation.run()
+    debugger = Debugger(made)
+    run_to_stop(debugger.run())
+    return debugger, records
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_each_wait_and_each_load_is_told_once_and_as_it_was(name: str) -> None:
+    debugger, records = runs(name)
+    loads = holds = 0
+    for request in debugger.tape.names():
+        own = [one for one in records if getattr(one, "request_id", "") == request]
+        told: list[str] = []
+        for at, one in enumerate(own):
+            if isinstance(one, AdapterLoad):
+                took = f"loaded for it from {one.source} in {span_text(one.load_us)}"
+                told.append(f"{one.adapter} was {took} (event {one.event:,}).")
+                loads += 1
+            elif isinstance(one, AdapterHeld):
+                end = next(later for later in own[at:] if isinstance(later, Scheduled))
+                waited = f"it waited {span_text(end.time_us - one.time_us)}."
+                others = f"the batch had {plural(len(one.in_use), 'other')}, {', '.join(one.in_use)} (max_loras)"
+                slots = f"Its adapter {one.adapter} had no place (event {one.event:,}): {others}; {waited}"
+                load = f"Its adapter {one.adapter} had to be loaded (event {one.event:,}); {waited}"
+                told.append(slots if one.reason == "slots" else load)
+                holds += 1
+        explanation = explain_request(debugger, request)
+        found = [part for part in explanation.parts if part.heading == "LoRA adapter"]
+        text = " ".join(explanation.to_text().split())
+        assert bool(found) == bool(told)
+        assert all(text.count(one) == 1 for one in told), (told, text)
+        assert sum(len(part.sentences) for part in found) == len(told)
+    assert loads > 3
+    assert holds > 3
