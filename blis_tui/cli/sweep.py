@@ -240,7 +240,7 @@ def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
 
 def warn(message: str) -> None:
     """Say what went wrong although it goes on; a line of progress gives way."""
-    tell(f"warning: {message}", afresh=sys.stderr is not None and sys.stderr.isatty())
+    tell(f"warning: {printable(message)}", afresh=sys.stderr is not None and sys.stderr.isatty())
 
 
 def usable_cores() -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.observe.lines import server_document
 from blis_tui.observe.recording import COMPLETED
+from blis_tui.printable import printable
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def summary_text(summary: Summary, recording: Recording) -> str:
         told = [plural(len(recording.steps), "step")] if recording.steps else []
         told += [f"{count_text(value)} {name}" for name, value in counted.items()]
         lines += ["", f"by the server: {', '.join(told)}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def summary_document(summary: Summary, recording: Recording, warnings: Sequence[str]) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.printable import printable
 from blis_tui.twin.fitting import BLOCK_STEPS
 from blis_tui.twin.parting import where
 from blis_tui.units import count_text, plural
@@ -22,7 +23,7 @@ _ABOUT: Final = "MAPE: mean absolute error of single requests; r: correlation of
 def twin_text(twin: Twin) -> str:
     """Who is compared, latencies, what the engines did, where they part, and what explains the error."""
     blocks = [_head(twin), _latencies(twin), _engine(twin), _parting(twin), _ladder(twin), _halves(twin)]
-    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
+    return "\n\n".join("\n".join(printable(line.rstrip()) for line in block) for block in blocks if block) + "\n"
 
 
 def _head(twin: Twin) -> list[str]:

@@ -14,6 +14,8 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.observe.reading import read_recording
 from tests.cli.test_signals import Child
+from tests.hostile import EVIL, SPEC, require_harmless
+from tests.observe import servers
 from tests.observe.servers import Asked, Replying, free_port, prompt_tokens, served, well
 
 if TYPE_CHECKING:
@@ -253,3 +255,31 @@ def test_ctrl_c_ends_in_good_order_with_what_there_is(tmp_path: Path) -> None:
     assert f"of {len(recording.requests)} answered" in out
     assert recording.about["complete"] is False
     assert (tmp_path / "r" / "trace.csv").is_file()
+
+
+def test_what_a_server_calls_itself_and_answers_does_not_act_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while it is recorded, nor when the recording is compared."""
+
+    async def hostile(asked: Asked, reply: Replying) -> None:
+        if asked.number % 3:
+            await well(asked, reply)
+        else:
+            reply.whole("400 Bad Request", {"error": {"message": f"refused{EVIL}", "type": f"kind{EVIL}"}})
+
+    model = {"id": f"served{EVIL}", "object": "model", "owned_by": f"owner{EVIL}", "max_model_len": 1024}
+    monkeypatch.setattr(servers, "MODELS", {"object": "list", "data": [model]})
+    (tmp_path / f"trace{EVIL}.csv").write_text(TRACE)
+    folder = f"r{EVIL}"
+    with served(hostile) as server:
+        first = observe(server.url, "--trace", f"trace{EVIL}.csv", "-o", folder, "--warm-up", "0")
+    assert first.exception is None or isinstance(first.exception, SystemExit), first.exception
+    require_harmless(first.stdout + first.stderr, "served r refused")
+    (tmp_path / "evil.blis.yaml").write_text(SPEC)
+    for other in ("evil.blis.yaml", folder, f"nowhere{EVIL}"):
+        again = CliRunner().invoke(cli, ["twin", folder, other])
+        assert again.exception is None or isinstance(again.exception, SystemExit), again.exception
+        require_harmless(again.stdout + again.stderr, "r" if other == folder else "")
+    calibrated = CliRunner().invoke(cli, ["calibrate", folder, "--spec", "evil.blis.yaml"])
+    require_harmless(calibrated.stdout + calibrated.stderr, "")
