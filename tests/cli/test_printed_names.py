@@ -143,7 +143,7 @@ def blis(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch:
         (f"diff evil.blis.yaml --set-b workload.clients.0.tenant=new{EVIL} --all", "tenant new"),
         (f"diff evil.blis.yaml file{EVIL}.blis.yaml", "file"),
         (f"sweep replay.blis.yaml --store none --jobs 1 --axis metadata.description=a{EVIL},b{EVIL}", "description"),
-        ("sweep burst.blis.yaml --store none --jobs 1 --axis seed=1,2", "left burst"),
+        ("sweep burst.blis.yaml --store none --jobs 1 --axis cluster.instances=1,2", "left burst"),
         ("sweep wrong.blis.yaml --store none --jobs 1 --axis seed=1,2", "name"),
         (f"plan evil.blis.yaml --store none --jobs 1 --seeds 1 --slo latency.ttft_ms.p99<={EVIL}", "latency"),
         (f"plan evil.blis.yaml --axis workload.clients.0.id=a{EVIL},b{EVIL} {QUICK}", "id"),
