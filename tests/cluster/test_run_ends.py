@@ -67,6 +67,17 @@ def test_it_ends_ten_decisions_after_the_last_progress() -> None:
     assert 100 + 10 * 300 <= cluster.now <= 100 + 12 * 300
 
 
+@pytest.mark.parametrize(("up_us", "down_us", "delay"), [(500, 0, (0, 0)), (0, 700, (0, 0)), (0, 0, (200, 30))])
+def test_a_decision_takes_its_windows_and_the_longest_delay(up_us: int, down_us: int, delay: tuple[int, int]) -> None:
+    """The longest delay that is drawn: the mean and six standard deviations."""
+    mean_us, std_dev_us = delay
+    waits = {"scale_up_window_us": up_us, "scale_down_window_us": down_us}
+    scaling = replace(scaler(1, 3), scrape_delay=Delay(mean_us=mean_us, std_dev_us=std_dev_us), **waits)  # type: ignore[arg-type]
+    made = going(failure(every_us=900, repair_us=100), nodes=(node(2),), scaler=scaling, instances=(2, 1))
+    cycle_us = 300 + up_us + down_us + mean_us + 6 * std_dev_us
+    assert 100 + 10 * cycle_us <= run_to_the_end(made, 2, 100).now <= 100 + 10 * cycle_us + 2 * 300
+
+
 def test_the_autoscaler_waits_for_those_who_are_still_to_come() -> None:
     """The last request comes long after it would have given up on the first ones."""
     made = going(failure(every_us=900, repair_us=100), nodes=(node(2),), scaler=scaler(2, 3), instances=(2, 1))
