@@ -1,0 +1,30 @@
+"""A request that has ended beside the median one."""
+
+from __future__ import annotations
+
+from blis_tui.debugger.why.breakdown import e2e_breakdown
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.past import compare
+from tests.debugger.pressed_runs import finished
+
+
+def test_the_difference_to_the_median_is_told_by_its_largest_part_first() -> None:
+    debugger = finished("kv-pressure")
+    tape, rows = debugger.tape, debugger.report().rows
+    took = sorted(row.e2e_us for row in rows if row.e2e_us is not None)
+    signs = dict.fromkeys((True, False), 0)
+    for row in rows:
+        life = read_life(tape, row.request_id, debugger.frontier)
+        own = None if life is None else e2e_breakdown(life, tape)
+        if life is None or own is None or row.e2e_us is None:
+            continue
+        found = compare(life, own, tape)
+        assert found is not None
+        assert found.faster == len([one for one in took if one < row.e2e_us])
+        assert found.others == len(took) - 1
+        assert found.excess_us == row.e2e_us - found.median.value
+        parts = [us for _, us in found.by_group]
+        assert sum(parts) == found.excess_us
+        assert parts == sorted(parts, reverse=found.excess_us >= 0)
+        signs[found.excess_us > 0] += len(dict.fromkeys(parts)) > 1
+    assert min(signs.values()) > 3
