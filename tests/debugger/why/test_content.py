@@ -121,6 +121,8 @@ def test_the_pane_and_the_explanation_say_how_long_it_reasoned(whole: Debugger, 
         assert tokens in text
         assert f"answer {answer} token{'s' * (answer != 1)}" in text
         assert f"time to first answer token {span_text(row.ttfat_us)}" in text
+        headings = [part.heading for part in explain_request(whole, row.request_id).parts]
+        assert headings.count(f"Time to first answer token: {span_text(row.ttfat_us)}") == 1
         why = told(whole, row.request_id, "Reasoning")
         assert f"Its answer began {span_text(row.ttfat_us)} after it was sent" in why
         thinking = span_text(row.first_answer_us - row.first_token_us)
