@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from blis_tui.compare.hindsight import Hindsight
     from blis_tui.metrics.report import Report
 
 _AFRESH: Final = "\r\x1b[2K"
@@ -57,7 +58,7 @@ def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
         click.echo((_AFRESH if afresh else "") + printable_lines(message), err=True, nl=nl)
 
 
-def tell_left_out(*reports: Report) -> None:
+def tell_left_out(*reports: Report | Hindsight) -> None:
     """Say what of their traces is no request; once what several leave out."""
     for one in dict.fromkeys(one for report in reports for one in report.left_out):
         tell(f"note: left out of the trace: {printable(str(one))}")

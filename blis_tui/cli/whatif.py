@@ -128,3 +128,4 @@ def _hindsight(
     finally:
         line.clear()
     print_text(to_json(found.to_dict()) if as_json else hindsight_text(found, everything=everything), nl=False)
+    tell_left_out(found)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from blis_tui.metrics.request_log import Row
     from blis_tui.metrics.stats import Distribution
+    from blis_tui.workload.trace_table import LeftOut
 
 MOST: Final = 1000
 """Replays that are made without being asked for more."""
@@ -125,6 +126,8 @@ class Hindsight:
     """In the run as it was."""
     judged: tuple[Judged, ...]
     """Every so many of the decisions, from the first on."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What of a recorded workload is no request; not part of the JSON document."""
 
     @property
     def replays(self) -> int:
@@ -241,6 +244,7 @@ def ask_true_regret(
         requests=len(before),
         completed=_completed(before),
         judged=tuple(judged),
+        left_out=first.left_out,
     )
 
 

@@ -61,6 +61,7 @@ SIZES: Final = ("--slo", "latency.ttft_ms.p99<=100000", "--sizes", "cluster.inst
     [
         (("run", "bursts.blis.yaml"), NOTE),
         (("whatif", "bursts.blis.yaml", "--request", "request_3", "--route-to", "1"), NOTE),
+        (("whatif", "bursts.blis.yaml", "--every", "20"), NOTE),
         (("diff", "bursts.blis.yaml", "--set-b", "cluster.instances=3"), NOTE),
         (
             ("sweep", "bursts.blis.yaml", "--axis", "cluster.instances=1..3", "-j", "1"),

@@ -33,3 +33,14 @@ def test_of_many_points_those_are_shown_that_hold_then_the_front_then_the_best(g
     lines = study_text(StudyResult(study=study, rows=rows)).splitlines()
     shown = [int(found[2]) - 1 for line in lines[3 : 3 + MOST_POINTS] if (found := re.match(r"([*✗ ]) +(\d+) ", line))]
     assert shown == [count - 3, 0, *range(count - 4, count - MOST_POINTS - 2, -1)]
+
+
+def test_why_a_point_has_no_figures_stays_in_its_line() -> None:
+    study = study_of({"cluster.instances": [1]}, objectives=[{"metric": FIRST}], seeds=1)
+    why = "nothing came of it, " + "and on and on " * 20
+    row = Row(point=study.points[0], seed=1, status="failed", ok=None, why=why)
+    line = study_text(StudyResult(study=study, rows=(row,))).splitlines()[3]
+    told = line[line.index("failed: ") :]
+    assert told.endswith("…")
+    assert f"failed: {why}".startswith(told[:-1])
+    assert len(told) == 60
