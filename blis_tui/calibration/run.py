@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     Runs = dict[str, Pairs]
 
 BASES: Final = ("fitted", "blackbox")
+_LAUNCHED: Final = (
+    "The coefficients include what launching operators one by one took: leave engine.enforce_eager out beside them."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     own = data[0].experiment.pools[0].latency.kind
     kind = kind or (own if own in BASES else BASES[0])
     before = compared(data)
+    eager = any(one.experiment.pools[0].engine.enforce_eager for one in data)
+    data = [_with_all_in_coefficients(one) for one in data]
     found = fit(data, kind)
     if not any(one.told in ("measured", "roughly") for one in found.found):
         raise InputError("these measurements tell no coefficient", help="record more requests, under several loads")
@@ -100,12 +105,20 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
         rest = [one for at, one in enumerate(data) if at != number]
         without = fit(rest, kind, advise=False)
         others[_name(data, number)] = _pairs(data[number], without.latency)
-    found = replace(found, statements=(*_mixtures(data), *found.statements))
+    launched = [_LAUNCHED] if eager and not found.kept else []
+    found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
     errors = {metric: told.bias for metric, told in judged if told is not None}
     return Calibrated(found, before, runs, others, document_text(found, data, errors))
+
+
+def _with_all_in_coefficients(one: Data) -> Data:
+    """Measured steps have their launches in them: none are added to what the coefficients say."""
+    (pool,) = one.experiment.pools
+    pool = replace(pool, engine=replace(pool.engine, enforce_eager=False))
+    return replace(one, experiment=replace(one.experiment, pools=(pool,)))
 
 
 def _kept(found: Fit, data: Sequence[Data]) -> Fit:

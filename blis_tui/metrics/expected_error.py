@@ -204,6 +204,8 @@ def _comparable(experiment: Experiment, pool: Pool, prompt_tokens: float) -> tup
     if not traits.engine:
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
         return f"not measured: `{experiment.policy.batching.kind}` batching (measured: {rules})"
+    if pool.engine.enforce_eager:
+        return "not measured: `enforce_eager` (measured: CUDA graphs)"
     expected = {**known.settings, "engine": _COEFFICIENTS[traits.engine]}
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
