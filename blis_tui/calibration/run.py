@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.calibration.document import document_text
 from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement, disagreement
 from blis_tui.calibration.mixed import mixed
-from blis_tui.calibration.replay import batches, require_one_instance, simulate, stepped, with_latency
+from blis_tui.calibration.predicted import compared, name_of, pairs_of
+from blis_tui.calibration.replay import require_one_instance
 from blis_tui.calibration.steps import StepLog
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
@@ -17,11 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
-    from blis_tui.calibration.judge import Pairs
     from blis_tui.calibration.outcome import Fit
-    from blis_tui.spec.model import PluginConfig
-
-    Runs = dict[str, Pairs]
+    from blis_tui.calibration.predicted import Runs
 
 BASES: Final = ("fitted", "blackbox")
 _LAUNCHED: Final = (
@@ -40,32 +38,6 @@ class Calibrated:
     left_out_runs: Runs
     """Each recording with coefficients fitted to the others; without those whose others tell nothing."""
     document: str
-
-
-def compared(data: Sequence[Data], latency: PluginConfig | None = None) -> Runs:
-    """Recordings beside what a step-time model makes of them; by default, each experiment's own.
-
-    Raises:
-        InputError: no request of a recording completes in the simulation.
-        PolicyError: an experiment has more than one instance.
-    """
-    return {_name(data, number): _pairs(one, latency) for number, one in enumerate(data)}
-
-
-def _pairs(one: Data, latency: PluginConfig | None) -> Pairs:
-    experiment = one.experiment if latency is None else with_latency(one.experiment, latency)
-    if isinstance(one.recording, StepLog):
-        return stepped(experiment, one.recording)
-    rows = simulate(experiment, one.recording, repeated=one.repeated)
-    found = [
-        Pair(measured, row.ttft_us, row.e2e_us, batch)
-        for row, measured, batch in zip(rows, one.recording.requests, batches(rows), strict=True)
-        if row.ttft_us is not None and row.e2e_us is not None
-    ]
-    if not found:
-        message = f"no request of {one.recording.path} completes in the simulation"
-        raise InputError(message, help="look at the engine's limits")
-    return found
 
 
 def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
@@ -95,16 +67,17 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     eager = any(one.experiment.pools[0].engine.enforce_eager for one in data)
     data = [_with_all_in_coefficients(one) for one in data]
     found = fit(data, kind)
-    if not any(one.told in ("measured", "roughly") for one in found.found):
+    if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
         raise InputError("these measurements tell no coefficient", help="record more requests, under several loads")
-    runs = compared(data, found.latency)
-    if disagreement(runs) > disagreement(before):
+    runs = compared(data, found.latency, found.gap_us)
+    of_means = any(one.told == "averaged" for one in found.found)
+    if disagreement(runs, of_means=of_means) > disagreement(before, of_means=of_means):
         found, runs = _kept(found, data), before
     others: Runs = {}
     for number in range(len(data) if len(data) > 1 else 0):
         rest = [one for at, one in enumerate(data) if at != number]
         without = fit(rest, kind, advise=False)
-        others[_name(data, number)] = _pairs(data[number], without.latency)
+        others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
     launched = [_LAUNCHED] if eager and not found.kept else []
     found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
@@ -133,12 +106,5 @@ def _mixtures(data: Sequence[Data]) -> list[str]:
     found = []
     for number, one in enumerate(data):
         if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
-            found.append(f"{_name(data, number)}: {told}")
+            found.append(f"{name_of(data, number)}: {told}")
     return found
-
-
-def _name(data: Sequence[Data], number: int) -> str:
-    """A recording's file name; its path where several have the same."""
-    path = data[number].recording.path
-    alike = len([one for one in data if one.recording.path.name == path.name])
-    return path.name if alike == 1 else f"{path} ({number + 1})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from blis_tui.calibration.data import Data
-from blis_tui.calibration.run import calibrated, compared
+from blis_tui.calibration.predicted import compared
+from blis_tui.calibration.run import calibrated
 from tests.calibration.servers import measure, served
 
 
