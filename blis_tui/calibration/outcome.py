@@ -9,6 +9,7 @@ from blis_tui.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.calibration.elsewhere import Elsewhere
     from blis_tui.spec.model import PluginConfig
 
 LEVEL: Final = 0.9
@@ -85,6 +86,10 @@ class Fit:
     """Share of the first and last tokens that came in the steps in which they were expected."""
     gap_us: float = 0.0
     """What of each step lies between those that the server logs."""
+    draws: tuple[PluginConfig, ...] = ()
+    """Step-time models as likely as the measurements leave them; none where that is not known."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    """What to expect under other loads."""
     kept: bool = False
     """Whether the experiment's own coefficients were kept, as nothing better was found."""
 

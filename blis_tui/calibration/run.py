@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.document import document_text
+from blis_tui.calibration.elsewhere import expected_under, loads_elsewhere
 from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement, disagreement
+from blis_tui.calibration.measured import Recording
 from blis_tui.calibration.mixed import mixed
 from blis_tui.calibration.predicted import compared, name_of, pairs_of
 from blis_tui.calibration.replay import require_one_instance
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
+    from blis_tui.calibration.elsewhere import Elsewhere
     from blis_tui.calibration.outcome import Fit
     from blis_tui.calibration.predicted import Runs
 
@@ -80,6 +83,8 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
         others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
     launched = [_LAUNCHED] if eager and not found.kept else []
     found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
+    if not found.kept:
+        found = replace(found, elsewhere=_elsewhere(found, data))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
@@ -92,6 +97,16 @@ def _with_all_in_coefficients(one: Data) -> Data:
     (pool,) = one.experiment.pools
     pool = replace(pool, engine=replace(pool.engine, enforce_eager=False))
     return replace(one, experiment=replace(one.experiment, pools=(pool,)))
+
+
+def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[Elsewhere, ...]:
+    """What to expect of a fit under loads beside the first measured one."""
+    for one in data:
+        if isinstance(one.recording, Recording):
+            lengths = [asked.input_tokens for asked in one.recording.requests]
+            loads = loads_elsewhere(one.experiment, sum(lengths) / len(lengths))
+            return expected_under(one.experiment, found.latency, found.draws, loads)
+    return ()
 
 
 def _kept(found: Fit, data: Sequence[Data]) -> Fit:

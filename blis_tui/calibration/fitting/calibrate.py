@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.fitting.advice import TELLS, Adviser, Load, loads_beside
+from blis_tui.calibration.elsewhere import DRAWS, Load, loads_beside
+from blis_tui.calibration.fitting.advice import TELLS, Adviser
 from blis_tui.calibration.fitting.averages import HELD_UP, NOT_FOLLOWED, averaged, missing, on_average
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
 from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
@@ -74,12 +75,14 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     best = sides[0]
     told = coefficients(law, sides, [one.values for one in others])
     values = best.values
+    draws = best.posterior.draws(values, DRAWS) if problem.requests else []
     held_up = 1.0 if problem.requests else missing(compared(data, law.config(values)))
     tells = any(one.told in ("measured", "roughly") for one in told)
     if tells and (held_up > HELD_UP or found.followed < NOT_FOLLOWED):
         values = on_average(data, law, [values, *_starts(problem)])
         by_name = {term.name: float(value) for term, value in zip(law.terms, values, strict=True)}
         told = tuple(averaged(one, by_name[one.name]) for one in told)
+        draws = []
     names = {one.name for one in told}
     left_out = tuple(LeftOut(one.name, absent(one.name, problem)) for one in law.terms if one.name not in names)
     advice, loads = None, list[Load]()
@@ -90,7 +93,15 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
         loads = loads_beside(first.data.experiment, prompts)
         advice = partial(_advised, data, kind, told, adviser, loads)
     said = (*_held_up(held_up), *statements(told, found.followed, problem, advice, loads))
-    return Fit(law.config(_rounded(values)), told, left_out, said, found.followed, gap_of(law, values))
+    return Fit(
+        law.config(_rounded(values)),
+        told,
+        left_out,
+        said,
+        found.followed,
+        gap_of(law, values),
+        draws=tuple(law.config(one) for one in draws),
+    )
 
 
 def _held_up(times: float) -> list[str]:

@@ -10,7 +10,7 @@ from blis_tui.calibration.fitting.fit import FOLLOWED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.calibration.fitting.advice import Load
+    from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.fit import Problem
     from blis_tui.calibration.outcome import Coefficient
 
@@ -43,8 +43,8 @@ def statements(
         if followed < NOT_FOLLOWED:
             said.append(
                 f"{other} sent them: it cannot be followed step by step. These coefficients only make means agree, as"
-                f" far as they do, and intervals say little. {what} Or something that is not simulated held steps up,"
-                " such as another process on the machine."
+                " far as they do; intervals say little, and what to expect of other loads is not known."
+                f" {what} Or something that is not simulated held steps up, such as another process on the machine."
             )
         else:
             said.append(f"{other} sent them, so that intervals may be too short. {what}")
