@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 METRICS: Final = ("ttft", "tpot", "e2e")
 DRAWS: Final = 16
+_CHANCE: Final = 1e-3
+"""By how much means of one server differ between runs that differ by a microsecond: who meets whom in a batch."""
 _WITHIN: Final = 1.75
 """Nine of ten errors are within so many standard deviations, if these are known from 16 draws (Student's t)."""
 REQUESTS: Final = 120
@@ -126,7 +128,7 @@ def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginCon
     found = {}
     for metric, value in aim.items():
         off = [log(one[metric] / value) ** 2 for one in others if metric in one]
-        found[metric] = exp(_WITHIN * sqrt(fsum(off) / len(off))) - 1.0 if off else 0.0
+        found[metric] = exp(_WITHIN * sqrt(_CHANCE**2 + fsum(off) / max(1, len(off)))) - 1.0
     return found
 
 
