@@ -132,6 +132,16 @@ class Run:
     """Of a closed loop; 0 = requests come whatever becomes of others."""
 
     @property
+    def at_a_time(self) -> float:
+        """Requests that the server had in the mean: users, or by Little's law."""
+        if self.users:
+            return float(self.users)
+        stages: list[dict[str, float]] = self.spec["workload"]["stages"]  # type: ignore[index]
+        seconds = sum(one["duration_s"] for one in stages)
+        rate = sum(one["rate_per_s"] * one["duration_s"] for one in stages) / seconds
+        return rate * self.measured["e2e"] / 1e3
+
+    @property
     def family(self) -> str:
         """Models of one make: their names up to the first digit."""
         return re.split(r"[-.]?\d", self.model, maxsplit=1)[0]
@@ -458,7 +468,7 @@ def measured_text(kind: str, runs: list[Run], errors: list[dict[str, float] | No
             (pool,) = experiment.pools
             server = f"{run.engine}, {run.tensor_parallel} x {run.hardware}, {run.model}"
             rounded = {metric: round(value, 5) for metric, value in error.items()}
-            rows.append([server, list(traits_of(experiment, pool, run.prompt_tokens)), rounded])
+            rows.append([server, list(traits_of(experiment, pool, run.prompt_tokens, run.at_a_time)), rounded])
     settings, varied = shipped_settings(kind, runs)
     varied = sorted({*varied, "expert_parallel"} - {"engine"})
     head = json.dumps({"settings": settings, "varied": varied}, indent=2).removesuffix("\n}")

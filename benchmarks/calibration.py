@@ -25,6 +25,7 @@ import numpy as np
 
 from blis_tui import load
 from blis_tui.calibration.data import Data
+from blis_tui.calibration.elsewhere import METRICS, within
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw
 from blis_tui.calibration.fitting.calibrate import fit
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
@@ -37,6 +38,8 @@ from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.calibration.fitting.laws import Law
     from blis_tui.calibration.outcome import Coefficient
     from blis_tui.engine.latency.model import StepTimeModel
@@ -95,6 +98,8 @@ class Trip:
     statements: tuple[str, ...]
     elsewhere: tuple[float, ...]
     """Mean TTFT, TPOT and E2E under another load: fitted / true - 1."""
+    expected: tuple[float, ...]
+    """By how much at most these should be off in nine of ten trips."""
     cpu_s: float
 
     @property
@@ -210,9 +215,11 @@ def trip(seed: int, requests: int = 120) -> Trip:
     cpu_s = time.process_time() - began
     other = _spec(server, seed + 1000, requests, _workload(stream, model, stream.choice(USERS)))
     errors = _means(with_latency(other, found.latency)) / _means(with_latency(other, law.config(truth))) - 1.0
+    bands = within(other, found.latency, found.draws)
+    expected = tuple(bands.get(metric, 0.0) for metric in METRICS) if found.draws else ()
     planted = {term.name: float(value) for term, value in zip(law.terms, truth, strict=True)}
     pairs = tuple((one, planted[one.name]) for one in found.found)
-    return Trip(seed, server[0], kind, users, error, pairs, found.statements, tuple(errors), cpu_s)
+    return Trip(seed, server[0], kind, users, error, pairs, found.statements, tuple(errors), expected, cpu_s)
 
 
 def _line(one: Trip) -> str:
@@ -226,6 +233,30 @@ def _line(one: Trip) -> str:
         f"{one.seed:3} {one.server[:20]:20} {one.kind:8} {one.users:2} users {one.error:6}"
         f" {one.held:2} of {len(one.found):2} inside; elsewhere % {errors}; {one.cpu_s:.0f} s; {'; '.join(missed)}"
     )
+
+
+def table(trips: Sequence[Trip]) -> str:
+    """How often intervals and expected errors hold what they should, and how far off means are elsewhere."""
+    inside_, all_ = Counter[str](), Counter[str]()
+    for one in trips:
+        for it, truth in one.found:
+            for key in ("all", f"said to be {it.told}", one.kind, f"errors: {one.error}"):
+                all_[key] += 1
+                inside_[key] += inside(it, truth)
+    lines = [f"| planted coefficients | number | within the intervals of {LEVEL:.0%} |", "|---|--:|--:|"]
+    lines += [f"| {key} | {count:,} | {100 * inside_[key] / count:.0f} % |" for key, count in all_.items()]
+    lines += ["", "| means under another load | off by, median | at most | expected, 9 in 10, median | held |"]
+    lines += ["|---|--:|--:|--:|--:|"]
+    told = [one for one in trips if one.expected]
+    for number, name in enumerate(METRICS):
+        off = [abs(one.elsewhere[number]) for one in trips]
+        held = sum(abs(one.elsewhere[number]) <= one.expected[number] for one in told)
+        usual = median(one.expected[number] for one in told)
+        lines.append(
+            f"| {name.upper()} | {100 * median(off):.2f} % | {100 * max(off):.0f} % | {100 * usual:.1f} % |"
+            f" {held} of {len(told)} |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -242,18 +273,7 @@ def main() -> int:
         for one in pool.imap(partial(trip, requests=arguments.requests), seeds):
             print(_line(one), flush=True)
             trips.append(one)
-    inside_, all_ = Counter[str](), Counter[str]()
-    for one in trips:
-        for it, truth in one.found:
-            for key in ("all", f"said to be {it.told}", one.kind, f"errors: {one.error}"):
-                all_[key] += 1
-                inside_[key] += inside(it, truth)
-    print(f"\nplanted coefficients within the intervals of {LEVEL:.0%}")
-    for key, count in all_.items():
-        print(f"  {key:24} {inside_[key]:5,} of {count:5,}  {inside_[key] / count:.1%}")
-    print("median error of means under another load")
-    for number, name in enumerate(("TTFT", "TPOT", "E2E")):
-        print(f"  {name:24} {median(abs(one.elsewhere[number]) for one in trips):.2%}")
+    print(f"\n{table(trips)}")
     return 0
 
 

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
+from blis_tui.calibration.elsewhere import expected_text
 from blis_tui.calibration.judge import METRICS, agreement, by_batch
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.spec.model import PluginConfig
@@ -56,6 +57,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
     told = ", ".join(f"{metric} {error:+.1%}" for metric, error in errors.items())
     lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
     lines += [f"# {one}" for one in fitted.statements]
+    lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
     lines += ["# Not told by these measurements, and left as they were:"]
     lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
     lines += [

@@ -139,10 +139,15 @@ def _batch(pair: Pair | StepPair) -> float:
     return pair.batch
 
 
-def disagreement(runs: Mapping[str, Pairs]) -> float:
-    """How far measured and simulated are from each other: errors of means and of single ones, over all metrics."""
+def disagreement(runs: Mapping[str, Pairs], *, of_means: bool = False) -> float:
+    """How far measured and simulated are from each other: errors of means and of single ones, over all metrics.
+
+    Args:
+        runs: pairs of recordings.
+        of_means: leave single ones out, as where some were held up by what is not simulated.
+    """
     found = [
-        abs(told.bias) + told.mape
+        abs(told.bias) + (0.0 if of_means else told.mape)
         for pairs in runs.values()
         for metric in METRICS
         if (told := agreement(pairs, metric)) is not None

@@ -9,6 +9,7 @@ from blis_tui.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.calibration.elsewhere import Elsewhere
     from blis_tui.spec.model import PluginConfig
 
 LEVEL: Final = 0.9
@@ -31,7 +32,8 @@ class Coefficient:
     high: float
     """Where it ends; rounded up."""
     told: str
-    """``measured``; ``roughly``; ``together``: only together with others; or ``hardly``."""
+    """``measured``; ``roughly``; ``together``: only together with others; ``hardly``; or ``averaged``: single steps
+    could not be followed, and means agree with it."""
     together_with: tuple[str, ...] = ()
     """Coefficients whose effect cannot be told from its own."""
     at_bound: bool = False
@@ -47,6 +49,7 @@ class Coefficient:
             "roughly": f"within {self.width:.0%}" if self.value else "at its bound",
             "together": f"not told apart from {', '.join(self.together_with)}",
             "hardly": "hardly told",
+            "averaged": "for the means alone",
         }[self.told]
 
     @property
@@ -81,6 +84,12 @@ class Fit:
     """What is to be said: sentences."""
     followed: float = 1.0
     """Share of the first and last tokens that came in the steps in which they were expected."""
+    gap_us: float = 0.0
+    """What of each step lies between those that the server logs."""
+    draws: tuple[PluginConfig, ...] = ()
+    """Step-time models as likely as the measurements leave them; none where that is not known."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    """What to expect under other loads."""
     kept: bool = False
     """Whether the experiment's own coefficients were kept, as nothing better was found."""
 

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from blis_tui.calibration.judge import StepPair
+from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
@@ -94,7 +95,7 @@ def batches(rows: Sequence[RequestRow]) -> list[float]:
 def stepped(experiment: Experiment, log: StepLog) -> list[StepPair]:
     """What the experiment's own step-time model makes of measured steps."""
     (pool,) = experiment.pools
-    latency = create_latency(builtin(), pool)
+    latency = launched(create_latency(builtin(), pool), pool)
     load = StepLoad()
     found = []
     for step in log.steps:

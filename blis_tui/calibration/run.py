@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.document import document_text
+from blis_tui.calibration.elsewhere import expected_under, loads_elsewhere
 from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement, disagreement
+from blis_tui.calibration.measured import Recording
 from blis_tui.calibration.mixed import mixed
-from blis_tui.calibration.replay import batches, require_one_instance, simulate, stepped, with_latency
+from blis_tui.calibration.predicted import compared, name_of, pairs_of
+from blis_tui.calibration.replay import require_one_instance
 from blis_tui.calibration.steps import StepLog
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
@@ -17,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
-    from blis_tui.calibration.judge import Pairs
+    from blis_tui.calibration.elsewhere import Elsewhere
     from blis_tui.calibration.outcome import Fit
-    from blis_tui.spec.model import PluginConfig
-
-    Runs = dict[str, Pairs]
+    from blis_tui.calibration.predicted import Runs
 
 BASES: Final = ("fitted", "blackbox")
+_LAUNCHED: Final = (
+    "The coefficients include what launching operators one by one took: leave engine.enforce_eager out beside them."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +41,6 @@ class Calibrated:
     left_out_runs: Runs
     """Each recording with coefficients fitted to the others; without those whose others tell nothing."""
     document: str
-
-
-def compared(data: Sequence[Data], latency: PluginConfig | None = None) -> Runs:
-    """Recordings beside what a step-time model makes of them; by default, each experiment's own.
-
-    Raises:
-        InputError: no request of a recording completes in the simulation.
-        PolicyError: an experiment has more than one instance.
-    """
-    return {_name(data, number): _pairs(one, latency) for number, one in enumerate(data)}
-
-
-def _pairs(one: Data, latency: PluginConfig | None) -> Pairs:
-    experiment = one.experiment if latency is None else with_latency(one.experiment, latency)
-    if isinstance(one.recording, StepLog):
-        return stepped(experiment, one.recording)
-    rows = simulate(experiment, one.recording, repeated=one.repeated)
-    found = [
-        Pair(measured, row.ttft_us, row.e2e_us, batch)
-        for row, measured, batch in zip(rows, one.recording.requests, batches(rows), strict=True)
-        if row.ttft_us is not None and row.e2e_us is not None
-    ]
-    if not found:
-        message = f"no request of {one.recording.path} completes in the simulation"
-        raise InputError(message, help="look at the engine's limits")
-    return found
 
 
 def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
@@ -89,23 +67,46 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     own = data[0].experiment.pools[0].latency.kind
     kind = kind or (own if own in BASES else BASES[0])
     before = compared(data)
+    eager = any(one.experiment.pools[0].engine.enforce_eager for one in data)
+    data = [_with_all_in_coefficients(one) for one in data]
     found = fit(data, kind)
-    if not any(one.told in ("measured", "roughly") for one in found.found):
+    if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
         raise InputError("these measurements tell no coefficient", help="record more requests, under several loads")
-    runs = compared(data, found.latency)
-    if disagreement(runs) > disagreement(before):
+    runs = compared(data, found.latency, found.gap_us)
+    of_means = any(one.told == "averaged" for one in found.found)
+    if disagreement(runs, of_means=of_means) > disagreement(before, of_means=of_means):
         found, runs = _kept(found, data), before
     others: Runs = {}
     for number in range(len(data) if len(data) > 1 else 0):
         rest = [one for at, one in enumerate(data) if at != number]
         without = fit(rest, kind, advise=False)
-        others[_name(data, number)] = _pairs(data[number], without.latency)
-    found = replace(found, statements=(*_mixtures(data), *found.statements))
+        others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
+    launched = [_LAUNCHED] if eager and not found.kept else []
+    found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
+    if not found.kept:
+        found = replace(found, elsewhere=_elsewhere(found, data))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
     errors = {metric: told.bias for metric, told in judged if told is not None}
     return Calibrated(found, before, runs, others, document_text(found, data, errors))
+
+
+def _with_all_in_coefficients(one: Data) -> Data:
+    """Measured steps have their launches in them: none are added to what the coefficients say."""
+    (pool,) = one.experiment.pools
+    pool = replace(pool, engine=replace(pool.engine, enforce_eager=False))
+    return replace(one, experiment=replace(one.experiment, pools=(pool,)))
+
+
+def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[Elsewhere, ...]:
+    """What to expect of a fit under loads beside the first measured one."""
+    for one in data:
+        if isinstance(one.recording, Recording):
+            lengths = [asked.input_tokens for asked in one.recording.requests]
+            loads = loads_elsewhere(one.experiment, sum(lengths) / len(lengths))
+            return expected_under(one.experiment, found.latency, found.draws, loads)
+    return ()
 
 
 def _kept(found: Fit, data: Sequence[Data]) -> Fit:
@@ -120,12 +121,5 @@ def _mixtures(data: Sequence[Data]) -> list[str]:
     found = []
     for number, one in enumerate(data):
         if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
-            found.append(f"{_name(data, number)}: {told}")
+            found.append(f"{name_of(data, number)}: {told}")
     return found
-
-
-def _name(data: Sequence[Data], number: int) -> str:
-    """A recording's file name; its path where several have the same."""
-    path = data[number].recording.path
-    alike = len([one for one in data if one.recording.path.name == path.name])
-    return path.name if alike == 1 else f"{path} ({number + 1})"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.calibration.elsewhere import expected_text
 from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     Runs = Mapping[str, Pairs]
 
+EXPECTED: Final = (
+    "expected under other loads, if the server has the form of this step-time model: 9 of 10 means are off by at most"
+)
 _HEAD = f"{'':34}{'number':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
 
 
@@ -28,6 +32,8 @@ def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None)
         interval = f"{LEVEL:.0%} interval"
         lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(found), ""]
         lines += [*found.fit.statements, ""] if found.fit.statements else []
+        if found.fit.elsewhere:
+            lines += [EXPECTED, *(f"  {expected_text(one)}" for one in found.fit.elsewhere), ""]
         lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
     lines.append(f"milliseconds, means{_HEAD[19:]}")
     for name, pairs in runs.items():
@@ -81,6 +87,14 @@ def as_json(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) 
         document["level"] = LEVEL
         document["found"] = [asdict(one) for one in found.fit.found]
         document["statements"] = found.fit.statements
+        document["expected_error_percent"] = [
+            {
+                "users": one.load.users,
+                "prompt_tokens": one.load.prompt_tokens,
+                **{metric: round(100.0 * share, 2) for metric, share in one.within.items()},
+            }
+            for one in found.fit.elsewhere
+        ]
         document["before"] = {name: _plain(pairs) for name, pairs in found.before.items()}
         document["left_out"] = {one.name: one.why for one in found.fit.left_out}
         document["leave_one_run_out"] = {name: _plain(pairs) for name, pairs in found.left_out_runs.items()}

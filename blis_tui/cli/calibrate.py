@@ -63,7 +63,8 @@ def calibrate(
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.calibration.data import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
-    from blis_tui.calibration.run import calibrated, compared  # noqa: PLC0415
+    from blis_tui.calibration.predicted import compared  # noqa: PLC0415
+    from blis_tui.calibration.run import calibrated  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 

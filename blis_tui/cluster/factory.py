@@ -21,6 +21,7 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
+from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad, create_latency
 from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
@@ -92,6 +93,7 @@ class InstanceFactory:
                 policy.preemption_recompute,
                 swaps=restore.uses_host,
                 pipelined=engine.pipeline_parallel > 1,
+                eager=engine.enforce_eager,
             ),
             cohort=self._cohort(engine, rule.traits),
         )
@@ -205,6 +207,7 @@ class InstanceFactory:
         if pool.name not in self._latencies:
             latency, encoder = create_latency(self._experiment.plugins, pool), pool.engine.encoder
             self._front_ends[pool.name] = latency.front_end if isinstance(latency, HasFrontEnd) else None
+            latency = launched(latency, pool)
             self._latencies[pool.name] = latency if encoder is None else Encoding(latency, encoder.token_us)
         return self._latencies[pool.name]
 

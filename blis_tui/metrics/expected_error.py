@@ -9,6 +9,7 @@ that holds is judged with one server left out at a time: ``benchmarks/accuracy.p
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,8 +35,13 @@ DIFFERENT: Final[Mapping[str, float]] = {
     "tensor_parallel": 0.7,
     "fresh": 0.2,
     "long": 0.5,
+    "load": 0.7,
 }
-"""What a server counts that differs in one of these; in several, the product."""
+"""What a server counts that differs in one of these; in several, the product. Of loads, that of each class between."""
+LOADS: Final = ("few", "some", "many")
+"""Classes of how many requests an instance has at a time."""
+_AT_A_TIME: Final = (8.0, 64.0)
+"""The most of the first class, and of the second."""
 _AT_LEAST: Final = 0.02
 """What every server counts: so does the whole hold where few are near."""
 _MEDIAN: Final = 0.5
@@ -58,6 +64,8 @@ class Traits(NamedTuple):
     """Whether prompts are computed, and do not come out of the prefix cache again and again."""
     long: bool
     """Whether prompts have more than ``LONG_TOKENS``."""
+    load: str = ""
+    """Which of ``LOADS``; empty = unknown, as before anything runs: then it does not count."""
 
 
 class Measured(NamedTuple):
@@ -151,9 +159,16 @@ def _likeness(one: Traits, other: Traits) -> float:
     weight = 1.0
     for (name, cost), mine, theirs in zip(DIFFERENT.items(), one, other, strict=True):
         assert name in Traits._fields  # noqa: S101  (in the same order)
-        if mine != theirs:
+        if name == "load":
+            weight *= cost ** _apart(one.load, other.load)
+        elif mine != theirs:
             weight *= cost
     return weight + _AT_LEAST
+
+
+def _apart(one: str, other: str) -> int:
+    """How many classes of loads are between two; 0 where one is unknown."""
+    return abs(LOADS.index(one) - LOADS.index(other)) if one and other else 0
 
 
 def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
@@ -169,12 +184,18 @@ def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
     return pairs[-1][0]
 
 
-def expectation(experiment: Experiment, pool: Pool, prompt_tokens: float) -> ExpectedError | str:
+def expectation(
+    experiment: Experiment, pool: Pool, prompt_tokens: float, at_a_time: float | None = None
+) -> ExpectedError | str:
     """What is expected of a pool's step times; a text = why nothing is known, and what was measured that is nearest.
 
-    ``prompt_tokens``: how long prompts are in the mean.
+    Args:
+        experiment: what is simulated.
+        pool: whose step times.
+        prompt_tokens: how long prompts are in the mean.
+        at_a_time: how many requests an instance has in the mean, waiting or running; None = that is not known yet.
     """
-    found = _comparable(experiment, pool, prompt_tokens)
+    found = _comparable(experiment, pool, prompt_tokens, at_a_time)
     return found if isinstance(found, str) else expected_error(*found)
 
 
@@ -195,29 +216,44 @@ def slower_steps(experiment: Experiment, pool: Pool, prompt_tokens: float, confi
     return max(1.0, round(1.0 / (1.0 + error), 3))
 
 
-def _comparable(experiment: Experiment, pool: Pool, prompt_tokens: float) -> tuple[Traits, Sequence[Measured]] | str:
+def _comparable(
+    experiment: Experiment, pool: Pool, prompt_tokens: float, at_a_time: float | None = None
+) -> tuple[Traits, Sequence[Measured]] | str:
     """What matters of a pool, and what its step-time model was compared with; a text = why that says nothing of it."""
     known = measured(pool.latency.kind)
     if known is None:
         return "no error is expected or ruled out: docs/accuracy.md compares it with others"
-    traits = traits_of(experiment, pool, prompt_tokens)
+    traits = traits_of(experiment, pool, prompt_tokens, at_a_time)
+    missing = _missing(experiment, pool, traits, known)
+    return f"not measured: {missing}; nearest: {_nearest(traits, known.runs)}" if missing else (traits, known.runs)
+
+
+def _missing(experiment: Experiment, pool: Pool, traits: Traits, known: _Known) -> str:
+    """What no measured server has; empty = nothing."""
     if not traits.engine:
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
-        return f"not measured: `{experiment.policy.batching.kind}` batching (measured: {rules})"
+        return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
+    if pool.engine.enforce_eager:
+        return "`enforce_eager` (measured: CUDA graphs)"
     expected = {**known.settings, "engine": _COEFFICIENTS[traits.engine]}
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
         if name not in known.varied and value != expected.get(name):
-            return f"not measured: {name} {value} beside this engine and these step times"
+            return f"{name} {value} beside this engine and these step times"
     for name, noun in (("engine", "engine"), ("gpu", "GPU"), ("family", "family")):
         there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
         if (mine := getattr(traits, name)) not in there:
-            return f"not measured: {noun} {mine} (measured: {', '.join(there)})"
-    return traits, known.runs
+            return f"{noun} {mine} (measured: {', '.join(there)})"
+    return ""
 
 
-def traits_of(experiment: Experiment, pool: Pool, prompt_tokens: float) -> Traits:
-    """What matters of a pool's instances, and of what they are asked: prompts of so many tokens in the mean."""
+def _nearest(traits: Traits, runs: Sequence[Measured]) -> str:
+    """The measured server that is most like that; the first of several."""
+    return max(runs, key=lambda one: _likeness(traits, one.traits)).server
+
+
+def traits_of(experiment: Experiment, pool: Pool, prompt_tokens: float, at_a_time: float | None = None) -> Traits:
+    """What matters of a pool's instances, and of what they are asked: prompts of so many tokens, so many at a time."""
     model, workload = pool.model, experiment.workload
     weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
     family = "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
@@ -229,4 +265,5 @@ def traits_of(experiment: Experiment, pool: Pool, prompt_tokens: float) -> Trait
         tensor_parallel=pool.tensor_parallel,
         fresh=not any(client.repeated_prompts for client in workload.clients),
         long=prompt_tokens > LONG_TOKENS,
+        load="" if at_a_time is None else LOADS[bisect_left(_AT_A_TIME, at_a_time)],
     )

@@ -361,7 +361,9 @@ def build_report(
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
     found = _sections(experiment, cluster, table, duration_us)
-    errors = expected_errors(experiment, tallies.flow.input_tokens / max(1, counts.total))
+    present_us = whole_sum(overall.e2e_us) / max(1, len(overall.e2e_us)) * counts.completed
+    at_a_time = present_us / max(1, duration_us) / max(1, len(cluster.instances))
+    errors = expected_errors(experiment, tallies.flow.input_tokens / max(1, counts.total), at_a_time)
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
         meta=Meta(

@@ -50,9 +50,14 @@ def _shown(known: ExpectedError | str) -> ExpectedError | None:
     return None if isinstance(known, str) else known
 
 
-def expected_errors(experiment: Experiment, prompt_tokens: float) -> dict[str, ExpectedError | str]:
+def expected_errors(
+    experiment: Experiment, prompt_tokens: float, at_a_time: float | None = None
+) -> dict[str, ExpectedError | str]:
     """How far off each pool's step times are expected to be; a text says why that is not known.
 
-    ``prompt_tokens``: how long the prompts of a run were in the mean.
+    Args:
+        experiment: what was simulated.
+        prompt_tokens: how long the prompts of the run were in the mean.
+        at_a_time: how many requests an instance had in the mean; None = not known.
     """
-    return {pool.name: expectation(experiment, pool, prompt_tokens) for pool in experiment.pools}
+    return {pool.name: expectation(experiment, pool, prompt_tokens, at_a_time) for pool in experiment.pools}

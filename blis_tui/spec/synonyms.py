@@ -33,6 +33,7 @@ _NAMES_OF_KEYS: Final = {
     "kv_cache_blocks total_gpu_blocks",
     "engine.gpu_memory_utilization": "mem_fraction_static gpu_mem_util gpu_memory_util free_gpu_memory_fraction "
     "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
+    "engine.enforce_eager": "enforce_eager disable_cuda_graph cuda_graph use_cuda_graph cudagraph_mode",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
     "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
     "engine.speculative": "speculative_config speculative_decoding speculation spec_decode",
@@ -185,7 +186,6 @@ _NOTES: Final = {
     "max_num_partial_prefills": "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`",
     "scheduler_reserve_full_isl": "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`",
     "async_scheduling": "it is `policy.batching.async_scheduling` here, of the batching kind `vllm-v1`",
-    "enforce_eager": "it is `policy.batching.enforce_eager` here, of the batching kind `nano` only",
     "enable_lora": "write `engine.lora`, such as `lora: {max_loras: 4}`, and `adapters` of clients",
     "lora_modules lora_path lora_name": "clients name the adapters they ask for: `adapters: {names: [sql, chat]}`",
     "fully_sharded_loras lora_dtype": "each accelerator loads its share of an adapter, in the model's type",

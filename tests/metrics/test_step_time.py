@@ -11,6 +11,7 @@ from benchmarks import accuracy
 from blis_tui import load
 from blis_tui.metrics.expected_error import (
     DIFFERENT,
+    LOADS,
     LONG_TOKENS,
     ExpectedError,
     Traits,
@@ -70,18 +71,24 @@ def weighted_quantile(errors: list[tuple[float, float]], level: float) -> float:
     return float(np.quantile(values, level, weights=weights, method="inverted_cdf"))
 
 
+def likeness(mine: Traits, other: Traits) -> float:
+    """Each difference once, but loads by their order."""
+    costs = [DIFFERENT[name] for name in Traits._fields]
+    steps = [float(one != two) for one, two in zip(mine, other, strict=True)]
+    steps[-1] = abs(LOADS.index(mine.load) - LOADS.index(other.load)) if mine.load else 0.0
+    return float(np.prod([cost**step for cost, step in zip(costs, steps, strict=True)])) + 0.02
+
+
+@pytest.mark.parametrize("load_", ["", *LOADS])
 @pytest.mark.parametrize("metric", ["ttft", "itl"])
-def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(metric: str) -> None:
+def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(metric: str, load_: str) -> None:
     known = measured("operators")
     assert known is not None
-    mine = Traits("vllm", "h200", "dense", "fp8", 4, fresh=True, long=False)
-    costs = [DIFFERENT[name] for name in Traits._fields]
+    mine = Traits("vllm", "h200", "dense", "fp8", 4, fresh=True, long=False, load=load_)
     runs = [one for one in known.runs if metric in one.errors]
-    weights = []
-    for one in runs:
-        same = np.array(mine) == np.array(one.traits)
-        like = float(np.prod([1.0 if alike else cost for alike, cost in zip(same, costs, strict=True)])) + 0.02
-        weights.append(like / len([other for other in runs if other.server == one.server]))
+    weights = [
+        likeness(mine, one.traits) / len([other for other in runs if other.server == one.server]) for one in runs
+    ]
     shares = [
         sum(weight for weight, one in zip(weights, runs, strict=True) if one.server == server)
         for server in {one.server for one in runs}
@@ -106,12 +113,9 @@ def test_slower_steps_are_those_that_so_many_servers_were_not_slower_than() -> N
     experiment = load({**BASE})
     (pool,) = experiment.pools
     mine = traits_of(experiment, pool, 500)
-    costs = np.array([DIFFERENT[name] for name in Traits._fields])
     runs = [one for one in known.runs if "itl" in one.errors]
     weights = [
-        float(np.prod(np.where(np.array(mine) == np.array(one.traits), 1.0, costs)) + 0.02)
-        / len([other for other in runs if other.server == one.server])
-        for one in runs
+        likeness(mine, one.traits) / len([other for other in runs if other.server == one.server]) for one in runs
     ]
     of_server = {one.server: 0.0 for one in runs}
     for one, weight in zip(runs, weights, strict=True):
@@ -170,8 +174,48 @@ def test_prompts_are_as_long_as_they_were_in_the_run(mu: float, long: bool) -> N
     (pool,) = experiment.pools
     known = measured("operators")
     assert known is not None
-    mine, other = (traits_of(experiment, pool, LONG_TOKENS + more) for more in ((1, 0) if long else (0, 1)))
+    present = sum(row.e2e_us or 0 for row in report.rows) / report.duration_us
+    mine, other = (traits_of(experiment, pool, LONG_TOKENS + more, present) for more in ((1, 0) if long else (0, 1)))
     assert report.expected_errors[pool.name] == expected_error(mine, known.runs) != expected_error(other, known.runs)
+
+
+@pytest.mark.parametrize(("users", "load_"), [(4, "few"), (8, "few"), (9, "some"), (64, "some"), (100, "many")])
+def test_loads_are_told_apart_by_how_many_requests_an_instance_has(users: int, load_: str) -> None:
+    """Users of a closed loop are always there, but for the last answers."""
+    client = {"id": "c", "arrivals": {"kind": "closed-loop", "users": users}, "input_tokens": 50, "output_tokens": 20}
+    experiment = load({**BASE, "workload": {"requests": 30 * users, "clients": [client]}})
+    simulation = Simulation(experiment)
+    simulation.run()
+    report = simulation.report()
+    (pool,) = experiment.pools
+    mine = traits_of(experiment, pool, 50, users)
+    known = measured("operators")
+    assert known is not None
+    assert mine.load == load_
+    assert report.expected_errors[pool.name] == expected_error(mine, known.runs)
+
+
+def test_what_is_nearest_is_named() -> None:
+    """Of measured servers, the one that has most in common with what nothing is known of."""
+    known = measured("operators")
+    assert known is not None
+    seen = set()
+    for changes in (
+        {"hardware": "l40s", "model": "qwen2.5-7b-instruct"},
+        {"policy": "sglang", "model": "gpt-oss-120b", "hardware": "b200"},
+        {"model": "deepseek-v2-lite"},
+        {"engine": {"enforce_eager": True}},
+    ):
+        experiment = load({**BASE, **changes})
+        (said,) = expected_errors(experiment, 500).values()
+        mine = traits_of(experiment, experiment.pools[0], 500)
+        best = max(likeness(mine, one.traits) for one in known.runs)
+        nearest = [one.server for one in known.runs if likeness(mine, one.traits) == best]
+        assert isinstance(said, str)
+        assert said.startswith("not measured: ")
+        assert said.endswith(f"; nearest: {nearest[0]}")
+        seen.add(nearest[0])
+    assert "trtllm, 1 x b200, gpt-oss-120b" in seen or "vllm, 1 x b200, gpt-oss-120b" in seen
 
 
 def test_the_default_is_the_best_that_covers_the_stack() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import blis_tui
 from blis_tui.shipped import builtin
 from blis_tui.spec.model.policy import SLO_PRIORITIES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TIGHT = {"max_num_seqs": 4, "kv_blocks": 64}
 CLIENT = {"input_tokens": {"kind": "uniform", "min": 20, "max": 400}, "output_tokens": 60, "share": 0.5}
@@ -93,6 +90,35 @@ def test_a_gateway_that_is_never_saturated_holds_nothing() -> None:
     saturated = {"saturation": {"kind": "concurrency", "max_concurrency": 4}}
     for gateway, read in (({"max_depth": 3}, False), (saturated, True)):
         assert is_read("policy.gateway", gateway, {}, {}) is read
+
+
+def test_the_share_of_memory_is_read_where_kv_blocks_are_worked_out_from_it() -> None:
+    for blocks, share, read in (("auto", 0.7, True), (64, 0.7, False), (64, 0.9, True)):
+        engine = {"max_num_seqs": 4, "kv_blocks": blocks, "gpu_memory_utilization": share}
+        run = blis_tui.run(blis_tui.load("quickstart", set={**BASE, "engine": engine}))
+        keys = [key for one in run.warnings if one.id == "unread-keys" for key in one.keys]
+        assert keys == ([] if read else ["engine.gpu_memory_utilization"]), (blocks, share)
+
+
+def test_blocks_that_are_just_what_would_fit_do_not_contradict_the_share_of_memory() -> None:
+    """Written down from a run with `kv_blocks: auto`, say."""
+    engine = {"gpu_memory_utilization": 0.7, "kv_blocks": "auto"}
+    fitting = blis_tui.load("quickstart", set={**BASE, "engine": engine}).pools[0].engine.kv_blocks
+    run = blis_tui.run(blis_tui.load("quickstart", set={**BASE, "engine": {**engine, "kv_blocks": fitting}}))
+    assert "unread-keys" not in {one.id for one in run.warnings}
+
+
+@pytest.mark.parametrize("rule", ["sglang", "vllm-v1"])
+def test_a_rule_with_a_token_budget_of_its_own_reads_no_other(rule: str) -> None:
+    rules: dict[str, object] = {"policy": rule, "engine": {**TIGHT, "kv_blocks": 900, "max_model_len": 2048}}
+    assert is_read("engine.max_num_batched_tokens", 128, rules, {}) is (rule == "vllm-v1")
+
+
+def test_no_shipped_experiment_has_such_keys() -> None:
+    """What they set is read: the goldens of their reports have the warnings of whole runs."""
+    reports = [path.read_text() for path in sorted((Path(__file__).parents[2] / "golden").glob("*.report.json"))]
+    assert len(reports) > 40
+    assert not [text[:200] for text in reports if '"unread-keys"' in text]
 
 
 def test_plug_ins_may_read_anything(tmp_path: Path) -> None:

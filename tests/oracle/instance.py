@@ -333,6 +333,11 @@ class Instance:
         self.policy = policy
         self.rule = policy.batching.kind
         self.latency = latency
+        self.launching_us = 0
+        """What launching the operators of a step takes; 0 = graphs are replayed, or nothing is known of it."""
+        if spec.engine.enforce_eager and spec.latency.kind == "roofline":
+            each = 10 if spec.tensor_parallel == 1 else 12
+            self.launching_us = int((each * spec.model.num_hidden_layers + 4) * spec.hardware.launch_us)
         self.slowness = 1.0
         """How many times as long its steps take as when it is warm."""
         self.vllm = self.rule == "vllm-v1"
@@ -973,13 +978,16 @@ class Instance:
                 block.computed_us = -1
 
     def duration_us(self, load: StepLoad) -> int:
-        """Of a step; a captured graph is replayed with the places it was captured with."""
-        config, most = self.policy.batching, self.engine.max_num_seqs
-        if self.rule == "nano" and not config.settings.get("enforce_eager") and not load.chunks:
+        """Of a step; a captured graph is replayed with its places, or all operators are launched."""
+        most = self.engine.max_num_seqs
+        if self.rule == "nano" and not load.chunks:
             sizes = [1, 2, 4, 8, *range(16, most, 16), most]
             padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
             load = StepLoad([], min(padded, most), load.decode_context_tokens)
-        duration = int(self.latency.step_time_us(load) * self.slowness)
+        duration = self.latency.step_time_us(load)
+        if load.chunks or load.decode_requests:
+            duration = max(duration, self.launching_us)
+        duration = int(duration * self.slowness)
         return duration if self.shelf is None else int(duration * self.shelf.factor())
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:

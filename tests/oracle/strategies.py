@@ -184,8 +184,8 @@ def other(draw: Draw, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
     victim = "tail" if policy.preemption_victim == "cheapest-recompute" else policy.preemption_victim
     policy = replace(policy, preemption_victim=victim, preemption_restore="recompute", preemption_recompute=None)
     if draw(st.booleans()):
-        batching = PluginConfig(kind="nano", settings={"enforce_eager": draw(st.booleans())})
-        return replace(engine, long_prefill_token_threshold=0), replace(policy, batching=batching)
+        engine = replace(engine, long_prefill_token_threshold=0, enforce_eager=draw(st.booleans()))
+        return engine, replace(policy, batching=PluginConfig(kind="nano"))
     batching = PluginConfig(kind="llm-serving-sim", settings={"prioritize_prefill": draw(st.booleans())})
     if not draw(st.integers(0, 3)):
         engine = replace(engine, max_num_seqs=UNLIMITED)

@@ -2,79 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from blis_tui.calibration.data import Data
+from blis_tui.calibration.elsewhere import REQUESTS, under
 from blis_tui.calibration.fitting.clock import Noise, filtered, whitened
 from blis_tui.calibration.fitting.equations import chain_of
 from blis_tui.calibration.fitting.fit import ASSUMED, Requests
 from blis_tui.calibration.measured import Measured, Recording
 from blis_tui.calibration.replay import with_latency
-from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.simulation import Simulation
-from blis_tui.spec.model import Client, PluginConfig, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.laws import Array, Law
     from blis_tui.calibration.fitting.posterior import Posterior
     from blis_tui.spec.model import Experiment
 
-_REQUESTS: Final = 120
-_ANSWER_TOKENS: Final = 48
-_LONG: Final = 8
-"""Contexts of long prompts are so many times as long as those of short ones."""
 TELLS: Final = 0.5
 """A load tells a coefficient if it makes its standard deviation this many times what it was, or less."""
 _LEAST: Final = Noise(step=0.005, stamp_us=100.0, first=1e-3, answer=1e-3)
 """No server is measured better than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Users in a closed loop."""
-
-    users: int
-    prompt_tokens: int
-
-    @property
-    def words(self) -> str:
-        """As it is suggested."""
-        who = "one user at a time" if self.users == 1 else f"{self.users} users"
-        return f"a run with {who} and prompts of about {self.prompt_tokens:,} tokens"
-
-
-def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
-    """What may be tried beside prompts of that length on average: few users first."""
-    (pool,) = experiment.pools
-    most = min(pool.engine.max_model_len or pool.model.max_position_embeddings, pool.model.max_position_embeddings)
-    short = max(16, min(128, int(prompt_tokens) // 4 or 16))
-    long = max(short, min(int(prompt_tokens) * _LONG, 8192, most - 2 * _ANSWER_TOKENS))
-    places = pool.engine.max_num_seqs
-    many = [users for users in (64, 256) if users <= places]
-    tried = [(1, short), (1, long), *((users, short) for users in many), *((users, long) for users in many[:1])]
-    return [Load(users, tokens) for users, tokens in dict.fromkeys(tried)]
-
-
-def under(experiment: Experiment, load: Load) -> Experiment:
-    """The experiment under a load."""
-    prompt = {"min": max(1, load.prompt_tokens // 2), "max": load.prompt_tokens * 3 // 2}
-    answer = {"min": _ANSWER_TOKENS // 2, "max": _ANSWER_TOKENS * 3 // 2}
-    client = Client(
-        id="advised",
-        share=1.0,
-        arrivals=PluginConfig(kind="closed-loop", settings={"users": load.users}),
-        input_tokens=PluginConfig(kind="uniform", settings=prompt),
-        output_tokens=PluginConfig(kind="uniform", settings=answer),
-    )
-    workload = Workload(name="advised", requests=max(_REQUESTS, 2 * load.users), clients=(client,))
-    return replace(experiment, workload=workload, horizon_us=None, warm_up_us=0, expect=())
 
 
 def measured(experiment: Experiment) -> Recording | None:
@@ -92,7 +46,7 @@ def measured(experiment: Experiment) -> Recording | None:
         ),
         key=lambda one: one.arrival_us,
     )
-    return Recording(Path("advised"), "simulated", "", tuple(found), 0) if len(found) >= _REQUESTS // 2 else None
+    return Recording(Path("advised"), "simulated", "", tuple(found), 0) if len(found) >= REQUESTS // 2 else None
 
 
 class Adviser:

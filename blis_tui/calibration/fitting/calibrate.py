@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.fitting.advice import TELLS, Adviser, Load, loads_beside
+from blis_tui.calibration.elsewhere import DRAWS, Load, loads_beside
+from blis_tui.calibration.fitting.advice import TELLS, Adviser
+from blis_tui.calibration.fitting.averages import HELD_UP, NOT_FOLLOWED, averaged, missing, on_average
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
 from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
-from blis_tui.calibration.fitting.gap import Gapped
+from blis_tui.calibration.fitting.gap import Gapped, gap_of
 from blis_tui.calibration.fitting.told import Side, coefficients
 from blis_tui.calibration.fitting.words import absent, statements
 from blis_tui.calibration.measured import Recording
 from blis_tui.calibration.outcome import Fit, LeftOut
+from blis_tui.calibration.predicted import compared
 from blis_tui.engine.latency.fitted import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.fit import Found
@@ -71,6 +74,15 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     sides = _sides(problem, found)
     best = sides[0]
     told = coefficients(law, sides, [one.values for one in others])
+    values = best.values
+    draws = best.posterior.draws(values, DRAWS) if problem.requests else []
+    held_up = 1.0 if problem.requests else missing(compared(data, law.config(values)))
+    tells = any(one.told in ("measured", "roughly") for one in told)
+    if tells and (held_up > HELD_UP or found.followed < NOT_FOLLOWED):
+        values = on_average(data, law, [values, *_starts(problem)])
+        by_name = {term.name: float(value) for term, value in zip(law.terms, values, strict=True)}
+        told = tuple(averaged(one, by_name[one.name]) for one in told)
+        draws = []
     names = {one.name for one in told}
     left_out = tuple(LeftOut(one.name, absent(one.name, problem)) for one in law.terms if one.name not in names)
     advice, loads = None, list[Load]()
@@ -80,8 +92,26 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
         loads = loads_beside(first.data.experiment, prompts)
         advice = partial(_advised, data, kind, told, adviser, loads)
-    said = statements(told, found.followed, problem, advice, loads)
-    return Fit(law.config(_rounded(best.values)), told, left_out, said, found.followed)
+    said = (*_held_up(held_up), *statements(told, found.followed, problem, advice, loads))
+    return Fit(
+        law.config(_rounded(values)),
+        told,
+        left_out,
+        said,
+        found.followed,
+        gap_of(law, values),
+        draws=tuple(law.config(one) for one in draws),
+    )
+
+
+def _held_up(times: float) -> list[str]:
+    """A sentence about logged steps that take so many times as long in the mean as most of them do."""
+    told = (
+        f"Logged steps took {times:.1f} times as long in the mean as most of them: something that is in no figure of"
+        " their load held some up, such as another process on the machine. The coefficients are longer in proportion,"
+        " for the mean alone."
+    )
+    return [told] if times > HELD_UP else []
 
 
 def _advised(
@@ -108,12 +138,19 @@ def _rounded(values: Array) -> Array:
     return np.array([float(f"{one:.{_DIGITS}g}") for one in values])
 
 
-def _search(problem: Problem) -> list[Found]:
-    """What is found from several starts, until the server is followed with the best of them, which comes first."""
+def _starts(problem: Problem) -> Iterator[Array]:
+    """From whole answers and waits, once with steps as long as each other and once not; and what was expected."""
     base = np.array([one.base for one in problem.law.terms])
     near = problem.rough(base, flat=True)
+    yield near
+    yield problem.rough(near, flat=False)
+    yield base
+
+
+def _search(problem: Problem) -> list[Found]:
+    """What is found from several starts, until the server is followed with the best of them, which comes first."""
     found: list[Found] = []
-    for start in (near, problem.rough(near, flat=False), base):
+    for start in _starts(problem):
         for noise in ASSUMED if problem.requests else ASSUMED[:1]:
             found.append(problem.exact(start, noise))
             found.sort(key=lambda one: one.cost)

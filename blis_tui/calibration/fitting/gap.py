@@ -17,6 +17,11 @@ _SPREAD_US: Final = 3000.0
 """Servers on CPUs that were measured had 2.4 to 2.9 ms a step."""
 
 
+def gap_of(law: Law, values: Array) -> float:
+    """The coefficient, in microseconds; 0 where a law has none."""
+    return float(values[-1]) if law.terms[-1].name == GAP else 0.0
+
+
 class Gapped:
     """A law with one more coefficient, which requests show and logs of steps do not; models add it to each step."""
 

@@ -28,6 +28,7 @@ _ALIKE: Final = 0.25
 """Requests that come close to each other are taken by the same look, so that four of them say about as much as one."""
 _PRESSED: Final = 3.0
 """By as many standard deviations, if all others are what they are."""
+_SEED: Final = 1
 _ROUNDING_US: Final = 0.3
 """Steps are rounded alike where they have the same work."""
 
@@ -190,6 +191,24 @@ class Posterior:
         rows += [one.newton(self.base + self.spread * at)[0] * self.spread for one in self._entrances]
         left = np.vstack(rows)
         found: Array = left.T @ left
+        return found
+
+    def draws(self, values: Array, count: int) -> list[Array]:
+        """Coefficients as likely as these measurements leave them, about the best ones: the same with each call.
+
+        Where one would be below its bound it is at it, and those that go with it are what they would then be.
+        """
+        at = self.place(values)
+        covariance = np.linalg.inv(self.curvature(at))
+        normal = np.random.default_rng(_SEED).standard_normal((count, len(at)))
+        found = []
+        for one in at + normal @ np.linalg.cholesky(covariance).T:
+            drawn, below = one, np.zeros(len(at), dtype=bool)
+            while np.any((drawn < self.lowest - 1e-9) & ~below):
+                below |= drawn < self.lowest
+                more = np.linalg.solve(covariance[np.ix_(below, below)], (self.lowest - one)[below])
+                drawn = one + covariance[:, below] @ more
+            found.append(self.values(drawn))
         return found
 
     def pressed(self, at: Array) -> NDArray[np.bool_]:

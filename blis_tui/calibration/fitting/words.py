@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.calibration.fitting.averages import NOT_FOLLOWED
 from blis_tui.calibration.fitting.fit import FOLLOWED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.calibration.fitting.advice import Load
+    from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.fit import Problem
     from blis_tui.calibration.outcome import Coefficient
 
@@ -37,10 +38,16 @@ def statements(
         if one.pressed
     ]
     if followed < FOLLOWED:
-        said.append(
-            f"{1.0 - followed:.0%} of the first and last tokens came at other times than any such server could have"
-            " sent them, so that intervals may be too short. Look at the experiment: limits, policy, prefix caching."
-        )
+        other = f"{1.0 - followed:.0%} of the first and last tokens came at other times than any such server could have"
+        what = "Look at the experiment: limits, policy, prefix caching."
+        if followed < NOT_FOLLOWED:
+            said.append(
+                f"{other} sent them: it cannot be followed step by step. These coefficients only make means agree, as"
+                " far as they do; intervals say little, and what to expect of other loads is not known."
+                f" {what} Or something that is not simulated held steps up, such as another process on the machine."
+            )
+        else:
+            said.append(f"{other} sent them, so that intervals may be too short. {what}")
     if not problem.requests:
         said.append(
             "Steps say nothing of what lies between them and before them: measure requests, too. On a server that was"

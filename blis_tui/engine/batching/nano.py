@@ -7,29 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain, serve_running
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.stopped import APART, BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
-from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
+    from blis_tui.registry import NoSettings
     from blis_tui.spec.model import Engine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Under nano-vLLM's names."""
-
-    enforce_eager: bool = setting(
-        "Launch the kernels of decode steps one by one: without captured CUDA graphs, no batch is padded.",
-        default=False,
-    )
-
-
-@BATCHING.plugin("nano", "Prompts first: a step prefills whole prompts or decodes, never both.", Settings)
+@BATCHING.plugin("nano", "Prompts first: a step prefills whole prompts or decodes, never both.")
 class NanoBatching(Plain):
     """A step takes whole prompts from the queue, and only if there is none that fits it decodes.
 
@@ -38,7 +27,8 @@ class NanoBatching(Plain):
     in the order of their admission; it costs no token budget. A preempted request keeps what it has generated.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
         self.traits = Traits(
             keeps_output=True,
             running_first=False,
@@ -50,7 +40,7 @@ class NanoBatching(Plain):
             cuts_output=True,
             prefills_apart=True,
             limits_each_step=True,
-            captured_sizes=not settings.enforce_eager,
+            captured_sizes=True,
             counts_cached_tokens=True,
             sizes_pool="rank",
         )

@@ -78,7 +78,7 @@ class Traits:
         return int(self.watermark * (total + 1 if self.null_block else total))
 
 
-def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: bool) -> Traits:
+def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: bool, eager: bool = False) -> Traits:
     """A rule's traits on an instance: whether victims keep what they have generated is the policy's to say.
 
     Args:
@@ -86,7 +86,10 @@ def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: 
         recompute: what victims compute again, ``prompt`` or ``all``; None = as the rule says.
         swaps: whether their KV blocks may be swapped out; then they keep all in any case.
         pipelined: whether it has a pipeline: a batch enters it as soon as it is planned.
+        eager: whether its steps are launched without CUDA graphs.
     """
+    if eager:
+        traits = replace(traits, captured_sizes=False)
     if pipelined:
         traits = replace(traits, plans_ahead=False)
     if not swaps and recompute is None:

@@ -88,7 +88,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("overload", "the queue does not keep growing", load.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "host memory is described only where requests are swapped to it", limits.host_link),
-    Lint("unread-keys", "the keys of the policy that are set have an effect", unread.unread_keys),
+    Lint("unread-keys", "the keys of policy and engine that are set have an effect", unread.unread_keys),
     Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", adapters.adapter_places),
     Lint(
         "adapters-without-cost",
@@ -101,6 +101,11 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),
     Lint("decode-tail", "prefill of other requests does not slow decodes", limits.decode_tail),
     Lint("extrapolated", "step times come from measured operators, or from no tables at all", step_times.extrapolated),
+    Lint(
+        "eager-without-cost",
+        "launching operators without CUDA graphs costs what is known of it",
+        step_times.eager_without_cost,
+    ),
     Lint("users-in-step", "users of a closed loop do not stay in step", load.users_in_step),
     Lint("imbalance", "no instance has twice the mean load", load.imbalance),
     Lint("unused-capacity", "fewer instances would not be enough", load.unused_capacity),

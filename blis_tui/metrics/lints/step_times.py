@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.latency.launches import COMPUTED, Launched
 from blis_tui.engine.latency.operators import OperatorModel
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.latency.warming import Warming
@@ -13,9 +14,36 @@ from blis_tui.units import percent_text
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.metrics.lints.finding import Group, Seen
-
 EXTRAPOLATED_SHARE: Final = 10
 """Percent of a step that operators beyond the measured ones may take unmentioned."""
+
+
+def eager_without_cost(seen: Seen) -> Finding | str:
+    """CUDA graphs are off (``enforce_eager``), and nothing is known of what that costs beside these step times.
+
+    Step times that were measured as a whole hold for a server with graphs or for one without, whichever it was.
+    """
+    kinds = {
+        pool.latency.kind: None
+        for pool in seen.cluster.pools
+        if pool.engine.enforce_eager and pool.latency.kind not in COMPUTED
+    }
+    if not kinds:
+        return ""
+    names = " and ".join(f"`{kind}`" for kind in kinds)
+    return Finding(
+        id="eager-without-cost",
+        message=(
+            f"engine.enforce_eager changes nothing: what launching operators one by one costs beside {names} step"
+            " times is not known."
+        ),
+        figures={"kinds": len(kinds)},
+        advice=(
+            "Measure the step times on a server without CUDA graphs, or take a step-time model that works them out"
+            f" (latency.kind: {', '.join(COMPUTED)})."
+        ),
+        keys=("engine.enforce_eager", "latency.kind"),
+    )
 
 
 def extrapolated(seen: Seen) -> Finding | str:
@@ -55,6 +83,6 @@ def _extrapolated(seen: Seen, group: Group) -> Finding | None:
 
 
 def _operators(latency: StepTimeModel) -> OperatorModel | None:
-    while isinstance(latency, Pausing | Warming):
+    while isinstance(latency, Launched | Pausing | Warming):
         latency = latency.model
     return latency if isinstance(latency, OperatorModel) else None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.adapters.costs import reserved_bytes
+from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.metrics.lints.finding import Seen
-    from blis_tui.spec.model import Policy
+    from blis_tui.spec.model import Policy, Pool
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
 """Orders of the queue that do not ask how urgent a request is."""
@@ -20,13 +23,16 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 
 
 def unread_keys(seen: Seen) -> Finding | str:
-    """Keys of the policy are set that nothing reads: priorities, what classes are worth, a gateway that holds nothing.
+    """Keys are set that nothing reads.
 
-    Experiments with plug-ins are not looked at: these may read anything.
+    Of the policy: priorities, what classes are worth, a gateway that holds nothing. Of the engine: the share of memory
+    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token budget
+    of steps where the batching rule has one of its own. Experiments with plug-ins are not looked at: these may read
+    anything.
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = dict(_unread(seen.experiment.policy))
+    found = {**dict(_unread(seen.experiment.policy)), **dict(_unread_of_engines(seen))}
     if not found:
         return ""
     return Finding(
@@ -53,3 +59,32 @@ def _unread(policy: Policy) -> Iterator[tuple[str, str]]:
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
         yield "policy.gateway", "with `saturation: never` it dispatches every request at once"
+
+
+def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Where a pool is alone, its keys are those of the experiment; else the first one that has such a key tells."""
+    for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
+        engine, traits = pool.engine, instance.batch.traits
+        if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
+            pool, traits.sizes_pool
+        ):
+            yield "engine.gpu_memory_utilization", f"`kv_blocks` is {engine.kv_blocks:,}, whatever would fit"
+        own = traits.step_tokens
+        if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
+            kind = seen.experiment.policy.batching.kind
+            yield "engine.max_num_batched_tokens", f"`{kind}` batching goes by its own setting, {own:,} tokens"
+
+
+def _fitting(pool: Pool, sizing: str) -> int:
+    """The KV blocks that ``kv_blocks: auto`` would be."""
+    engine = pool.engine
+    return kv_blocks(
+        pool.model,
+        pool.hardware,
+        tensor_parallel=pool.tensor_parallel,
+        block_size_tokens=engine.block_size_tokens,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        sizing=sizing,
+        pipeline_parallel=engine.pipeline_parallel,
+        reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
+    )

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 _READ_HIDDEN_STATES: Final = ("eagle", "mtp")
 """Drafters that go on from the model's hidden states, and keep KV entries of their own."""
 _MOST_BLOCKS: Final = 10**15
+GPU_MEMORY_UTILIZATION: Final = 0.9
+"""Of vLLM, where nothing else is said."""
+MAX_NUM_BATCHED_TOKENS: Final = 2048
+"""Likewise."""
 _OVERLAP: Final = (
     "Steps compute while transfers run, and last as long as the longer of the two; off = transfers come first."
 )
@@ -241,7 +245,10 @@ class Engine:
         maximum=10**6,
     )
     max_num_batched_tokens: int = key(
-        "Tokens one step may process, prefill and decode together.", default=2048, minimum=1, maximum=10**9
+        "Tokens one step may process, prefill and decode together.",
+        default=MAX_NUM_BATCHED_TOKENS,
+        minimum=1,
+        maximum=10**9,
     )
     long_prefill_token_threshold: int = key(
         "A prompt contributes at most this many tokens to one step; 0 = no such limit.",
@@ -265,10 +272,9 @@ class Engine:
         minimum=1,
         maximum=_MOST_BLOCKS,
     )
-    gpu_memory_utilization: ClassVar[Said] = said(
-        float,
-        "Share of the accelerator's memory the engine may use.",
-        default=0.9,
+    gpu_memory_utilization: float = key(
+        "Share of the accelerator's memory the engine may use, for `kv_blocks: auto`.",
+        default=GPU_MEMORY_UTILIZATION,
         exclusiveMinimum=0,
         maximum=1,
     )
@@ -285,6 +291,11 @@ class Engine:
             "fp8_e5m2": "One byte.",
         },
         default="auto",
+    )
+    enforce_eager: bool = key(
+        "Launch the operators of each step one by one, without CUDA graphs: small batches wait for the host"
+        " (`hardware.launch_us`). Default: off.",
+        absent=False,
     )
     enable_prefix_caching: bool = key(
         "Keep computed KV blocks in the prefix cache, so that prompts with the same beginning and preempted requests"

@@ -137,6 +137,14 @@ class Hardware:
     """Of one accelerator, in one direction."""
     interconnect_gb_per_s: float = 64.0
     """Between the accelerators of a node, both directions together; without such a link, that to the host."""
+    launch_us: float = key(
+        "What the host takes to launch one operator, in microseconds: without CUDA graphs (`engine.enforce_eager`) a"
+        " step takes no less than its launches. Left out = 38, as on two servers of vLLM; on a shared host it was 80.",
+        absent=38.0,
+        minimum=0,
+        maximum=10**5,
+        examples=[38],
+    )
     watts: ClassVar[Said] = group_of(
         "Electrical power, for the energy that studies work out. No simulation depends on it.",
         examples=[{"idle": 100, "peak": 700}],

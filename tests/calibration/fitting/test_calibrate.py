@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from blis_tui.calibration.data import Data
-from blis_tui.calibration.fitting.advice import Load, measured, under
+from blis_tui.calibration.elsewhere import Load, under
+from blis_tui.calibration.fitting.advice import measured
 from blis_tui.calibration.fitting.calibrate import fit
 from blis_tui.calibration.fitting.fitted_law import TERMS
 from blis_tui.calibration.replay import with_latency

@@ -63,3 +63,28 @@ def test_equations_that_do_not_tell_two_apart_leave_their_sum_alone_known() -> N
     low, high = found.interval(at, 1)
     assert high - low > 0.5
     assert rows[0] @ found.values(at) == pytest.approx(1380.0, abs=1.0)
+
+
+def test_draws_vary_as_the_posterior_does() -> None:
+    stream = np.random.default_rng(4)
+    rows = stream.normal(size=(30, 3)) * [3.0, 0.1, 1.0]
+    found = posterior(rows, rows @ [1.2, 35.0, 2.0] + stream.normal(size=30))
+    at, _ = found.best(np.zeros(3))
+    drawn = np.array(found.draws(found.values(at), 4000))
+    spread = np.array([one.spread for one in TERMS])
+    covariance = np.linalg.inv(rows.T @ rows + np.diag(spread**-2.0))
+    assert drawn.mean(axis=0) == pytest.approx(found.values(at), abs=0.05 * float(np.sqrt(covariance.max())))
+    assert np.cov(drawn.T) == pytest.approx(covariance, rel=0.15, abs=0.02 * float(np.abs(covariance).max()))
+    assert np.array_equal(found.draws(found.values(at), 5), drawn[:5])
+
+
+def test_draws_at_a_bound_keep_what_is_known_of_sums() -> None:
+    """Of layers and steps only the sum is known: where a draw has no time per step, layers take all of it."""
+    rows = np.array([[32.0, 1.0]]) * np.ones((40, 1))
+    terms = (Term("layer_us", 40.0, 20.0, 0.0), Term("step_us", 0.0, 500.0, 0.0))
+    found = posterior(rows, rows @ [40.0, 0.0], terms)
+    at, _ = found.best(np.zeros(2))
+    drawn = np.array(found.draws(found.values(at), 200))
+    assert np.all(drawn >= 0.0)
+    assert 0.2 < np.mean(drawn[:, 1] == 0.0) < 0.8
+    assert drawn @ rows[0] == pytest.approx(1280.0, abs=1.0)

@@ -1,0 +1,153 @@
+"""What to expect of calibrated coefficients under other loads: what the measurements leave open, simulated.
+
+Coefficients that are about as likely as the best ones serve another load. How far their means are from those of the
+best ones is how far these may be from the server's, as far as the server has the form of the step-time model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, fsum, log, sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.calibration.replay import with_latency
+from blis_tui.classes import dataclass
+from blis_tui.errors import BlisError
+from blis_tui.simulation import Simulation
+from blis_tui.spec.model import Client, PluginConfig, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.spec.model import Experiment
+
+METRICS: Final = ("ttft", "tpot", "e2e")
+DRAWS: Final = 16
+_CHANCE: Final = 1e-3
+"""By how much means of one server differ between runs that differ by a microsecond: who meets whom in a batch."""
+_WITHIN: Final = 1.75
+"""Nine of ten errors are within so many standard deviations, if these are known from 16 draws (Student's t)."""
+REQUESTS: Final = 120
+_MANY_USERS: Final = 64
+ANSWER_TOKENS: Final = 48
+
+
+_LONG: Final = 8
+"""Contexts of long prompts are so many times as long as those of short ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Users in a closed loop."""
+
+    users: int
+    prompt_tokens: int
+
+    @property
+    def words(self) -> str:
+        """As it is suggested."""
+        who = "one user at a time" if self.users == 1 else f"{self.users} users"
+        return f"a run with {who} and prompts of about {self.prompt_tokens:,} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What to expect under another load."""
+
+    load: Load
+    within: Mapping[str, float]
+    """Metric -> the share by which nine of ten means are off at most."""
+
+
+def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
+    """What may be tried beside prompts of that length on average: few users first."""
+    (pool,) = experiment.pools
+    most = min(pool.engine.max_model_len or pool.model.max_position_embeddings, pool.model.max_position_embeddings)
+    short = max(16, min(128, int(prompt_tokens) // 4 or 16))
+    long = max(short, min(int(prompt_tokens) * _LONG, 8192, most - 2 * ANSWER_TOKENS))
+    places = pool.engine.max_num_seqs
+    many = [users for users in (64, 256) if users <= places]
+    tried = [(1, short), (1, long), *((users, short) for users in many), *((users, long) for users in many[:1])]
+    return [Load(users, tokens) for users, tokens in dict.fromkeys(tried)]
+
+
+def loads_elsewhere(experiment: Experiment, prompt_tokens: float) -> list[Load]:
+    """Loads under which errors are told: one user, and many, with prompts of that length on average."""
+    (pool,) = experiment.pools
+    many = min(_MANY_USERS, pool.engine.max_num_seqs)
+    tokens = max(1, round(prompt_tokens))
+    return [Load(users, tokens) for users in dict.fromkeys((1, many))]
+
+
+def under(experiment: Experiment, load: Load) -> Experiment:
+    """The experiment under a load."""
+    prompt = {"min": max(1, load.prompt_tokens // 2), "max": load.prompt_tokens * 3 // 2}
+    answer = {"min": ANSWER_TOKENS // 2, "max": ANSWER_TOKENS * 3 // 2}
+    client = Client(
+        id="advised",
+        share=1.0,
+        arrivals=PluginConfig(kind="closed-loop", settings={"users": load.users}),
+        input_tokens=PluginConfig(kind="uniform", settings=prompt),
+        output_tokens=PluginConfig(kind="uniform", settings=answer),
+    )
+    workload = Workload(name="advised", requests=max(REQUESTS, 2 * load.users), clients=(client,))
+    return replace(experiment, workload=workload, horizon_us=None, warm_up_us=0, expect=())
+
+
+def means(experiment: Experiment) -> dict[str, float]:
+    """Of TTFT, time per output token and E2E, in microseconds; a metric that no request has is left out.
+
+    Raises:
+        BlisError: the engine cannot serve this.
+    """
+    simulation = Simulation(experiment, check="off")
+    simulation.run()
+    found = [
+        (row.ttft_us, row.e2e_us, row.output_tokens)
+        for row in simulation.report(verify=False).rows
+        if row.ttft_us is not None and row.e2e_us is not None
+    ]
+    times = {
+        "ttft": [float(first) for first, _, _ in found],
+        "tpot": [(end - first) / (tokens - 1) for first, end, tokens in found if tokens > 1],
+        "e2e": [float(end) for _, end, _ in found],
+    }
+    return {metric: fsum(one) / len(one) for metric, one in times.items() if one and fsum(one) > 0.0}
+
+
+def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig]) -> dict[str, float]:
+    """Metric -> the share by which nine of ten means are off at most, under the experiment's own load.
+
+    Args:
+        experiment: with the load.
+        best: the coefficients in use.
+        draws: others, each as likely as a draw from what is known of them.
+    """
+    aim = means(with_latency(experiment, best))
+    others = [means(with_latency(experiment, one)) for one in draws]
+    found = {}
+    for metric, value in aim.items():
+        off = [log(one[metric] / value) ** 2 for one in others if metric in one]
+        found[metric] = exp(_WITHIN * sqrt(_CHANCE**2 + fsum(off) / max(1, len(off)))) - 1.0
+    return found
+
+
+def expected_under(
+    experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig], loads: Sequence[Load]
+) -> tuple[Elsewhere, ...]:
+    """What to expect under some loads; without those that the engine cannot serve."""
+    found = []
+    for load in loads if draws else ():
+        try:
+            shares = within(under(experiment, load), best, draws)
+        except BlisError:
+            continue
+        if shares:
+            found.append(Elsewhere(load, shares))
+    return tuple(found)
+
+
+def expected_text(one: Elsewhere) -> str:
+    """As it is printed."""
+    shares = ", ".join(f"{metric.upper()} {100.0 * share:.1f} %" for metric, share in one.within.items())
+    return f"{one.load.words}: {shares}"

@@ -1,0 +1,64 @@
+"""Recordings beside what step-time models make of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from blis_tui.calibration.judge import Pair
+from blis_tui.calibration.replay import batches, simulate, stepped, with_latency
+from blis_tui.calibration.steps import StepLog
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.data import Data
+    from blis_tui.calibration.judge import Pairs
+    from blis_tui.spec.model import PluginConfig
+
+Runs: TypeAlias = "dict[str, Pairs]"
+
+
+def compared(data: Sequence[Data], latency: PluginConfig | None = None, gap_us: float = 0.0) -> Runs:
+    """Recordings beside what a step-time model makes of them; by default, each experiment's own.
+
+    Args:
+        data: the recordings.
+        latency: the step-time model.
+        gap_us: what of each of its steps lies between logged ones.
+
+    Raises:
+        InputError: no request of a recording completes in the simulation.
+        PolicyError: an experiment has more than one instance.
+    """
+    return {name_of(data, number): pairs_of(one, latency, gap_us) for number, one in enumerate(data)}
+
+
+def pairs_of(one: Data, latency: PluginConfig | None, gap_us: float = 0.0) -> Pairs:
+    """One of them, as :func:`compared`.
+
+    Raises:
+        InputError: no request of the recording completes in the simulation.
+        PolicyError: the experiment has more than one instance.
+    """
+    experiment = one.experiment if latency is None else with_latency(one.experiment, latency)
+    if isinstance(one.recording, StepLog):
+        return [replace(pair, step_us=max(1.0, pair.step_us - gap_us)) for pair in stepped(experiment, one.recording)]
+    rows = simulate(experiment, one.recording, repeated=one.repeated)
+    found = [
+        Pair(measured, row.ttft_us, row.e2e_us, batch)
+        for row, measured, batch in zip(rows, one.recording.requests, batches(rows), strict=True)
+        if row.ttft_us is not None and row.e2e_us is not None
+    ]
+    if not found:
+        message = f"no request of {one.recording.path} completes in the simulation"
+        raise InputError(message, help="look at the engine's limits")
+    return found
+
+
+def name_of(data: Sequence[Data], number: int) -> str:
+    """A recording's file name; its path where several have the same."""
+    path = data[number].recording.path
+    alike = len([one for one in data if one.recording.path.name == path.name])
+    return path.name if alike == 1 else f"{path} ({number + 1})"

@@ -1,0 +1,29 @@
+"""Round trips of ``calibrate``, as the benchmark makes them: some of its own, so that its table stays true."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from benchmarks.calibration import inside, table, trip
+
+SEEDS = (0, 1, 4, 8, 9, 11, 15, 20)
+"""Those that take least time: of each kind of server and of errors, some."""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("calibrate")
+def test_intervals_and_expected_errors_hold() -> None:
+    trips = [trip(seed) for seed in SEEDS]
+    held = [inside(one, truth) for each in trips for one, truth in each.found]
+    assert len(held) > 70
+    assert 0.8 <= sum(held) / len(held) <= 0.98
+    for number in range(3):
+        assert median(abs(one.elsewhere[number]) for one in trips) < 0.03
+    kept = [abs(off) <= band for one in trips for off, band in zip(one.elsewhere, one.expected, strict=False)]
+    assert len(kept) == 3 * len(trips)
+    assert sum(kept) / len(kept) >= 0.7
+    shown = table(trips)
+    assert f"| all | {len(held)} | {100 * sum(held) / len(held):.0f} % |" in shown
+    assert f"of {len(trips)} |" in shown

@@ -1,0 +1,103 @@
+"""Steps without CUDA graphs: what is launched, and that it never takes less than a graph."""
+
+from __future__ import annotations
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.latency.launches import COMPUTED, Launched, launched, launches
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.shipped import builtin
+from blis_tui.spec.library import names
+from tests.builders import request
+
+OPERATORS = {
+    # by hand: 10 of a dense layer, 2 more with tensor parallelism; embedding, norm, head, choosing
+    ("llama-3.1-8b-instruct", 1): 32 * 10 + 4,
+    ("llama-3.1-70b-instruct", 4): 80 * 12 + 4,
+    # norms of queries and keys; router, choice, sorting, two products with an activation between, sum
+    ("qwen3-30b-a3b", 4): 48 * (7 + 2 + 2 + 7) + 4,
+}
+LOADS = [StepLoad([], decodes, decodes * context) for decodes in (1, 3, 9, 17, 100, 256) for context in (1, 700, 9000)]
+LOADS += [
+    StepLoad([Chunk(request(0, 0, new, 1), 0, new, new)], decodes, 500 * decodes)
+    for new in (1, 200, 2048)
+    for decodes in (0, 20)
+]
+
+
+def experiment(**keys: object) -> blis_tui.Experiment:
+    return blis_tui.load("steady-chat", set={"workload.requests": 20, "expect": [], **keys})
+
+
+@pytest.mark.parametrize(("model", "split"), OPERATORS)
+def test_operators_are_counted(model: str, split: int) -> None:
+    (pool,) = experiment(**{"model": model, "cluster.tensor_parallel": split, "latency": "fitted"}).pools
+    assert launches(pool.model, split) == OPERATORS[model, split]
+
+
+def test_every_model_launches_at_least_its_attention_and_its_products() -> None:
+    for model in names("Model"):
+        (pool,) = experiment(
+            **{
+                "model": model,
+                "hardware": "b300",
+                "cluster.tensor_parallel": 4,
+                "engine.kv_blocks": 9000,
+                "latency": "fitted",
+            }
+        ).pools
+        assert 12 <= launches(pool.model, 4) / pool.model.num_hidden_layers < 32, model
+
+
+@pytest.mark.parametrize("kind", COMPUTED)
+@pytest.mark.parametrize("batching", ["nano", "vllm-v1"])
+def test_eager_is_never_faster_than_graphs(kind: str, batching: str) -> None:
+    """A small batch waits for the host; whatever is in it, a step takes no less than its graph."""
+    settings: dict[str, object] = {"latency": {"kind": kind}, "policy": batching, "hardware.launch_us": 20}
+    if batching == "nano":
+        settings |= {"engine.max_num_batched_tokens": 4096, "engine.max_model_len": 2048}
+    pools = [experiment(**settings, **{"engine.enforce_eager": eager}).pools[0] for eager in (False, True)]
+    graph, eager = (launched(create_latency(builtin(), pool), pool) for pool in pools)
+    least = launches(pools[1].model, 1) * 20
+    assert not isinstance(graph, Launched)
+    for load in LOADS:
+        assert eager.step_time_us(load) == max(graph.step_time_us(load), least)
+    assert eager.step_time_us(StepLoad()) == graph.step_time_us(StepLoad())
+
+
+@pytest.mark.parametrize("batching", ["nano", "vllm-v1"])
+def test_a_run_without_graphs(batching: str) -> None:
+    """Alone on the server, a request gets a token whenever all operators have been launched."""
+    alone = {
+        "workload": {
+            "requests": 1,
+            "rate_per_s": 1,
+            "clients": [{"id": "c", "input_tokens": 100, "output_tokens": 50}],
+        },
+        "model": "llama-3.1-8b-instruct",
+        "policy": batching,
+        "latency": "operators",
+        "engine": {"max_num_batched_tokens": 4096, "max_model_len": 2048},
+        "horizon_us": "none",
+    }
+    graph, eager = (
+        blis_tui.run(experiment(**alone, **{"engine.enforce_eager": one})).latency.itl_ms for one in (False, True)
+    )
+    assert eager.p50 == eager.max == pytest.approx(324 * 38 / 1e3)
+    assert graph.p50 is not None
+    assert graph.p50 < 0.6 * 12.312
+
+
+def test_what_is_not_known_is_said() -> None:
+    """Measured step times hold for the server that was measured, with graphs or without."""
+    box = {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [5000, 10, 10]}
+    runs = [
+        blis_tui.run(experiment(**{"engine.enforce_eager": eager, "latency": latency}))
+        for latency in (box, "fitted")
+        for eager in (False, True)
+    ]
+    said = [[one.id for one in run.warnings if one.id == "eager-without-cost"] for run in runs]
+    assert said == [[], ["eager-without-cost"], [], []]
+    assert [*runs[0].rows] == [*runs[1].rows]
+    assert [*runs[2].rows] != [*runs[3].rows]
