@@ -6,7 +6,6 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click

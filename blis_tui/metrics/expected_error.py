@@ -160,7 +160,8 @@ def _likeness(one: Traits, other: Traits) -> float:
     for (name, cost), mine, theirs in zip(DIFFERENT.items(), one, other, strict=True):
         assert name in Traits._fields  # noqa: S101  (in the same order)
         if name == "load":
-            weight *= cost ** _apart(one.load, other.load)
+            for _ in range(_apart(one.load, other.load)):
+                weight *= cost
         elif mine != theirs:
             weight *= cost
     return weight + _AT_LEAST
