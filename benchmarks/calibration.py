@@ -32,8 +32,9 @@ from blis_tui.calibration.fitting.fitted_law import FittedLaw
 from blis_tui.calibration.measured import Measured, Recording
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.calibration.replay import with_latency
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
-from blis_tui.engine.latency.model import StepLoad, create_latency
+from blis_tui.engine.latency.model import StepLoad
 from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 

@@ -15,13 +15,17 @@ from inspect import get_annotations
 from itertools import chain
 from operator import attrgetter, ge, gt, le, lt
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from dataclasses import dataclass as dataclass  # noqa: PLC0414  (so that others import it from here)
 
+    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414  (as above)
+
     Method = Callable[..., object]
+
+_Class = TypeVar("_Class", bound=type)
 
 _FIELDS: Final = "__dataclass_fields__"
 _PARAMETERS: Final = "__dataclass_params__"
@@ -67,8 +71,14 @@ def _dataclass(
     return make if cls is None else make(cls)
 
 
+def _mypyc_attr(**_: object) -> Callable[[_Class], _Class]:
+    """What compiled classes are told, where nothing is compiled."""
+    return lambda cls: cls
+
+
 if not TYPE_CHECKING:
     dataclass = _dataclass
+    mypyc_attr = _mypyc_attr
 
 
 def _parameters(*, frozen: bool) -> object:

@@ -20,7 +20,8 @@ from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest,
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel, coefficients
+from blis_tui.engine.latency.creation import coefficients
+from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule

@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from blis_tui.calibration.judge import StepPair
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.launches import launched
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.inputs import input_digest

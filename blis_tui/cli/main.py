@@ -15,6 +15,7 @@ from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.interrupted import command_begins
+from blis_tui.kept import COMPILED
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -88,7 +89,11 @@ class _LazyGroup(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, "--version", message=f"blis-tui {__version__} (engine {ENGINE})")
+@click.version_option(
+    __version__,
+    "--version",
+    message=f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})",
+)
 @click.pass_context
 @reported
 def cli(context: click.Context) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.policy import ADMISSION
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.cluster.roster import Roster
@@ -18,7 +20,8 @@ BUDGET: Final = "tenant-budget"
 """What turns requests away that are over their tenant's budget, where a policy's name would stand."""
 
 
-class AdmissionControl:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class AdmissionControl(Kept):
     """Decides about each request once.
 
     Args:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.assembly import assembled
 from blis_tui.cluster.loop import heard, unheard
 from blis_tui.cluster.roster import Count
 from blis_tui.cluster.warm_up import WarmUp
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +30,8 @@ _NEVER: Final = 1 << 127
 _ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", "queued"})
 
 
-class Cluster:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Cluster(Kept):
     """All mutable state of a simulation. It pickles: no lambdas, files, threads or callbacks of users.
 
     Args:

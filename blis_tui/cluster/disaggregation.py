@@ -38,8 +38,6 @@ class Splitter(Dispatcher):
         decode: chooses where the answer is generated.
     """
 
-    splits = True
-
     def __init__(
         self,
         experiment: Experiment,
@@ -63,6 +61,11 @@ class Splitter(Dispatcher):
         """When prefills end of requests that have reached their second instance before; past ones may be among them."""
 
     # ---- the decision ----
+
+    @property
+    def splits(self) -> bool:
+        """They may."""
+        return True
 
     def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
         """Whether the request is split; ``place``: that of its decode instance, where it is chosen already."""

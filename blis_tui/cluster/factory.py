@@ -20,9 +20,10 @@ from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.launches import launched
-from blis_tui.engine.latency.model import StepLoad, create_latency
+from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.pipeline import BatchQueue, Stages

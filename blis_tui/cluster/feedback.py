@@ -84,8 +84,6 @@ class Sending:
 class Feedback(Arrivals):
     """Requests come as clients send them, who wait for answers. See ``Arrivals`` for the arguments."""
 
-    await_answers = True
-
     def __init__(
         self,
         experiment: Experiment,
@@ -97,6 +95,11 @@ class Feedback(Arrivals):
         super().__init__(experiment, source, pipeline, entrance)
         self.clients = source
         self.ended = ended
+
+    @property
+    def await_answers(self) -> bool:
+        """They do."""
+        return True
 
     @property
     def silent(self) -> bool:

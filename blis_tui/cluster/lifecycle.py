@@ -490,13 +490,17 @@ class LifecycleControl(AlwaysUp):
 class _Expiry(Background):
     """The deadline of a request that waits for an instance."""
 
-    __slots__ = ("_lifecycle", "_passage", "request")
+    __slots__ = ("_lifecycle", "_passage")
 
     def __init__(self, pipeline: Pipeline, lifecycle: LifecycleControl, passage: Passage) -> None:
         super().__init__("stranded-timeout", pipeline, None, self._expire)
         self._lifecycle = lifecycle
         self._passage = passage
-        self.request = passage.request
+
+    @property
+    def request(self) -> Request | None:
+        """It."""
+        return self._passage.request
 
     @property
     def stale(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.records import SentByClient
 from blis_tui.cluster.signals import declared
 from blis_tui.engine.content_records import PromptMedia
 from blis_tui.engine.records import Arrived
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,8 @@ GATEWAY_EXPIRY: Final = 8
 DISPATCH: Final = 9
 
 
-class Passage:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Passage(Kept):
     """A request on its way: one event that moves from stage to stage.
 
     Attributes:
@@ -42,7 +45,7 @@ class Passage:
 
     __slots__ = ("handler", "incoming", "instance_index", "kind", "request")
 
-    stale = False
+    stale: ClassVar[bool] = False
 
     def __init__(self, request: Request, handler: Callable[[Passage, int], None]) -> None:
         self.kind = "arrival"
@@ -80,14 +83,15 @@ def tell_arrival(observers: Observers, request: Request, now: int) -> None:
         observers.emit(PromptMedia(observers.event, now, request.request_id, *request.media))
 
 
-class Signal:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Signal(Kept):
     """An event of the control plane itself, such as a tick: it is about no request."""
 
     __slots__ = ("handler", "kind")
 
-    request = None
-    instance_index = None
-    stale = False
+    request: ClassVar[None] = None
+    instance_index: ClassVar[None] = None
+    stale: ClassVar[bool] = False
 
     def __init__(self, kind: str, handler: Callable[[Signal, int], bool]) -> None:
         self.kind = kind
@@ -109,7 +113,8 @@ class Audience(Protocol):
         """Whether all requests have ended and none will come."""
 
 
-class Background:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Background(Kept):
     """An event of the control plane that matters only as long as there are requests, such as a failure.
 
     Attributes:
@@ -121,8 +126,6 @@ class Background:
 
     __slots__ = ("audience", "handler", "instance_index", "kind")
 
-    request: Request | None = None
-
     def __init__(
         self, kind: str, audience: Audience, instance_index: int | None, handler: Callable[[Background, int], bool]
     ) -> None:
@@ -130,6 +133,11 @@ class Background:
         self.audience = audience
         self.instance_index = instance_index
         self.handler = handler
+
+    @property
+    def request(self) -> Request | None:
+        """The request it is about, if it is about one."""
+        return None
 
     @property
     def stale(self) -> bool:

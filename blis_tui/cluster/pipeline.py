@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.decisions import ALTERNATIVES, Regrets, Weighed
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage, tell_arrival
 from blis_tui.cluster.records import RoutingDecision
@@ -13,6 +14,7 @@ from blis_tui.engine.events import instance_order
 from blis_tui.engine.instance import QUEUED
 from blis_tui.engine.records import Admitted, Rejected, Routed
 from blis_tui.engine.request import RequestState
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 
-class Pipeline:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Pipeline(Kept):
     """What the stages share: time, events, books, instances, and each other.
 
     Attributes:
@@ -96,7 +99,8 @@ class Pipeline:
         self.ledger.close(request)
 
 
-class Arrivals:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Arrivals(Kept):
     """Requests come when the workload says so: the next one is fetched when one comes.
 
     Args:
@@ -109,9 +113,6 @@ class Arrivals:
         ended: requests whose clients wait to hear of their end, and what these measured.
         source: as above.
     """
-
-    await_answers = False
-    """Whether requests come when others have ended."""
 
     def __init__(
         self,
@@ -126,6 +127,11 @@ class Arrivals:
         self._entrance = entrance
         self._latency_us = experiment.cluster.admission_latency_us
         self._exhausted = False
+
+    @property
+    def await_answers(self) -> bool:
+        """Whether requests come when others have ended."""
+        return False
 
     @property
     def silent(self) -> bool:
@@ -166,7 +172,8 @@ class Arrivals:
         tell_arrival(pipeline.observers, request, now)
 
 
-class Admission:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Admission(Kept):
     """Lets requests in, or turns them away.
 
     Args:
@@ -200,7 +207,8 @@ class Admission:
         self.onward(passage, now)
 
 
-class Dispatcher:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Dispatcher(Kept):
     """Sends each request to one instance, which the router chooses.
 
     Args:
@@ -210,7 +218,6 @@ class Dispatcher:
         routes: routing decisions to overrule, by the request's name.
 
     Attributes:
-        splits: whether requests may run on two instances, one after the other.
         router: as above.
         overruled: those of ``routes`` that have not been: the instance was never among the candidates.
         passages: requests that are split and have not reached their second instance, by their index.
@@ -221,8 +228,6 @@ class Dispatcher:
         broken_off: transfers that ended with one of their instances.
         regrets: of all decisions; None = the experiment does not ask for it.
     """
-
-    splits = False
 
     def __init__(self, experiment: Experiment, pipeline: Pipeline, router: Router, routes: dict[str, Reroute]) -> None:
         self.router = router
@@ -238,6 +243,11 @@ class Dispatcher:
         self._pipeline = pipeline
         self._roster = pipeline.roster
         self._latency_us = experiment.cluster.routing_latency_us
+
+    @property
+    def splits(self) -> bool:
+        """Whether requests may run on two instances, one after the other."""
+        return False
 
     # ---- to the router ----
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.watch import Watch
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.cluster.factory import InstanceFactory
@@ -31,7 +33,8 @@ class Count(NamedTuple):
     """What counting again, one by one, finds."""
 
 
-class Roster:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Roster(Kept):
     """All instances, and the fleets that routers choose from.
 
     Attributes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.policy import ROUTING, Forgetful
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.cluster.policy import RoutingPolicy
@@ -19,7 +21,8 @@ NAME: Final = "router"
 """What turns requests away whose model no instance serves, where a policy's name would stand."""
 
 
-class Router:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Router(Kept):
     """Chooses instances of one fleet.
 
     Attributes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.plan import Preemption, Reloaded
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
+from blis_tui.kept import Kept
 from blis_tui.spec.limits import UNLIMITED
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.stopped import Stopped
 
 
-class Batch:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Batch(Kept):
     """The requests that an instance is working on, and the queue from which they come.
 
     Attributes:

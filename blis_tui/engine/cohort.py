@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
+
 if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.request import Request
 
 
-class DecodeCohort:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DecodeCohort(Kept):
     """The requests of one instance that decode in lock-step.
 
     Attributes:

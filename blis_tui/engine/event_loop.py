@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batching.sglang import SglangBatching
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.kv.radix_pool import radix_pool
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.steps import Steps
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class EventLoop(Flow):
     """A step is planned when it starts, or (overlap) when the one before it does, whose results nobody knows by then.
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import RequestState
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,7 @@ Entry = tuple[int, int, int, Event]
 """``(time_us, order, seq, event)``."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RequestCallback:
     """Something happens to a request: it carries the method that will do it.
 
@@ -91,6 +94,7 @@ class RequestCallback:
         """Nothing depends on it."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Timeout(RequestCallback):
     """The deadline of a request that waits or runs."""
 
@@ -116,7 +120,8 @@ def instance_order(priority: int, instance: int) -> int:
     return (instance + 1) << _PRIORITY_BITS | priority
 
 
-class EventQueue:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class EventQueue(Kept):
     """Pending events, earliest first.
 
     Attributes:
@@ -156,7 +161,7 @@ class EventQueue:
     def drop_stale(self) -> None:
         """Let the next event be one of which something will come."""
         while (head := self.head()) is not None and head[3].stale:
-            heappop(self.steps if self.steps and self.steps[0] is head else self.heap)
+            heappop(self.steps if self.steps and self.steps[0][3] is head[3] else self.heap)
             head[3].drop()
 
     def sweep(self) -> None:

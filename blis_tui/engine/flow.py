@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.events import instance_order
 from blis_tui.engine.plan import Ghost, Plan, Planned
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.steps import NO_PLAN, Steps
 from blis_tui.engine.tallies import tally_wait
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -21,7 +23,8 @@ _STEP: Final = 2
 """Priority at a tie with other events of the instance."""
 
 
-class Flow:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Flow(Kept):
     """When steps are planned and carried out.
 
     Attributes:
@@ -93,6 +96,7 @@ class Flow:
         return ()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Coasting(Flow):
     """Without observers, plain decodes are taken in one go.
 
@@ -180,6 +184,7 @@ class Coasting(Flow):
         raise NotImplementedError
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OneAtATime(Coasting):
     """A step begins when the one before it is over."""
 
@@ -241,6 +246,7 @@ class OneAtATime(Coasting):
         return upcoming
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Ahead(Coasting):
     """A step is planned while the one before it runs: vLLM's asynchronous scheduling.
 

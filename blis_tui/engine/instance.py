@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
 from blis_tui.engine.latency.pausing import Pausing
@@ -11,6 +12,7 @@ from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.servable import unservable
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,8 @@ QUEUED: Final = 1
 _TIMEOUT: Final = 5
 
 
-class Instance:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Instance(Kept):
     """One engine with its own GPU memory.
 
     Attributes:

@@ -9,17 +9,19 @@ the *bubble*.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.plan import StepPart
+from blis_tui.engine.request import Request  # noqa: TC001  (compiled, named tuples are made of what annotations say)
 from blis_tui.engine.step_event import IDLE, NO_STEP
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from blis_tui.engine.plan import Plan
-    from blis_tui.engine.request import Request
     from blis_tui.engine.steps import Steps
     from blis_tui.engine.tallies import Tallies
 
@@ -37,13 +39,14 @@ _NOTHING: Final = UnderWay(0, (), ())
 """A plan that found nothing to do: over at once, when its turn comes."""
 
 
-class Pass:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Pass(Kept):
     """The first stage is free, and another batch may enter: an event, or nothing where none can be formed."""
 
     __slots__ = ("_flow", "instance_index", "time_us")
 
-    kind = "step"
-    request = None
+    kind: ClassVar[str] = "step"
+    request: ClassVar[None] = None
 
     def __init__(self, flow: Stages, time_us: int) -> None:
         self._flow = flow
@@ -69,6 +72,7 @@ class Pass:
             self._flow.step_pending = False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Pipe(StepPart):
     """The stages: how long a batch takes to get through them.
 
@@ -99,6 +103,7 @@ class Pipe(StepPart):
         return time - now
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Stages(Flow):
     """Several steps in flight, each with requests of its own.
 
@@ -210,6 +215,7 @@ class Stages(Flow):
         return (tuple(self.pipe.free_us), under_way, pending, sorted(self.batch.busy))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BatchQueue(Stages):
     """A pipeline that is kept full as vLLM's engine core does it, with a queue of batches.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
 from typing import TYPE_CHECKING, NamedTuple
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.engine.request import Request  # noqa: TC001  (as above)
 from blis_tui.engine.stopped import PREEMPTED, TOKENS, Stopped
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.preemption.restore import Costs
-    from blis_tui.engine.request import Request
 
 
 class Preemption(NamedTuple):
@@ -79,7 +80,8 @@ class Ghost(NamedTuple):
     """Computed before the step."""
 
 
-class Plan:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Plan(Kept):
     """One step, as it is formed. What it grants is taken from the batch's blocks at once.
 
     Attributes:
@@ -180,7 +182,8 @@ class Done(NamedTuple):
     """Whose answer began in it, behind the reasoning if there was any, in running order."""
 
 
-class StepPart:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StepPart(Kept):
     """Something that steps wait for, or that has something to tell of them; by default nothing of the kind."""
 
     __slots__ = ()

@@ -10,6 +10,9 @@ from enum import IntEnum
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
+
 if TYPE_CHECKING:
     from blis_tui.engine.kv.extent import Piece
     from blis_tui.engine.network import Connection
@@ -44,7 +47,19 @@ def declared_segments(request: Request) -> Segments:
     return request.segments[1:] if request.adapter else request.segments
 
 
-class Handover:
+_HANDOVER: Final = (
+    "decode_instance",
+    "first_token_overhead_us",
+    "last_step_us",
+    "prefill_instance",
+    "prefilled",
+    "transfer_start_us",
+    "transfer_us",
+)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Handover(Kept):
     """The way of a request whose prompt is computed on one instance and whose answer is generated on another.
 
     Attributes:
@@ -57,15 +72,7 @@ class Handover:
         first_token_overhead_us: what its client waits for its first token beyond the step, where that came from.
     """
 
-    __slots__ = (
-        "decode_instance",
-        "first_token_overhead_us",
-        "last_step_us",
-        "prefill_instance",
-        "prefilled",
-        "transfer_start_us",
-        "transfer_us",
-    )
+    __slots__ = _HANDOVER
 
     def __init__(self) -> None:
         self.prefilled = False
@@ -78,7 +85,7 @@ class Handover:
 
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
-        return tuple(getattr(self, name) for name in Handover.__slots__)
+        return tuple(getattr(self, name) for name in _HANDOVER)
 
 
 def handover_of(request: Request) -> Handover:
@@ -92,7 +99,8 @@ def handover_of(request: Request) -> Handover:
     return request.handover
 
 
-class Reasoning:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Reasoning(Kept):
     """What a request thinks before it answers.
 
     Attributes:
@@ -132,6 +140,57 @@ class Media(NamedTuple):
 NO_MEDIA: Final = Media()
 
 
+_REQUEST: Final = (
+    "adapter",
+    "arrival_us",
+    "batch_slot",
+    "cached_tokens",
+    "client",
+    "completed_us",
+    "computed_tokens",
+    "content",
+    "deadline_us",
+    "declared_tokens",
+    "finish_clock",
+    "first_token_us",
+    "gateway_us",
+    "generated_tokens",
+    "handover",
+    "held_blocks",
+    "ignore_eos",
+    "index",
+    "input_tokens",
+    "instance",
+    "joined_clock",
+    "joined_us",
+    "known_clock",
+    "length_capped",
+    "max_output_tokens",
+    "media",
+    "model",
+    "network",
+    "output_tokens",
+    "peak_tokens",
+    "pieces",
+    "preemptions",
+    "priority",
+    "queued_us",
+    "reasoning",
+    "request_id",
+    "retries",
+    "round_index",
+    "scheduled_us",
+    "segments",
+    "session_id",
+    "shared_blocks",
+    "slo_class",
+    "state",
+    "target_tokens",
+    "tenant",
+)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Request:
     """One inference request. All times are simulated microseconds; -1 means "has not happened".
 
@@ -170,54 +229,7 @@ class Request:
         media: tokens of its prompt that are no text.
     """
 
-    __slots__ = (
-        "adapter",
-        "arrival_us",
-        "batch_slot",
-        "cached_tokens",
-        "client",
-        "completed_us",
-        "computed_tokens",
-        "content",
-        "deadline_us",
-        "declared_tokens",
-        "finish_clock",
-        "first_token_us",
-        "gateway_us",
-        "generated_tokens",
-        "handover",
-        "held_blocks",
-        "ignore_eos",
-        "index",
-        "input_tokens",
-        "instance",
-        "joined_clock",
-        "joined_us",
-        "known_clock",
-        "length_capped",
-        "max_output_tokens",
-        "media",
-        "model",
-        "network",
-        "output_tokens",
-        "peak_tokens",
-        "pieces",
-        "preemptions",
-        "priority",
-        "queued_us",
-        "reasoning",
-        "request_id",
-        "retries",
-        "round_index",
-        "scheduled_us",
-        "segments",
-        "session_id",
-        "shared_blocks",
-        "slo_class",
-        "state",
-        "target_tokens",
-        "tenant",
-    )
+    __slots__ = _REQUEST
 
     def __init__(
         self,
@@ -306,11 +318,11 @@ class Request:
         return values
 
     def __setstate__(self, values: tuple[object, ...]) -> None:
-        for name, value in zip(Request.__slots__, values, strict=True):
+        for name, value in zip(_REQUEST, values, strict=True):
             setattr(self, name, value)
 
     def __repr__(self) -> str:
         return f"<Request {self.request_id} {self.state.name.lower()}>"
 
 
-_VALUES: Final = attrgetter(*Request.__slots__)
+_VALUES: Final = attrgetter(*_REQUEST)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
+
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.request import Request
     from blis_tui.engine.watch import Watch
 
 
-class Presence:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Presence(Kept):
     """How many are there, and that number added up over time."""
 
     __slots__ = ("_area_us", "_since_us", "count")
@@ -35,7 +39,8 @@ class Presence:
         return self._area_us + self.count * (now - self._since_us)
 
 
-class Seen:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Seen(Kept):
     """One instance from outside.
 
     Attributes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
+
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
 
 IDLE: Final = -1
 """A step's answer: nothing is left to do."""
@@ -27,13 +30,14 @@ class Stepper(Protocol):
         """Run that step, and those after it as far as nothing can come between (see ``Flow``)."""
 
 
-class Step:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Step(Kept):
     """The next step of an instance; the event loop runs it itself (``happen`` is the slow way)."""
 
     __slots__ = ("flow", "instance_index")
 
-    kind = "step"
-    request = None
+    kind: ClassVar[str] = "step"
+    request: ClassVar[None] = None
 
     def __init__(self, flow: Stepper) -> None:
         self.flow = flow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batch import slot_of
 from blis_tui.engine.batching.rule import plan_step
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
@@ -22,6 +22,7 @@ from blis_tui.engine.seen import Seen
 from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.stopped import PLACES, SchedulingStopped, Stopped, emit_stopped
 from blis_tui.engine.tallies import Tallies, tally_wait
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,23 +44,46 @@ _LEFT: Final = 4
 NO_PLAN: Final = Plan()
 
 
-@dataclass(frozen=True, slots=True)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Parts:
-    """What an instance is made of beside its batch, and whom it tells."""
+    """What an instance is made of beside its batch, and whom it tells.
 
-    latency: StepTimeModel
-    rule: BatchRule
-    priority: PriorityRule
-    events: EventQueue
-    ledger: Ledger
-    observers: Observers
-    beside: tuple[StepPart, ...] = ()
-    """What belongs to steps beside what they compute."""
-    front_end: FrontEnd | None = None
-    """The process that takes requests in; None = it takes no time of its own."""
+    Attributes:
+        latency: the step-time model.
+        rule: how batches are formed.
+        priority: what a request's priority is.
+        events: where steps are scheduled.
+        ledger: where requests are counted.
+        observers: who listens.
+        beside: what belongs to steps beside what they compute.
+        front_end: the process that takes requests in; None = it takes no time of its own.
+    """
+
+    __slots__ = ("beside", "events", "front_end", "latency", "ledger", "observers", "priority", "rule")
+
+    def __init__(
+        self,
+        latency: StepTimeModel,
+        rule: BatchRule,
+        priority: PriorityRule,
+        events: EventQueue,
+        ledger: Ledger,
+        observers: Observers,
+        beside: tuple[StepPart, ...] = (),
+        front_end: FrontEnd | None = None,
+    ) -> None:
+        self.latency = latency
+        self.rule = rule
+        self.priority = priority
+        self.events = events
+        self.ledger = ledger
+        self.observers = observers
+        self.beside = beside
+        self.front_end = front_end
 
 
-class Steps:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Steps(Kept):
     """Plans steps and carries them out.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,45 +16,60 @@ if TYPE_CHECKING:
     from blis_tui.engine.plan import Plan
 
 
-@dataclass(slots=True)
-class Tallies:
-    """What the steps of an instance add up to. Times in microseconds of step durations."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Tallies(Kept):
+    """What the steps of an instance add up to. Times in microseconds of step durations.
 
-    steps: int = 0
-    preemptions: int = 0
-    preempted_requests: int = 0
-    """Requests that were preempted at least once."""
-    peak_running: int = 0
-    """The largest batch so far."""
-    busy_us: int = 0
-    """Of all steps."""
-    active_us: int = 0
-    """During which any step was under way, and what all of these took together if no step had waited for another; both
-    are kept where steps overlap."""
-    computing_us: int = 0
-    prefill_tokens: int = 0
-    """Computed in prefills."""
-    cached_tokens: int = 0
-    """Found in the cache when a step admitted their request; prompts that were found as a whole are left out."""
-    prefill_us: int = 0
-    """Of steps that computed prompt tokens."""
-    beside_prefill_us: int = 0
-    """Of these steps, once for each request that decoded in them."""
-    full_budget_us: int = 0
-    """Of steps that used up ``max_num_batched_tokens``."""
-    kv_wait_us: int = 0
-    """Of steps that left requests waiting for want of KV blocks (preempted requests wait, too).
-
-    Where steps are planned ahead, a request that waits during a step was left out by the plan for the step after it:
-    by that plan this and ``seqs_wait_us`` are counted.
+    Attributes:
+        steps: how many.
+        preemptions: how many, in all.
+        preempted_requests: requests that were preempted at least once.
+        peak_running: the largest batch so far.
+        busy_us: of all steps.
+        active_us: during which any step was under way.
+        computing_us: what all of these took together if no step had waited for another; both are kept where steps
+            overlap.
+        prefill_tokens: computed in prefills.
+        cached_tokens: found in the cache when a step admitted their request; prompts that were found as a whole are
+            left out.
+        prefill_us: of steps that computed prompt tokens.
+        beside_prefill_us: of these steps, once for each request that decoded in them.
+        full_budget_us: of steps that used up ``max_num_batched_tokens``.
+        kv_wait_us: of steps that left requests waiting for want of KV blocks (preempted requests wait, too). Where
+            steps are planned ahead, a request that waits during a step was left out by the plan for the step after it:
+            by that plan this and ``seqs_wait_us`` are counted.
+        allocation_failures: attempts to give a request KV blocks that failed: one for each victim, and one for each
+            step that left requests waiting for want of blocks and preempted none.
+        seqs_wait_us: of steps that left requests waiting because ``max_num_seqs`` ran, with some of the token budget
+            left.
+        itl_us: tokens by the time since the request's previous token, overheads not included.
     """
-    allocation_failures: int = 0
-    """Attempts to give a request KV blocks that failed: one for each victim, and one for each step that left requests
-    waiting for want of blocks and preempted none."""
-    seqs_wait_us: int = 0
-    """Of steps that left requests waiting because ``max_num_seqs`` ran, with some of the token budget left."""
-    itl_us: dict[int, int] = field(default_factory=dict)
-    """Tokens by the time since the request's previous token, overheads not included."""
+
+    __slots__ = (
+        "active_us",
+        "allocation_failures",
+        "beside_prefill_us",
+        "busy_us",
+        "cached_tokens",
+        "computing_us",
+        "full_budget_us",
+        "itl_us",
+        "kv_wait_us",
+        "peak_running",
+        "preempted_requests",
+        "preemptions",
+        "prefill_tokens",
+        "prefill_us",
+        "seqs_wait_us",
+        "steps",
+    )
+
+    def __init__(self) -> None:
+        self.steps = self.preemptions = self.preempted_requests = self.peak_running = 0
+        self.busy_us = self.active_us = self.computing_us = 0
+        self.prefill_tokens = self.cached_tokens = self.prefill_us = self.beside_prefill_us = 0
+        self.full_budget_us = self.kv_wait_us = self.allocation_failures = self.seqs_wait_us = 0
+        self.itl_us: dict[int, int] = {}
 
     def step(self, chunks: Sequence[Chunk], decodes: int, duration_us: int, *, full_budget: bool) -> None:
         """One more step: what it computed of prompts, beside so many decodes, and whether that spent the budget."""
@@ -74,8 +89,13 @@ class Tallies:
         return (*_figures(self), tuple(sorted(self.itl_us.items())))
 
 
-_figures = attrgetter(*(one.name for one in fields(Tallies) if one.name != "itl_us"))
-"""All but the last; ``astuple`` would copy every entry of that, each time."""
+_FIGURES: Final = (
+    *("steps", "preemptions", "preempted_requests", "peak_running", "busy_us", "active_us", "computing_us"),
+    *("prefill_tokens", "cached_tokens", "prefill_us", "beside_prefill_us"),
+    *("full_budget_us", "kv_wait_us", "allocation_failures", "seqs_wait_us"),
+)
+_figures = attrgetter(*_FIGURES)
+"""All but the times between tokens."""
 
 
 def tally_wait(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
+
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-class Watch:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Watch(Kept):
     """What the control plane wants to hear of instances; without it they keep to themselves.
 
     Attributes:

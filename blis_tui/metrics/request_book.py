@@ -5,7 +5,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import NO_MEDIA, Media, declared_segments
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
@@ -39,7 +41,8 @@ class Group(NamedTuple):
     adapter: str
 
 
-class RequestBook:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RequestBook(Kept):
     """What a packed row has no room for: names, sessions, outputs cut short, budgets; the groups by number."""
 
     def __init__(self) -> None:

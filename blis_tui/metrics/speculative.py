@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.speculative.cohort import DraftTallies
+from blis_tui.engine.speculative.draft_tallies import DraftTallies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

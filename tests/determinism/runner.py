@@ -78,6 +78,15 @@ def simulate(experiment: Experiment, *, observe: bool = True, checkpoint: bytes 
     return finish(simulation, observe=observe)
 
 
+def save(experiment: Experiment, path: Path, events: int) -> None:
+    """Write a checkpoint of an experiment after so many events."""
+    from blis_tui.simulation import Simulation  # noqa: PLC0415
+
+    simulation = Simulation(experiment)
+    simulation.run(max_events=events)
+    path.write_bytes(simulation.checkpoint())
+
+
 def arithmetic(count: int = 3000) -> dict[str, str]:
     """Digests of many results of each function that experiments draw on; finds what they are too coarse to show."""
     from blis_tui.engine.portable_math import exp, gamma, ln, power  # noqa: PLC0415
@@ -124,6 +133,8 @@ def run_jobs(jobs: dict[str, dict[str, object]]) -> dict[str, object]:
 
     outcomes = {}
     for name, job in jobs.items():
+        if "save" in job:
+            save(_experiment(name, job), Path(str(job["save"])), int(str(job["events"])))
         saved = job.get("checkpoint")
         checkpoint = Path(str(saved)).read_bytes() if saved else None
         outcomes[name] = simulate(_experiment(name, job), checkpoint=checkpoint)._asdict()

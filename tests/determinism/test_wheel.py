@@ -44,8 +44,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of a fresh environment with the wheel; dependencies are borrowed from this one."""
-    folder = tmp_path_factory.mktemp("installed")
+    """The folder of programs of an environment with the wheel."""
+    return environment(wheel, tmp_path_factory.mktemp("installed"))
+
+
+def environment(wheel: Path, folder: Path) -> Path:
+    """The folder of programs of a fresh environment with a wheel; dependencies are borrowed from this one."""
     venv.create(folder, with_pip=False)
     programs = folder / SCRIPTS
     pip("--python", str(programs / "python"), "install", "--no-deps", "--no-index", str(wheel))

@@ -10,7 +10,8 @@ import pytest
 import blis_tui
 from blis_tui.debugger.why.drafts import drafts_part
 from blis_tui.debugger.why.explanation import said
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.records import Dropped, StepFinished
 from blis_tui.engine.speculative.luck import Luck
 from blis_tui.engine.speculative.records import DraftsVerified

@@ -21,7 +21,7 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.engine.adapters.records import AdapterLoad
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia
-from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import (
     Admitted,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import blis_tui
-from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.errors import PolicyError
 from blis_tui.registry import Registry
 from blis_tui.shipped import builtin

@@ -5,21 +5,17 @@ It finds the instance with the highest weighted score without looking at all of 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
+from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
-from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
 from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer
-from blis_tui.cluster.signals import FIGURES
 from blis_tui.errors import PolicyError
 from blis_tui.registry import nested
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from blis_tui.cluster.signals import Context, Fleet, IncomingRequest, SignalBoard
+    from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,163 +99,3 @@ class Weighted:
     def state(self) -> tuple[object, ...]:
         """What the scorers remember."""
         return tuple(scorer.state() for scorer in self._scorers)
-
-
-_FINE: Final = "kv_utilization"
-"""The figure that sorts a group."""
-
-Group = tuple[float, ...]
-"""The figures that its instances have in common."""
-
-
-class Ranking:
-    """The instances of a fleet in groups of equal figures.
-
-    Instances with equal figures have equal scores. So they stand in groups of equal figures, kept up to date as figures
-    change, and a decision looks at one of each group; within a group they are sorted by the one figure that is nearly
-    always different (KV utilization), of which the smallest is the best. Scores that single instances have for
-    themselves (of prefixes) are added for these alone.
-
-    The sums are those of the plain way, bit by bit, because the same numbers are added in the same order.
-
-    Args:
-        scorers: only of kinds that can be ranked (see ``can_rank``).
-        shares: their parts of all weights.
-        fleet: which instances.
-    """
-
-    def __init__(self, scorers: Sequence[Scorer], shares: Sequence[float], fleet: Fleet) -> None:
-        self._parts = tuple(zip(scorers, shares, strict=True))
-        self._coarse = [one for one in scorers if isinstance(one, FigureScorer) and one.figure != _FINE]
-        self._figures = [FIGURES[one.figure] for one in self._coarse]
-        self._has_fine = any(isinstance(one, FigureScorer) and one.figure == _FINE for one in scorers)
-        self._members = fleet.members
-        self._changed = fleet.board.listen()
-        self._groups: dict[Group, list[tuple[float, int]]] = {}
-        """Sorted: fine figure and index of the instance."""
-        self._where: dict[int, tuple[Group, tuple[float, int]]] = {}
-        """Of each instance its group and its entry there."""
-        for index in self._members:
-            self._insert(index, fleet.board)
-
-    def best(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, list[int]]:
-        """The highest sum, and the indices of all instances that have it."""
-        members = fleet.members
-        if members is not self._members:
-            self._follow(members, fleet.board)
-        self._update(fleet.board)
-        groups = list(self._groups)
-        columns: list[Sequence[float] | None] = []
-        usual: list[float] = []
-        special: list[Mapping[int, float]] = []
-        odd: dict[int, int] = {}
-        """The places of those instances that have scores for themselves."""
-        at = 0
-        for scorer, _ in self._parts:
-            column: Sequence[float] | None = None
-            constant, others = 0.0, _NONE
-            if isinstance(scorer, FigureScorer):
-                if scorer.figure != _FINE:
-                    column = scorer.grades([group[at] for group in groups])
-                    at += 1
-            elif isinstance(scorer, SparseScorer):
-                constant, others = scorer.sparse(request, fleet)
-                for place in others:
-                    odd[members[place]] = place
-            columns.append(column)
-            usual.append(constant)
-            special.append(others)
-        highest = -1.0
-        ties: list[int] = []
-        for number, group in enumerate(groups):
-            entries = self._groups[group]
-            plain = entries if not odd else [entry for entry in entries if entry[1] not in odd]
-            if not plain:
-                continue
-            total = self._sum(number, plain[0][0], columns, usual)
-            if total < highest:
-                continue
-            if total > highest:
-                highest, ties = total, []
-            for fine, index in plain:
-                if fine != plain[0][0] and self._sum(number, fine, columns, usual) != total:
-                    break
-                ties.append(index)
-        if odd:
-            numbers = {group: number for number, group in enumerate(groups)}
-            for index, place in odd.items():
-                group, (fine, _) = self._where[index]
-                own = [others.get(place, one) for one, others in zip(usual, special, strict=True)]
-                total = self._sum(numbers[group], fine, columns, own)
-                if total > highest:
-                    highest, ties = total, []
-                if total == highest:
-                    ties.append(index)
-        ties.sort()
-        return highest, ties
-
-    def _sum(
-        self, number: int, fine: float, columns: Sequence[Sequence[float] | None], constants: Sequence[float]
-    ) -> float:
-        total = 0.0
-        for (scorer, share), column, constant in zip(self._parts, columns, constants, strict=True):
-            if column is not None:
-                score = column[number]
-            elif isinstance(scorer, FigureScorer):
-                score = scorer.grades((fine,))[0]
-            else:
-                score = constant
-            total += share * score
-        return total
-
-    def _follow(self, members: Sequence[int], board: SignalBoard) -> None:
-        """Instances have come or gone: they are among those that have changed."""
-        self._members = members
-        for index in self._changed:
-            at = bisect_left(members, index)
-            there = at < len(members) and members[at] == index
-            if there and index not in self._where:
-                self._insert(index, board)
-            elif not there and index in self._where:
-                self._remove(self._where.pop(index))
-
-    def _update(self, board: SignalBoard) -> None:
-        where, groups = self._where, self._groups
-        for index in self._changed:
-            if index not in where:
-                continue
-            before = where[index]
-            after = self._place(index, board)
-            if after == before:
-                continue
-            self._remove(before)
-            group, entry = where[index] = after
-            if group in groups:
-                insort(groups[group], entry)
-            else:
-                groups[group] = [entry]
-        self._changed.clear()
-
-    def _place(self, index: int, board: SignalBoard) -> tuple[Group, tuple[float, int]]:
-        """The group of an instance, and its entry there."""
-        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, index)
-        return tuple([figure(board, index) for figure in self._figures]), entry
-
-    def _remove(self, place: tuple[Group, tuple[float, int]]) -> None:
-        group, entry = place
-        entries = self._groups[group]
-        del entries[bisect_left(entries, entry)]
-        if not entries:
-            del self._groups[group]
-
-    def _insert(self, index: int, board: SignalBoard) -> None:
-        group, entry = self._where[index] = self._place(index, board)
-        insort(self._groups.setdefault(group, []), entry)
-
-
-_NONE: Final[Mapping[int, float]] = {}
-
-
-def can_rank(scorers: Sequence[Scorer]) -> bool:
-    """Whether all scorers look at one figure each, or say the same about most instances."""
-    return all(isinstance(one, FigureScorer | SparseScorer) for one in scorers)

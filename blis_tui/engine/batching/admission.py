@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, LATE, PLACES, TOKENS, WATERMARK, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.plan import Plan
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Admits(Protocol):
     """A rule that may ask for more before a request enters."""
 
-    traits: Traits
+    @property
+    def traits(self) -> Traits:
+        """What sets its batches apart."""
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether a waiting request may enter, if its KV blocks are free."""
@@ -49,6 +51,7 @@ class _Entry(NamedTuple):
     """Of these, placeholders for drafts."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Admission:
     """Admits from the head of the queue for as long as everything fits: no request overtakes another.
 

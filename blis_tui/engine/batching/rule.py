@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batching.admission import Admission
 from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Ghost, Plan
+from blis_tui.kept import Kept
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 class BatchRule(Protocol):
     """Decides what an instance's next step works on."""
 
-    traits: Traits
+    @property
+    def traits(self) -> Traits:
+        """What sets its batches apart."""
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step: grant prefill chunks and decode tokens, admit waiting requests, preempt if need be.
@@ -42,7 +46,7 @@ class BatchRule(Protocol):
 
 
 _ORDER_MATTERS: Final = -2
-
+_NOTHING_SPECIAL: Final = Traits()
 
 BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
 
@@ -72,7 +76,8 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     return plan
 
 
-class Plain:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Plain(Kept):
     """What most rules have in common: limits as configured, and no memory."""
 
     def max_running(self, engine: Engine) -> int:
@@ -88,10 +93,14 @@ class Plain:
         return ()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RunningFirst(Plain):
     """Running requests first, then waiting ones, queue head first, while token budget, batch and blocks last."""
 
-    traits = Traits()
+    @property
+    def traits(self) -> Traits:
+        """Nothing sets its batches apart."""
+        return _NOTHING_SPECIAL
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""

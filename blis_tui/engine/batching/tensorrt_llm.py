@@ -62,7 +62,7 @@ class TensorRtLlmBatching(RunningFirst):
         self._longest_wait = settings.batch_wait_timeout_iters
         self._full = settings.batch_wait_max_tokens_ratio
         self._waited = 0
-        self.traits = Traits(
+        self._traits = Traits(
             keeps_output=True,
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=True,
@@ -73,6 +73,11 @@ class TensorRtLlmBatching(RunningFirst):
             cuts_output=True,
             asks_for_more=" ".join(self._asked_for()),
         )
+
+    @property
+    def traits(self) -> Traits:
+        """What sets its batches apart."""
+        return self._traits
 
     def _asked_for(self) -> Iterator[str]:
         if not self._evicts:

@@ -84,7 +84,7 @@ class VllmV1Batching(RunningFirst):
         self._adaptive = settings.long_prefill_token_threshold_adaptive
         self._partial_prefills = settings.max_num_partial_prefills or 1
         self._max_running = settings.max_num_active_seqs
-        self.traits = Traits(
+        self._traits = Traits(
             keeps_output=True,
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=settings.reserve_full_input,
@@ -100,6 +100,11 @@ class VllmV1Batching(RunningFirst):
             pipelines="queue",
             cuts_output=True,
         )
+
+    @property
+    def traits(self) -> Traits:
+        """What sets its batches apart."""
+        return self._traits
 
     def padded_tokens(self, batch: Batch) -> int:
         """As many as decodes ask for: a batch of decodes alone replays a captured CUDA graph.

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.kv.extent import Extent
 
 
-class FreeOrder:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FreeOrder(Kept):
     """Free blocks, the least recently released first: numbers of anonymous ones, and extents.
 
     An extent is taken from its end: the first block of a prompt is the last to go.

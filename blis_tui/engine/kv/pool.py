@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.extent import Piece
 from blis_tui.engine.kv.free_order import FreeOrder
 from blis_tui.engine.kv.prefix_index import PrefixIndex
 from blis_tui.engine.kv.prompt_keys import PLACES
 from blis_tui.engine.kv.unseen import Unseen
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 
-class BlockPool:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class BlockPool(Kept):
     """All KV blocks of one instance.
 
     Args:

@@ -6,8 +6,10 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.extent import Extent, Piece
 from blis_tui.engine.kv.prompt_keys import chain_of
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 _BY_KEY: Final = attrgetter("key")
 
 
-class PrefixIndex:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PrefixIndex(Kept):
     """The extents of every chain, from its first block on without a gap.
 
     Whoever holds a block holds all before it, and gives them back after it: what is left of a prompt is always its

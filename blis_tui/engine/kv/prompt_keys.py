@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def chain_of(key: int) -> int:
     return key >> _INDEX_BITS
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PromptKeys:
     """Content keys of prompt blocks: two prompts share block ``i`` exactly when their keys for ``i`` are equal.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.radix_tree import RadixTree
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RadixPool(BlockPool):
     """All KV blocks of one instance.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.prompt_keys import chain_of
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
 _NEVER: Final = 1 << 62
 
 
-class Unseen:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Unseen(Kept):
     """Blocks that became findable in steps that may not be over."""
 
     __slots__ = ("_fresh", "_until")

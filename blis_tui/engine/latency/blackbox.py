@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
+from blis_tui.engine.latency.creation import coefficients
+from blis_tui.engine.latency.model import LATENCY, Overheads
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad

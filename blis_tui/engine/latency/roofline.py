@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
+from blis_tui.engine.latency.creation import coefficients
+from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.shape import peak_tflops, shape_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.latency.affine import Phase, TwoPhaseModel
-from blis_tui.engine.latency.model import LATENCY, coefficients
+from blis_tui.engine.latency.creation import coefficients
+from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.latency.shape import check_heads, kv_cache_share, peak_tflops, shape_of
 
 if TYPE_CHECKING:

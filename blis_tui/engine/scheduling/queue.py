@@ -8,6 +8,8 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -26,8 +28,9 @@ _FIRST: Final = itemgetter(0)
 class WaitingQueue(Protocol):
     """The requests an instance has not scheduled yet, in the order in which it will."""
 
-    order: str
-    """Who goes first, as a sentence without its full stop."""
+    @property
+    def order(self) -> str:
+        """Who goes first, as a sentence without its full stop."""
 
     @property
     def items(self) -> Collection[object]:
@@ -58,15 +61,19 @@ class WaitingQueue(Protocol):
 SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler", WaitingQueue)
 
 
-class FcfsQueue:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FcfsQueue(Kept):
     """First come, first served; preempted requests come back to the head."""
-
-    order = "First come, first served"
 
     __slots__ = ("items",)
 
     def __init__(self) -> None:
         self.items: OrderedDict[int, Request] = OrderedDict()
+
+    @property
+    def order(self) -> str:
+        """Who goes first."""
+        return "First come, first served"
 
     def push(self, request: Request) -> None:
         """Add at the tail."""
@@ -98,6 +105,7 @@ class FcfsQueue:
         return list(islice(self.items.values(), count))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SortedQueue:
     """Served by a fixed sort key; a preempted request takes the place its key gives it.
 
@@ -197,6 +205,7 @@ class SortedQueue:
         return ByTurn(self._rank, self.order)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ByTurn(SortedQueue):
     """Served by a fixed sort key; of equals, the one that has waited longest: one that is put back is last of them."""
 

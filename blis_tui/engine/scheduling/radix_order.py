@@ -52,7 +52,10 @@ class LongestPrefix(FcfsQueue):
     Requests that find little and share much with one before them wait for that one: then they find it.
     """
 
-    order = "The request that finds most of its prompt in the cache goes first"
+    @property
+    def order(self) -> str:
+        """Who goes first."""
+        return "The request that finds most of its prompt in the cache goes first"
 
     __slots__ = ()
 

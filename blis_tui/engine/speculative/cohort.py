@@ -6,11 +6,12 @@ all of a request's fields are exact at any time, and an advance costs O(members)
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.speculative.draft_tallies import DraftTallies
+from blis_tui.kept import Kept
 from blis_tui.spec.limits import UNLIMITED
 
 if TYPE_CHECKING:
@@ -22,52 +23,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.speculative.luck import Luck
 
 
-@dataclass(slots=True)
-class DraftTallies:
-    """What the drafts of an instance add up to; the names are vLLM's."""
-
-    num_draft_tokens: int = 0
-    decodes: int = 0
-    """Once for each request and step, drafts or not."""
-    output_tokens: int = 0
-    """That came of those."""
-    accepted_runs: list[int] = field(default_factory=list)
-    """By the number of tokens accepted, how often that was so: once for each request and step with any draft."""
-
-    @property
-    def num_drafts(self) -> int:
-        """Verifications: once for each request and step with any drafted token."""
-        return self.accepted_at(0)
-
-    @property
-    def num_accepted_tokens(self) -> int:
-        """Bonus tokens do not count; a token counts that was accepted beyond the end of its answer."""
-        total = 0
-        for accepted, times in enumerate(self.accepted_runs):
-            total += accepted * times
-        return total
-
-    def accepted_at(self, position: int) -> int:
-        """How often the drafted token of that position was accepted, counted from 1."""
-        total = 0
-        for times in self.accepted_runs[position:]:
-            total += times
-        return total
-
-    def add(self, other: DraftTallies) -> None:
-        """What another instance's add up to, too."""
-        self.num_draft_tokens += other.num_draft_tokens
-        self.decodes += other.decodes
-        self.output_tokens += other.output_tokens
-        for accepted, times in enumerate(other.accepted_runs):
-            self.accepted_runs[accepted] += times
-
-    def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
-        return (self.num_draft_tokens, self.decodes, self.output_tokens, *self.accepted_runs)
-
-
-class Decode:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Decode(Kept):
     """A request that decodes, with what is not known of it while steps of it are under way.
 
     Attributes:
@@ -92,6 +49,7 @@ class Decode:
         self.void = False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SpeculativeCohort(DecodeCohort):
     """The requests of one instance that decode, with their drafts.
 
@@ -136,7 +94,7 @@ class SpeculativeCohort(DecodeCohort):
         "unsure",
     )
 
-    lockstep = False
+    lockstep: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -13,8 +13,9 @@ from blis_tui.calibration.fitting.fitted_law import FittedLaw
 from blis_tui.calibration.fitting.gap import Gapped
 from blis_tui.calibration.fitting.laws import loads_of
 from blis_tui.calibration.replay import with_latency
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.shipped import builtin
 from tests.calibration.servers import served

@@ -6,9 +6,10 @@ from dataclasses import fields, replace
 
 import pytest
 
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.fitted_shape import work_of
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.shipped import builtin

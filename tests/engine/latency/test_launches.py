@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import blis_tui
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.launches import COMPUTED, Launched, launched, launches
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.shipped import builtin
 from blis_tui.spec.library import names
 from tests.builders import request

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.spec.library import names
 from blis_tui.spec.operator_files import tables_of
 from tests.builders import request

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 import blis_tui
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings as OperatorSettings
 from blis_tui.engine.latency.operator_tables import WEIGHT_BYTES, OperatorTables, chosen_experts, touched_experts

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel, create_latency
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.shipped import builtin

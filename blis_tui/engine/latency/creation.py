@@ -1,0 +1,64 @@
+"""How the step-time model of a pool is made, and what its lists of coefficients must be."""
+
+from __future__ import annotations
+
+from dataclasses import field, fields
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.latency.model import LATENCY
+from blis_tui.errors import PolicyError
+from blis_tui.keys import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Pool, Setting
+
+
+def coefficients(doc: str, *counts: int) -> tuple[float, ...]:
+    """A setting that lists coefficients, finite and not negative.
+
+    Documents give all of them or leave the key out: then those in ``specs/latency/`` count.
+
+    Args:
+        doc: what they mean, with their units.
+        counts: how many there may be; 0 among others = experiments made by hand may go without.
+    """
+    limits = {
+        "$ref": "common.schema.json#/$defs/coefficients",
+        "minItems": min((count for count in counts if count), default=0),
+        "maxItems": max(counts),
+    }
+    return field(default=(), metadata={"key": Key(doc=doc, limits=limits, optional=True), "counts": counts})
+
+
+def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:
+    """The step-time model of a pool.
+
+    Raises:
+        PolicyError: it does not exist, its coefficients are too many, too few, negative or not finite, or the model's
+            shape does not suit it.
+    """
+    kind, model = pool.latency.kind, pool.model
+    for one in fields(plugins.find(LATENCY.path, kind, LATENCY.noun).settings):
+        if "counts" in one.metadata:
+            _check(kind, one.name, pool.latency.settings.get(one.name, ()), one.metadata["counts"])
+    if pool.tensor_parallel < 1:
+        raise PolicyError(f"tensor_parallel is {pool.tensor_parallel}", help="it must be at least 1")
+    if model.num_experts > 1 and model.num_experts_per_tok < 1:
+        raise PolicyError(f"model {model.name!r} has experts but no num_experts_per_tok")
+    return plugins.create(LATENCY, kind, pool.latency.settings, pool)
+
+
+def _check(kind: str, name: str, values: Setting, counts: Sequence[int]) -> None:
+    """Refuse coefficients that no formula can answer."""
+    listed = values if isinstance(values, tuple) else ()
+    if len(listed) not in counts:
+        expected = " or ".join(str(count) for count in counts)
+        raise PolicyError(f"{kind} takes {expected} {name} coefficients, not {len(listed)}")
+    for position, value in enumerate(listed):
+        if not isinstance(value, int | float) or not 0.0 <= value < float("inf"):
+            message = f"{name}[{position}] of {kind} is {value}"
+            raise PolicyError(message, help="coefficients are finite and not negative")

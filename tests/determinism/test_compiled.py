@@ -1,0 +1,126 @@
+"""Same bytes from a compiled installation, and from checkpoints that cross between one and plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .elsewhere import ROOT, RUNNER, assert_same, assert_same_elsewhere, run_elsewhere
+from .runner import simulate
+from .test_wheel import environment, packages
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
+
+    from .conftest import Halfway, Jobs
+    from .runner import Outcome
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("determinism")]
+"""In one process: what they share takes long to make."""
+
+CARRIED = ("blis_tui", "specs", "schemas", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
+COMPARING = ("tests/oracle", "tests/determinism/test_checkpoints.py")
+"""Tests that hold the engine against something else: another implementation, itself event by event."""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment with a compiled wheel of this checkout."""
+    if find_spec("hatch_mypyc") is None or shutil.which("cc") is None:
+        pytest.skip("compiling needs hatch-mypyc and a C compiler")
+    source = tmp_path_factory.mktemp("source")
+    for name in CARRIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, source / name)
+    # Not optimised, the results are the same, and the compiler needs a third of the time.
+    text = (source / "pyproject.toml").read_text(encoding="utf-8")
+    (source / "pyproject.toml").write_text(text.replace('opt_level = "3"', 'opt_level = "0"'), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"],
+        cwd=source,
+        env={**os.environ, "HATCH_BUILD_HOOK_ENABLE_MYPYC": "1", "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (source / "dist").glob("*.whl")
+    return environment(wheel, tmp_path_factory.mktemp("compiled"))
+
+
+def python(compiled: Path, *arguments: str, cwd: Path) -> str:
+    """What its interpreter prints; nothing but the installation may be found."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
+    done = subprocess.run(
+        [compiled / "python", "-P", *arguments],
+        cwd=cwd,
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout[-5000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def test_it_says_what_it_is(compiled: Path, tmp_path: Path) -> None:
+    assert python(compiled, "-m", "blis_tui", "--version", cwd=tmp_path).endswith(", compiled)\n")
+    said = subprocess.run([sys.executable, "-m", "blis_tui", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout.endswith(", plain Python)\n")
+
+
+def test_runs_and_checkpoints_of_plain_python(
+    compiled: Path, halfway: Halfway, baseline: dict[str, Outcome], tmp_path: Path
+) -> None:
+    """Reports, tables, records and digests, from the beginning and from checkpoints that plain Python made."""
+    runner = Path(shutil.copy(RUNNER, tmp_path / "runner.py"))
+    found = run_elsewhere(halfway.jobs, (str(compiled / "python"),), checkout=False, runner=runner)
+    assert found.package.is_relative_to(compiled.parent)
+    assert_same_elsewhere({**baseline, **halfway.expected}, found)
+
+
+def test_its_checkpoints_in_plain_python(
+    compiled: Path,
+    resolved: Jobs,
+    loaded: dict[str, Experiment],
+    baseline: dict[str, Outcome],
+    halfway: Halfway,
+    tmp_path: Path,
+) -> None:
+    runner = Path(shutil.copy(RUNNER, tmp_path / "runner.py"))
+    names = [name for name in resolved if f"{name}, resumed" in halfway.expected]
+    jobs: dict[str, dict[str, object]] = {
+        name: {**resolved[name], "save": str(tmp_path / f"{number}"), "events": baseline[name].events // 2}
+        for number, name in enumerate(names)
+    }
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    run_elsewhere(tmp_path / "jobs.json", (str(compiled / "python"),), checkout=False, runner=runner)
+    for number, name in enumerate(names):
+        content = (tmp_path / f"{number}").read_bytes()
+        resumed = f"{name}, resumed"
+        assert_same({resumed: halfway.expected[resumed]}, {resumed: simulate(loaded[name], checkpoint=content)})
+
+
+def test_against_the_oracle_and_itself(compiled: Path, tmp_path: Path) -> None:
+    for name in ("tests", "specs", "golden", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    python(compiled, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *COMPARING, cwd=tmp_path)
+
+
+def test_any_module_may_be_the_first(compiled: Path, tmp_path: Path) -> None:
+    """A compiled class that is used before its module is imported is no exception, but the end of the process."""
+    (site,) = packages(compiled.parent)
+    names = [path.relative_to(site).with_name(path.name.partition(".")[0]) for path in site.rglob("blis_tui/**/*.so")]
+    assert len(names) > 20
+    for name in sorted(names):
+        python(compiled, "-c", f"import {name.as_posix().replace('/', '.')}", cwd=tmp_path)
