@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.printable import printable, printable_lines
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
@@ -54,11 +52,13 @@ def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
         afresh: whether it takes the place of what the terminal's line shows.
     """
     with suppress(OSError):
-        click.echo((_AFRESH if afresh else "") + printable_lines(message), err=True, nl=nl)
+        click.echo((_AFRESH if afresh else "") + _shown(message), err=True, nl=nl)
 
 
 def tell_left_out(*reports: Report | Hindsight) -> None:
     """Say what of their traces is no request; once what several leave out."""
+    from blis_tui.printable import printable  # noqa: PLC0415
+
     for one in dict.fromkeys(one for report in reports for one in report.left_out):
         tell(f"note: left out of the trace: {printable(str(one))}")
 
@@ -69,7 +69,7 @@ def print_text(text: str, *, nl: bool = True) -> None:
     Raises:
         InputError: there is no standard output, or it cannot be written.
     """
-    _write(printable_lines(text) + "\n" * nl)
+    _write(_shown(text) + "\n" * nl)
 
 
 def print_data(text: str) -> None:
@@ -78,7 +78,13 @@ def print_data(text: str) -> None:
     Raises:
         InputError: there is no standard output, or it cannot be written.
     """
-    _write(printable_lines(text) if sys.stdout is not None and sys.stdout.isatty() else text)
+    _write(_shown(text) if sys.stdout is not None and sys.stdout.isatty() else text)
+
+
+def _shown(text: str) -> str:
+    from blis_tui.printable import printable_lines  # noqa: PLC0415  (`--help` is printed by Click)
+
+    return printable_lines(text)
 
 
 def _write(text: str) -> None:

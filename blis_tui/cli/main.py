@@ -15,8 +15,6 @@ from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.interrupted import command_begins
-from blis_tui.kept import COMPILED
-from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,16 +81,27 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from blis_tui.kept import COMPILED  # noqa: PLC0415  (only this asks)
+
+        print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
+        context.exit()
+
+
 @click.command(
     cls=_LazyGroup,
     epilog=EPILOG,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(
-    __version__,
+@click.option(
     "--version",
-    message=f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
 )
 @click.pass_context
 @reported
@@ -128,6 +137,8 @@ def _failed(error: BaseException) -> int:
         text = StringIO()
         error.show(text)
         message = click.unstyle(error.message)  # as it stands in what is shown
+        from blis_tui.printable import printable  # noqa: PLC0415
+
         tell(text.getvalue().replace(message, printable(message)), nl=False)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.canonical import to_json
 from blis_tui.cli import completion, spec_write
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_spared, tell
@@ -42,7 +41,7 @@ def list_specs(kind: str | None, output_format: str) -> None:
             {"kind": entry.kind, "name": entry.name, "shipped": entry.shipped, "description": about}
             for entry, about in rows
         ]
-        print_text(to_json(listed), nl=False)
+        print_text(_json(listed), nl=False)
         return
     width = max((len(entry.name) for entry in chosen), default=0)
     for entry, about in rows:
@@ -103,7 +102,7 @@ def resolve(
         relative_to=Path(str(output)).parent if to_file else None,
         plugins=known_plugins(plugins),
     )
-    text = composed.to_yaml() if output_format == "yaml" else to_json(composed.to_data())
+    text = composed.to_yaml() if output_format == "yaml" else _json(composed.to_data())
     if to_file:
         require_spared({"-o": output}, composed.files)
         write_text(str(output), text)
@@ -141,12 +140,12 @@ def explain(path: str | None, kind: str | None, output_format: str, plugins: tup
             if not matches:
                 raise
             if len(matches) > 1:
-                text = keys.as_list(path, matches) if output_format == "text" else to_json(keys.as_rows(matches))
+                text = keys.as_list(path, matches) if output_format == "text" else _json(keys.as_rows(matches))
                 print_text(text, nl=False)
                 return
             chosen, found = matches[0][0], [matches[0][1]]
         text = keys.as_text(chosen, found) if output_format == "text" else ""
-    print_text(text or to_json(keys.as_data(chosen, found)), nl=False)
+    print_text(text or _json(keys.as_data(chosen, found)), nl=False)
 
 
 def _find(name: str, kind: str | None) -> Entry:
@@ -181,4 +180,10 @@ def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
     else:
         valid = validate(entry.path)
         data = load(entry.path).document if valid.kind == "Experiment" else valid.data
+    return _json(data)
+
+
+def _json(data: object) -> str:
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (a list needs none)
+
     return to_json(data)

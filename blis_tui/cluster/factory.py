@@ -1,12 +1,13 @@
-"""Makes instances: what a pool of a spec describes, put together from plug-ins."""
+"""Makes instances: what a pool of a spec describes, put together from plug-ins.
+
+What few instances have (adapters, drafts, swapping, stages, …) is imported where one has it: most runs need none of it.
+"""
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.adapters.adapters import Adapters
-from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
-from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.refusals import beside, refusals
 from blis_tui.engine.batching.rule import BATCHING
@@ -15,31 +16,23 @@ from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.front_end import FrontEnd, HasFrontEnd
 from blis_tui.engine.instance import Instance
-from blis_tui.engine.kv.host import host_memory
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
-from blis_tui.engine.kv.tiers import Tiers
-from blis_tui.engine.latency.captured import CapturedSizes
-from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.encoding import Encoding
+from blis_tui.engine.latency.creation import CountsSteps, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
-from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
-from blis_tui.engine.preemption.swapping import Swapping
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
-from blis_tui.engine.speculative.drafting import Drafting
-from blis_tui.engine.speculative.luck import Luck
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
+    from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.events import EventQueue
@@ -48,9 +41,10 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.plan import StepPart
+    from blis_tui.engine.preemption.restore import RestoreRule
+    from blis_tui.engine.preemption.swapping import Swapping
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
-    from blis_tui.engine.tallies import Tallies
     from blis_tui.spec.model import Engine, Experiment, Lora, Pool
 
 
@@ -69,6 +63,7 @@ class InstanceFactory:
         self._ledger = ledger
         self._observers = observers
         self._latencies: dict[str, StepTimeModel] = {}
+        self._measured: dict[str, CountsSteps | None] = {}
         self._front_ends: dict[str, FrontEndTimes | None] = {}
         self._prompts: dict[int, PromptKeys] = {}
 
@@ -100,19 +95,21 @@ class InstanceFactory:
         )
         beside: list[StepPart] = []
         if engine.speculative is not None and batch.speculative is not None:
+            from blis_tui.engine.speculative.drafting import Drafting
+
             drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
             beside.append(Drafting(index, batch.speculative, drafting_us, self._observers))
         if restore.uses_host:
-            batch.swapping = Swapping(host_memory(pool), restore, blocks, batch.load, batch.stalled, latency)
+            batch.swapping = _swapping(pool, restore, batch, latency)
             beside.append(batch.swapping)
         if blocks.tiers is not None:
             beside.append(blocks.tiers)
         if engine.lora is not None:
             batch.adapters = self._adapters(engine.lora, pool, batch, index)
             beside.append(batch.adapters)
-            latency = Adapted(latency, step_overhead(engine.lora))
+            latency = _adapted(latency, engine.lora)
         parts = Parts(
-            CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
+            _captured(latency, limits) if rule.traits.captured_sizes else latency,
             rule,
             plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
             self._events,
@@ -122,7 +119,8 @@ class InstanceFactory:
             self._front_end(index, pool, latency),
         )
         steps = Steps(index, batch, parts)
-        _count_steps(self._latencies[pool.name], steps.tallies)
+        if (measured := self._measured.get(pool.name)) is not None:
+            measured.follow(steps.tallies)
         return Instance(_flow(steps, engine.pipeline_parallel), parts)
 
     def _rule(self, engine: Engine) -> BatchRule:
@@ -146,7 +144,7 @@ class InstanceFactory:
     def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
         engine = pool.engine
         if rule.traits.radix_tree:
-            from blis_tui.engine.kv.radix_pool import RadixPool  # noqa: PLC0415  (what a run does not need)
+            from blis_tui.engine.kv.radix_pool import RadixPool
 
             return RadixPool(
                 engine.kv_blocks,
@@ -162,6 +160,8 @@ class InstanceFactory:
             as_vllm=rule.traits.orders_blocks_as_vllm,
         )
         if engine.kv_tiers is not None and engine.enable_prefix_caching:
+            from blis_tui.engine.kv.tiers import Tiers
+
             blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
         return blocks
 
@@ -180,6 +180,9 @@ class InstanceFactory:
         return self._prompts.setdefault(size, PromptKeys(size))
 
     def _adapters(self, lora: Lora, pool: Pool, batch: Batch, index: int) -> Adapters:
+        from blis_tui.engine.adapters.adapters import Adapters
+        from blis_tui.engine.adapters.costs import LoadTimes
+
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
         return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside)
@@ -188,6 +191,8 @@ class InstanceFactory:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
             return DecodeCohort(load, size)
+        from blis_tui.engine.speculative.luck import Luck
+
         return SpeculativeCohort(
             load,
             size,
@@ -207,21 +212,35 @@ class InstanceFactory:
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:
             latency, encoder = create_latency(self._experiment.plugins, pool), pool.engine.encoder
+            self._measured[pool.name] = latency if isinstance(latency, CountsSteps) else None
             self._front_ends[pool.name] = latency.front_end if isinstance(latency, HasFrontEnd) else None
             latency = launched(latency, pool)
-            self._latencies[pool.name] = latency if encoder is None else Encoding(latency, encoder.token_us)
+            if encoder is not None:
+                from blis_tui.engine.latency.encoding import Encoding
+
+                latency = Encoding(latency, encoder.token_us)
+            self._latencies[pool.name] = latency
         return self._latencies[pool.name]
 
 
-def _count_steps(latency: StepTimeModel, tallies: Tallies) -> None:
-    """Measured step times go by the number of the step.
+def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeModel) -> Swapping:
+    from blis_tui.engine.kv.host import host_memory
+    from blis_tui.engine.preemption.swapping import Swapping
 
-    Raises:
-        PolicyError: the steps are another instance's already.
-    """
-    model = latency.model if isinstance(latency, Encoding) else latency
-    if isinstance(model, RecordedSteps):
-        model.follow(tallies)
+    return Swapping(host_memory(pool), restore, batch.pool, batch.load, batch.stalled, latency)
+
+
+def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:
+    from blis_tui.engine.adapters.costs import step_overhead
+    from blis_tui.engine.adapters.step_time import Adapted
+
+    return Adapted(latency, step_overhead(lora))
+
+
+def _captured(latency: StepTimeModel, limits: Limits) -> StepTimeModel:
+    from blis_tui.engine.latency.captured import CapturedSizes
+
+    return CapturedSizes(latency, limits.max_num_seqs)
 
 
 def _limits(rule: BatchRule, pool: Pool) -> Limits:
@@ -242,9 +261,11 @@ def _flow(steps: Steps, stages: int) -> Flow:
     """How its steps follow one another."""
     traits = steps.rule.traits
     if traits.radix_tree:
-        from blis_tui.engine.event_loop import EventLoop  # noqa: PLC0415  (what a run does not need)
+        from blis_tui.engine.event_loop import EventLoop
 
         return EventLoop(steps)
     if stages == 1:
         return Ahead(steps) if traits.plans_ahead else OneAtATime(steps)
+    from blis_tui.engine.pipeline import BatchQueue, Stages
+
     return BatchQueue(steps, stages, ahead=traits.plans_ahead) if traits.pipelines == "queue" else Stages(steps, stages)

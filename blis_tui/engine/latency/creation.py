@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.errors import PolicyError
@@ -13,8 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.tallies import Tallies
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Pool, Setting
+
+
+@runtime_checkable
+class CountsSteps(Protocol):
+    """A step-time model that goes by how many steps there have been."""
+
+    def follow(self, tallies: Tallies) -> None:
+        """Whose steps these are.
+
+        Raises:
+            PolicyError: they are another instance's already.
+        """
+        ...
 
 
 def coefficients(doc: str, *counts: int) -> tuple[float, ...]:
