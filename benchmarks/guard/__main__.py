@@ -64,6 +64,13 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="print every figure")
     parser.add_argument("--measure", type=Path, metavar="FOLDER", help="the root of a checkout")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="the root of a checkout to run in turns with")
+    parser.add_argument(
+        "--ours",
+        type=Path,
+        default=figures.ROOT,
+        metavar="FOLDER",
+        help="with --against: not this checkout, but the blis_tui in this folder (site-packages: a compiled one)",
+    )
     parser.add_argument("--rounds", type=int, default=5, help="with --against: how often each input is run")
     parser.add_argument("--azure", type=Path, metavar="FILE.csv", help="with --against: the published trace itself")
     arguments = parser.parse_args()
@@ -72,7 +79,7 @@ def main() -> None:
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no input is named {unknown[0]}: known are {', '.join(known)}")
     if arguments.against:
-        pairs.compare(arguments.against, names, arguments.rounds, arguments.azure)
+        pairs.compare(arguments.ours, arguments.against, names, arguments.rounds, arguments.azure)
     elif arguments.measure:
         _measure(arguments.measure.resolve(), names)
     else:

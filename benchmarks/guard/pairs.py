@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.guard import inputs
-from benchmarks.guard.figures import HERE, ROOT, environment
+from benchmarks.guard.figures import HERE, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,15 +33,15 @@ _DYNOSIM_ENGINE: Final = {
 NAMES: Final = ("azure-hour", "saturated-10k", "quickstart", "cluster-32", "debugger", "dynosim")
 
 
-def compare(other: Path, names: list[str], rounds: int, azure: Path | None) -> None:
-    """Run each input in turns with the ``blis_tui`` in another folder, and print both times and their ratio."""
-    print(f"CPU seconds: this checkout, {other}, their ratio (best of {rounds}; of the pairs: median, range)")
-    ours, theirs = environment(ROOT), environment(other.resolve())
+def compare(ours_at: Path, other: Path, names: list[str], rounds: int, azure: Path | None) -> None:
+    """Run each input in turns with the ``blis_tui`` in two folders, and print both times and their ratio."""
+    print(f"CPU seconds: {ours_at}, {other}, their ratio (best of {rounds}; of the pairs: median, range)")
+    ours, theirs = environment(ours_at.resolve()), environment(other.resolve())
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for name in names:
             if name == "dynosim":
-                _against_dynosim(folder, rounds, azure)
+                _against_dynosim(ours, folder, rounds, azure)
             else:
                 command = _command(name, folder, azure)
                 _show(name, _pairs((command, ours), (command, theirs), folder, rounds))
@@ -74,7 +74,7 @@ def _azure(file: Path | None) -> Iterator[inputs.Row]:
         yield round((time - times[0]).total_seconds() * 1e6), int(row["ContextTokens"]), int(row["GeneratedTokens"])
 
 
-def _against_dynosim(folder: Path, rounds: int, azure: Path | None) -> None:
+def _against_dynosim(environ: Mapping[str, str], folder: Path, rounds: int, azure: Path | None) -> None:
     """The Azure trace, in turns with DynoSim, where ai-dynamo is installed beside this package."""
     if find_spec("dynamo") is None:
         print("dynosim: not installed (pip install --no-deps ai-dynamo==1.3.1 ai-dynamo-runtime==1.3.1)")
@@ -87,7 +87,7 @@ def _against_dynosim(folder: Path, rounds: int, azure: Path | None) -> None:
     options = ["--trace-block-size", "64", "--num-workers", "1", "--extra-engine-args", json.dumps(_DYNOSIM_ENGINE)]
     theirs = [sys.executable, "-m", "dynamo.replay", str(trace), *options]
     ours = _command("azure-hour", folder, azure)
-    _show("dynosim", _pairs((ours, environment(ROOT)), (theirs, dict(os.environ)), folder, rounds))
+    _show("dynosim", _pairs((ours, environ), (theirs, dict(os.environ)), folder, rounds))
 
 
 def _pairs(
