@@ -7,7 +7,7 @@ from math import fsum
 import pytest
 
 import blis_tui
-from blis_tui.engine.latency.operators import OperatorModel
+from blis_tui.engine.latency.operator_steps import OperatorModel
 
 SMALL = {"latency": {"kind": "operators"}, "workload.requests": 30, "expect": []}
 

@@ -1,10 +1,10 @@
-"""The common form of the trained models: two roofline phases plus terms linear in tokens and requests."""
+"""Step times as sums of terms: linear in tokens, and the common form of the trained models with its two phases."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.latency.model import Overheads
 
 if TYPE_CHECKING:
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Phase(NamedTuple):
     """One phase (prefill or decode): the larger of arithmetic and KV traffic, or their weighted sum.
 
     ``attended`` below means, for decode, the summed contexts; for prefill, the sum over chunks of
@@ -47,8 +46,7 @@ class Phase:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpertTraffic:
+class ExpertTraffic(NamedTuple):
     """Reading experts: ``per_expert_us * min(experts, max(per_token, tokens * per_token))``."""
 
     per_expert_us: float
@@ -56,6 +54,44 @@ class ExpertTraffic:
     per_token: float
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LinearModel(Overheads):
+    """``base + prefill tokens + decodes``, each in microseconds; numbers of decodes up to ``listed`` are looked up.
+
+    Args:
+        alpha: microseconds: to the queue, to it per token of the prompt, per output token.
+        base_us: per step.
+        prefill_us: per prefill token.
+        decode_us: per decode.
+        listed: the most decodes of a usual step.
+    """
+
+    __slots__ = ("_base_us", "_decode_only_us", "_decode_us", "_prefill_us")
+
+    def __init__(
+        self, alpha: Sequence[float], *, base_us: float, prefill_us: float, decode_us: float, listed: int
+    ) -> None:
+        super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
+        self._base_us = base_us
+        self._prefill_us = prefill_us
+        self._decode_us = decode_us
+        self._decode_only_us = [self._step_us(0, count) for count in range(listed + 1)]
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        decodes = load.decode_requests
+        if not load.chunks and decodes < len(self._decode_only_us):
+            return self._decode_only_us[decodes]
+        prefill = 0
+        for chunk in load.chunks:
+            prefill += chunk.new
+        return self._step_us(prefill, decodes)
+
+    def _step_us(self, prefill_tokens: int, decodes: int) -> int:
+        return max(1, int(self._base_us + self._prefill_us * prefill_tokens + self._decode_us * decodes))
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TwoPhaseModel(Overheads):
     """``prefill + decode + tokens + requests + experts + constant``, each in microseconds.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.engine.latency.affine import LinearModel
 from blis_tui.engine.latency.creation import coefficients
-from blis_tui.engine.latency.model import LATENCY, Overheads
+from blis_tui.engine.latency.model import LATENCY
 
 if TYPE_CHECKING:
-    from blis_tui.engine.latency.model import StepLoad
     from blis_tui.spec.model import Pool
 
 _LONGEST_MEMO: Final = 4096
@@ -38,31 +38,14 @@ class Settings:
     "Measured per model, accelerator and tensor parallelism: beta0 + beta1 * prefill tokens + beta2 * decode tokens.",
     Settings,
 )
-class BlackboxModel(Overheads):
-    """Linear in the step's tokens; decode counts up to ``max_num_seqs`` are looked up instead of computed."""
-
-    __slots__ = ("_base_us", "_decode_only_us", "_decode_us", "_prefill_us")
-
-    def __init__(self, settings: Settings, pool: Pool) -> None:
-        alpha, beta = settings.alpha, settings.beta
-        super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
-        self._base_us = beta[0]
-        self._prefill_us = beta[1]
-        self._decode_us = beta[2] * pool.engine.verify_width
-        memo = min(_LONGEST_MEMO, pool.engine.max_num_seqs)
-        self._decode_only_us = tuple(self._step_us(0, count) for count in range(memo + 1))
-
-    def step_time_us(self, load: StepLoad) -> int:
-        """Duration of a step with this load, at least 1 us."""
-        if not load.chunks:
-            try:
-                return self._decode_only_us[load.decode_requests]
-            except IndexError:
-                return self._step_us(0, load.decode_requests)
-        prefill = 0
-        for chunk in load.chunks:
-            prefill += chunk.new
-        return self._step_us(prefill, load.decode_requests)
-
-    def _step_us(self, prefill_tokens: int, decode_tokens: int) -> int:
-        return max(1, int(self._base_us + self._prefill_us * prefill_tokens + self._decode_us * decode_tokens))
+def blackbox(settings: Settings, pool: Pool) -> LinearModel:
+    """Build the model from its coefficients; a decode computes as many tokens as it verifies."""
+    engine = pool.engine
+    base_us, prefill_us, decode_us = settings.beta
+    return LinearModel(
+        settings.alpha,
+        base_us=base_us,
+        prefill_us=prefill_us,
+        decode_us=decode_us * engine.verify_width,
+        listed=min(_LONGEST_MEMO, engine.max_num_seqs),
+    )

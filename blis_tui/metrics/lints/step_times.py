@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.launches import COMPUTED, Launched
-from blis_tui.engine.latency.operators import OperatorModel
+from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.latency.warming import Warming
 from blis_tui.metrics.lints.finding import Finding

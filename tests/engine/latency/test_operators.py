@@ -15,8 +15,8 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings as OperatorSettings
+from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.operator_tables import WEIGHT_BYTES, OperatorTables, chosen_experts, touched_experts
-from blis_tui.engine.latency.operators import OperatorModel
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of

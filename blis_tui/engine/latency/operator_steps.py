@@ -1,0 +1,151 @@
+"""The step times of ``operators``: worked out once, into tables over tokens and over batch and context."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import mypyc_attr
+from blis_tui.engine.front_end import FrontEndTimes
+from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.errors import PolicyError
+from blis_tui.kept import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.latency.operator_rest import Settings
+    from blis_tui.spec.model import Pool
+
+_LISTED: Final = 65536
+"""Steps of up to so many tokens are listed one by one; longer ones are worked out when they come."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class _Decodes(Kept):
+    """Steps of a number of decodes and nothing else: straight lines over their summed contexts.
+
+    ``other_us`` is what of ``base_us`` is no attention.
+    """
+
+    __slots__ = ("base_us", "contexts", "other_us", "slope_us")
+
+    def __init__(self, contexts: Sequence[float], base_us: list[float], slope_us: list[float], other_us: float) -> None:
+        self.contexts = contexts
+        self.base_us = base_us
+        self.slope_us = slope_us
+        self.other_us = other_us
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class OperatorModel(Overheads):
+    """Looks steps up in tables; each batch size gets its own when it first comes."""
+
+    __slots__ = (
+        "_decodes",
+        "_longest",
+        "_moved_us",
+        "_request_us",
+        "_step_us",
+        "_tokens_us",
+        "_width",
+        "costs",
+        "front_end",
+    )
+
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        if pool.operators is None:
+            raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="take another kind")
+        self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, settings)
+        rest = costs.rest
+        super().__init__(
+            queue_us=rest.queue_us,
+            queue_per_token_us=settings.queue_per_token_us,
+            output_token_us=settings.output_token_us,
+            post_decode_us=0.0,
+        )
+        work = FrontEndTimes(rest.request_us, rest.prompt_token_us, rest.stream_us)
+        self.front_end = work if max(work.request_us, work.prompt_token_us) > 0.0 else None
+        doublings = (pool.tensor_parallel - 1).bit_length()
+        self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings
+        self._request_us = costs.logits_us
+        if settings.sampling in ("top-p", "penalties"):
+            self._step_us += settings.sort_step_us
+            self._request_us += settings.sort_logits_us * pool.model.vocab_size / 1000.0
+        if settings.sampling == "penalties":
+            self._step_us += settings.penalties_step_us
+        self._moved_us = rest.moved * costs.moved_us_per_token
+        self._longest = min(pool.engine.max_num_batched_tokens, _LISTED)
+        self._tokens_us = [
+            self._step_us + time + tokens * self._moved_us for tokens, time in enumerate(costs.listed(self._longest))
+        ]
+        self._width = pool.engine.verify_width
+        self._decodes: dict[int, _Decodes] = {}
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        if load.chunks:
+            return self._mixed_us(load)
+        count = load.decode_requests
+        if not count:
+            return 1
+        line = self._decodes.get(count) or self._decoding(count)
+        context = load.decode_context_tokens
+        at = bisect_right(line.contexts, context)
+        return int(line.base_us[at] + context * line.slope_us[at])
+
+    def _mixed_us(self, load: StepLoad) -> int:
+        """A step with prefill in it."""
+        count, costs = load.decode_requests, self.costs
+        tokens = count * self._width
+        heads = tokens + len(load.chunks)
+        chunks = []
+        for chunk in load.chunks:
+            tokens += chunk.new
+            chunks.append((chunk.computed, chunk.new))
+        rows = count + len(chunks)
+        time_us = costs.prefill_attention_us(chunks, beside_decodes=count > 0)
+        time_us += self._of_tokens(tokens) + costs.head.at(heads) + rows * self._request_us
+        if count:
+            line = self._decodes.get(count) or self._decoding(count)
+            context = load.decode_context_tokens
+            at = bisect_right(line.contexts, context)
+            time_us += line.base_us[at] - line.other_us + context * line.slope_us[at]
+        return max(1, int(time_us))
+
+    def _of_tokens(self, tokens: int) -> float:
+        """Everything that is computed token by token, and what every step takes."""
+        if tokens <= self._longest:
+            return self._tokens_us[tokens]
+        return self._step_us + self.costs.tokens_us(tokens) + tokens * self._moved_us
+
+    def _decoding(self, count: int) -> _Decodes:
+        """The lines of steps of so many decodes, kept for the next one."""
+        width = self._width
+        other = self._of_tokens(count * width) + self.costs.head.at(count * width) + count * self._request_us
+        curve = self.costs.decode_attention(count)
+        sizes, times = curve.sizes, [width * time for time in curve.times_us]
+        contexts = tuple(count * size for size in sizes)
+        slopes = [(times[at] - times[at - 1]) / (contexts[at] - contexts[at - 1]) for at in range(1, len(sizes))]
+        bases = [time + other - context * slope for time, context, slope in zip(times, contexts, slopes, strict=False)]
+        # Shorter contexts than measured take no less; longer ones follow the last line.
+        line = _Decodes(contexts[:-1], [times[0] + other, *bases], [0.0, *slopes], other)
+        self._decodes[count] = line
+        return line
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ScaledOperatorModel(OperatorModel):
+    """One whose steps all take as many times as long."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self, settings: Settings, pool: Pool, times: float) -> None:
+        super().__init__(settings, pool)
+        self._times = times
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        return max(1, int(self._times * super().step_time_us(load)))
