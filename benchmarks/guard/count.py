@@ -128,7 +128,8 @@ def debugger(count: Count) -> None:
         from blis_tui.spec.load import load  # noqa: PLC0415
         from blis_tui.tui.app import BlisApp, Start  # noqa: PLC0415
 
-        experiment = load("quickstart", overrides={"latency": "roofline", "policy": "blis"})  # as it was at the anchor
+        # As it was at the anchor.
+        experiment = load("quickstart", overrides={"latency": "roofline", "policy.batching": {"kind": "blis"}})
         app = BlisApp(Start(experiment=experiment, source=experiment.name))
         async with app.run_test(size=(140, 40)) as pilot:
             await pilot.pause()
