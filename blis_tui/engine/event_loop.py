@@ -129,12 +129,16 @@ class EventLoop(Flow):
         if computed:
             self.computed = []
             for request in computed:
-                if batch.ending.get(request.batch_slot) is request:
+                if self._ends(request):
                     batch.release_ending(request)
                 elif request.state is RequestState.RUNNING:
                     self._pool.checkpoint(request, request.target_tokens)
         if batch.ending or batch.leaving:
             batch.release_all()
+
+    def _ends(self, request: Request) -> bool:
+        """Whether it leaves when the latest step is over."""
+        return self.batch.ending.get(request.batch_slot) is request
 
     def _tally(self, following: Planned | None, duration: int) -> None:
         batch = self.batch
@@ -177,7 +181,8 @@ class EventLoop(Flow):
         """What is planned and not carried out, and whose results are not known, as plain values (for digests)."""
         batch = self.batch
         leaving = [(one.index, content) for one, content in batch.leaving]
-        state = (list(batch.ending), leaving, [one.index for one in self.computed])
+        computed = [one.index for one in self.computed if one.state is RequestState.RUNNING or self._ends(one)]
+        state = (list(batch.ending), leaving, computed)
         if batch.planned is None or batch.planned.plan is None:
             return state
         plan = batch.planned.plan

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
@@ -105,8 +105,12 @@ def made_of(index: int, row: Row) -> Request:
     return made
 
 
+World: TypeAlias = "tuple[dict[str, Setting], str, dict[str, int | bool], list[Row]]"
+"""Settings of the rule, the order of the queue, limits, and the requests."""
+
+
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[dict[str, Setting], str, dict[str, int | bool], list[Row]]:
+def worlds(draw: st.DrawFn) -> World:
     chunk = draw(st.sampled_from([8, 24, 64, 0]))
     chosen: dict[str, Setting] = {
         "chunked_prefill_size": chunk or "none",
@@ -133,10 +137,31 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Setting], str, dict[str, int | bo
     return chosen, draw(st.sampled_from(["fcfs", "lof", "lpm", "priority-fcfs"])), limits, requests
 
 
+ENDING_SOON: Final = ((1, 400), (1, 0), (3, 0), (1, 400), (1, 0), (1, 0), (1, 400))
+"""Tokens of answers, and deadlines."""
+
+
+def mixing(block_size: int, blocks: int, seqs: int, rows: list[Row], *, overlap: bool) -> World:
+    """A world in which requests whose end is ignored are mixed with decodes, and nothing is cached."""
+    chosen: dict[str, Setting] = {
+        "chunked_prefill_size": 8,
+        "max_prefill_tokens": 16,
+        "schedule_conservativeness": 0.02,
+        "enable_mixed_chunk": True,
+        "overlap_schedule": overlap,
+        "scheduler_recv_interval": 1,
+    }
+    return chosen, "fcfs", {"block_size": block_size, "max_num_seqs": seqs, "caching": False, "blocks": blocks}, rows
+
+
 @settings(max_examples=60, deadline=None)
 @given(worlds())
+# A prompt that was split at a block leaves some of the chunk, which must not split a second one.
+@example(mixing(4, 15, 4, [*[(0, 0, 1, 1, 0, -1)] * 4, (0, 0, 5, 1, 0, 0), (0, 0, 3, 1, 0, -1)], overlap=True))
+# Who has ended with its first token is of no account to the next step, whether or not that was looked at already.
+@example(mixing(1, 60, 2, [(0, 0, 1, tokens, at, -1) for tokens, at in ENDING_SOON], overlap=False))
 def test_everything_adds_up_after_every_event_and_a_copy_goes_on_alike(
-    world: tuple[dict[str, Setting], str, dict[str, int | bool], list[Row]],
+    world: World,
 ) -> None:
     chosen, scheduling, limits, rows = world
     requests = [made_of(index, row) for index, row in enumerate(rows)]

@@ -193,7 +193,9 @@ class Adder:
             return Verdict.NO_TOKEN
         if self._chunk is None or rest <= self._chunk:
             self._take(Entry(request, 0, rest), _most(request))
-        elif self._chunk <= 0:
+        elif self._chunk <= 0 or self.chunked is not None:
+            # Behind a prompt that was split at a block, some of the chunk is left. SGLang would split this one, too,
+            # and take the first one for computed.
             return self._too_long(request, 1, self._chunk)
         else:
             self.chunked = request
