@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from rich.text import Text
 from textual import work
 from textual._context import active_message_pump
+from textual.actions import parse
 from textual.app import App
 from textual.binding import Binding
 from textual.command import CommandPalette
@@ -307,9 +308,8 @@ class BlisApp(App[None], inherit_bindings=False):
     def is_usable(self, action: Action, screen: Screen[object]) -> bool:
         """Whether a screen can run an action at present."""
         target: DOMNode = self if action.scope == APP else screen
-        if not hasattr(target, f"action_{action.handler}"):
-            return False
-        return bool(target.check_action(action.handler, ()))
+        _, name, parameters = parse(action.handler)
+        return hasattr(target, f"action_{name}") and bool(target.check_action(name, parameters))
 
     async def perform(self, action: Action, screen: Screen[object] | None = None) -> bool:
         """Run an action as if its key had been pressed."""
