@@ -162,7 +162,7 @@ def _show_twin(
 
 
 def has_terminal() -> bool:
-    """Whether there is somebody to show something to: a terminal, or the browser that ``serve`` talks to."""
+    """Whether there is something to show it on: a terminal, or the browser that ``serve`` talks to."""
     return bool(os.environ.get("TEXTUAL_DRIVER")) or (sys.stdin.isatty() and sys.stdout.isatty())
 
 

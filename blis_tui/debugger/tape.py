@@ -246,7 +246,7 @@ class Tape:
     def find(self, matches: Callable[[EventRow], bool], start: int, *, back: bool = False) -> Iterator[int | None]:
         """Search from ``start`` on (exclusive); yields None now and then, and at last the event, or 0 if none matches.
 
-        Whoever searches may stop between two looks.
+        A search may be given up between two looks.
         """
         step = -1 if back else 1
         event = start + step

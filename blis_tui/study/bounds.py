@@ -109,7 +109,7 @@ class Percentile(Follower):
         percent: which.
         sample: a request's latency in microseconds; None = it has none.
         scope: the requests whose latencies count.
-        most: how many requests there can be at most; None = nobody knows.
+        most: how many requests there can be at most; None = not known.
         so_far: the least that the latencies of running requests will come to; None = they may come to nothing at all.
     """
 
@@ -179,7 +179,7 @@ def said_of_rank(wanted: Range, percent: int, missed: tuple[int, int], most: int
 
 
 def _may(percent: int, most: int | None) -> int | None:
-    """How many samples may be worse; None = nobody knows. The maximum allows for none however many there are."""
+    """How many samples may be worse; None = not known. The maximum allows for none however many there are."""
     return 0 if percent == 100 else None if most is None else allowed_above(percent, most)
 
 
@@ -234,11 +234,11 @@ class Bounded(Follower):
         self._wanted = wanted
 
     def least(self, now_us: int) -> float | None:  # noqa: ARG002
-        """What it will be at least; None = nobody knows."""
+        """What it will be at least; None = not known."""
         return None
 
     def greatest(self, now_us: int) -> float | None:  # noqa: ARG002
-        """What it will be at most; None = nobody knows."""
+        """What it will be at most; None = not known."""
         return None
 
     def reason(self, now_us: int) -> str:
@@ -257,7 +257,7 @@ class Count(Bounded):
     Args:
         wanted: its range.
         share: what a request that has ended contributes.
-        most: how many requests there can be at most; None = nobody knows, or they may contribute any number.
+        most: how many requests there can be at most; None = not known, or they may contribute any number.
     """
 
     def __init__(self, wanted: Range, share: Callable[[Row, Group], int], most: int | None) -> None:
@@ -397,7 +397,7 @@ class Gaps(Follower):
         cluster: whose.
         warm_up_us: gaps before are not counted.
         most: how many requests and how many output tokens each of them there can be at most: a request has fewer gaps
-            than tokens. None = nobody knows, or an answer may be generated again.
+            than tokens. None = not known, or an answer may be generated again.
     """
 
     def __init__(

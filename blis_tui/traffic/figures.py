@@ -99,7 +99,7 @@ class Sessions:
     turns_p50: float
     turns_max: int
     gap_p50_s: float | None
-    """Time from one turn's arrival to the next one's: half are shorter. None where nobody has two turns."""
+    """Time from one turn's arrival to the next one's: half are shorter. None where no session has two turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class FittedClient:
     """Of sessions, the new text of prompts."""
     output_tokens: Chosen
     beside: Beside | None = None
-    """None = prompts are text, and nobody reasons."""
+    """None = prompts are text, and no request reasons."""
     turns: Chosen | None = None
     """None = it holds no sessions."""
     think_time_ms: Chosen | None = None
@@ -243,7 +243,7 @@ def _generated(
 ) -> Iterator[Asked]:
     """Requests of a document, as many as are enough to judge it; with sessions, as many as it says.
 
-    More sessions would overlap more. Whoever waits for answers would need a cluster: instead, the times between the
+    More sessions would overlap more. Clients that wait for answers would need a cluster: instead, the times between the
     prompts are drawn.
     """
     clients = list(workload.clients)

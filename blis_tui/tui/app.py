@@ -357,7 +357,7 @@ class BlisApp(App[None], inherit_bindings=False):
         self.exit()
 
     def action_help_quit(self) -> None:
-        """Say how to quit: ctrl+c stops things elsewhere, and must not lose somebody's work here."""
+        """Say how to quit: ctrl+c stops things elsewhere, and must not lose the user's work here."""
         keys = self.keymap.keys
         quit_key, back = shown_key(keys["app.quit"][0]), shown_key(keys["app.back"][0])
         self.notify(f"{quit_key} quits, {back} goes back.", markup=False)

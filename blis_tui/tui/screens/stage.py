@@ -51,7 +51,7 @@ _TICKS: Final = 6
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
 GOING: Final = "going there"
-"""Label of a move to a place that somebody named."""
+"""Label of a move to a place that the user named."""
 _LONG_S: Final = 8.0
 
 
@@ -107,10 +107,13 @@ class Stage(Screen[None]):
 
     def _drop_taken_keys(self) -> None:
         """A plug-in's pane whose key does something else already goes without, and that is said."""
+        wanted = [one for one in self.panes.values() if one.brought and one.key]
+        if not wanted:
+            return
         keymap = shell(self.app).keymap.keys
         keys = [key for scope in (APP, self.SCOPE) for action in of_scope(scope) for key in keymap[action.name]]
         taken = {key_to_character(key) or key for key in keys}
-        for pane in [one for one in self.panes.values() if one.brought and one.key]:
+        for pane in wanted:
             if pane.key in taken:
                 self.panes[pane.id] = replace(pane, key="")
                 self.notify(f"{pane.key} does something else: the pane {pane.name} has no key.", markup=False)
