@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -17,10 +21,12 @@ from tests.tui.screens import screen_text, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import blis_tui
     from blis_tui.tui.presenters.lines import Line
+
+
+ROOT: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +86,17 @@ def test_a_pane_that_fails_says_where(tmp_path: Path) -> None:
     text = text_of(_presented(loaded(script), width=200))
     assert text.splitlines()[0] == "TypeError: unsupported operand type(s) for /: 'str' and 'int'"
     assert f"it happens at {script}:" in text
+
+
+def test_a_pane_of_the_package_takes_the_steps_that_the_guide_names(tmp_path: Path) -> None:
+    """A presenter, a widget and a line in ``tui/layout.py``: key, help, reference and the screen follow."""
+    folder = str(tmp_path)
+    environment = {**os.environ, "BLIS_TUI_STATE_DIR": folder, "BLIS_TUI_CONFIG_DIR": folder, "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "tests.tui.one_pane_more"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    assert done.stderr == ""
+    action, reference, shown = done.stdout.splitlines()
+    assert action == "('E',) The present event, again."
+    assert reference == "['| `E` | `pane.echo` | The present event, again. |']"
+    assert "Echo ─" in shown
+    assert "this was event 1 " in shown
