@@ -100,3 +100,10 @@ def test_a_pane_of_the_package_takes_the_steps_that_the_guide_names(tmp_path: Pa
     assert reference == "['| `E` | `pane.echo` | The present event, again. |']"
     assert "Echo ─" in shown
     assert "this was event 1 " in shown
+
+
+def test_a_pane_that_never_ends_is_cut_off(tmp_path: Path) -> None:
+    endless = "    while True:\n        yield PaneLine('again')\n    for told in view.told('cache-probed'):\n"
+    script = edited(tmp_path, '    for told in view.told("cache-probed"):\n', endless)
+    text = text_of(_presented(loaded(script), width=60))
+    assert text.splitlines() == ["again"] * 1000

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.view import View
 
-_MOST_LINES: Final = 10_000
-"""A plug-in that never ends must not take all memory."""
+_MOST_LINES: Final = 1000
+"""What comes behind them is not asked for: a pane is drawn again at every step, and may never end."""
 _EVENT: Final = "event "
 _REQUEST: Final = "request "
 
