@@ -58,7 +58,9 @@ class Scope:
 
     def samples_of(self, rows: Sequence[Row], groups: Sequence[Group], sample: Sample) -> list[float]:
         """The latencies of requests that have ended, in microseconds."""
-        there = rows if self == _EVERYBODY else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
+        there = (
+            rows if self == _ALL_REQUESTS else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
+        )
         return [us for us in map(sample, there) if us is not None]
 
     def only(self, requests: Sequence[tuple[Request, int]]) -> list[int]:
@@ -66,7 +68,7 @@ class Scope:
         return [us for one, us in requests if self.holds(one.arrival_us, (one.slo_class, one.tenant))]
 
 
-_EVERYBODY: Final = Scope()
+_ALL_REQUESTS: Final = Scope()
 
 
 class Figure(Protocol):
