@@ -31,7 +31,7 @@ class Pane(Widget, can_focus=True):
     """Whether it looks any different when the reader points at another event or request."""
 
     def watch_view(self) -> None:
-        """Show the new view, if anybody can see it."""
+        """Show the new view, if it is on the screen."""
         self.refresh_view()
 
     def on_show(self) -> None:
