@@ -5,9 +5,9 @@
     python benchmarks/starved.py --before FOLDER            each also with the blis_tui in another folder, in turn
     python benchmarks/starved.py --whole                    whole runs, arrivals and completions included
 
-Medians in microseconds. `plain`: everybody decodes and nobody waits. `blocked`: nobody is preempted, but the queue's
-head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that takes beyond a
-plain step. Arrivals and completions are left out of all of them.
+Medians in microseconds. `plain`: all requests decode and the queue is empty. `blocked`: there are no preemptions, but
+the queue's head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that
+takes beyond a plain step. Arrivals and completions are left out of all of them.
 
 With `--whole`: what a step takes on average of a run that always has a full batch and a long queue, with blocks for
 everybody and with six tenths of them.

@@ -43,7 +43,7 @@ def objects_from(modules: Collection[str], state: object) -> list[object]:
 
 
 def _left_out(name: str) -> object:
-    """Stands in a pickle where a fixed part was left out; whoever unpickles puts that part in its place."""
+    """Stands in a pickle where a fixed part was left out; unpickling puts that part in its place."""
     raise pickle.UnpicklingError(f"`{name}` is missing")
 
 

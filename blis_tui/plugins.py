@@ -27,11 +27,13 @@ from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
 from blis_tui.engine.preemption.seats import Seats
 from blis_tui.engine.preemption.victims import VICTIM, VictimRule
+from blis_tui.engine.records import Description, Record
 from blis_tui.engine.request import Media, Request, Segments
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
 from blis_tui.engine.stopped import Stopped
 from blis_tui.engine.streams import Stream
+from blis_tui.panes import PaneLine, PaneView, Told, pane
 from blis_tui.registry import NoSettings, setting
 from blis_tui.spec.model import Engine, Hardware, Model, Pool, Trace
 from blis_tui.workload.arrivals import ARRIVALS, Gaps
@@ -65,6 +67,7 @@ __all__ = [
     "Context",
     "Costs",
     "Decider",
+    "Description",
     "Engine",
     "FcfsQueue",
     "FigureScorer",
@@ -79,12 +82,15 @@ __all__ = [
     "Model",
     "NoSettings",
     "Overheads",
+    "PaneLine",
+    "PaneView",
     "Plan",
     "Pool",
     "Preemption",
     "PriorityRule",
     "Problems",
     "Ratios",
+    "Record",
     "Request",
     "RestoreRule",
     "RoutingPolicy",
@@ -100,6 +106,7 @@ __all__ = [
     "Stopped",
     "Stream",
     "TokenCounts",
+    "Told",
     "Trace",
     "TraceColumns",
     "TraceText",
@@ -108,5 +115,6 @@ __all__ = [
     "WaitingQueue",
     "Weight",
     "coefficients",
+    "pane",
     "setting",
 ]

@@ -113,7 +113,7 @@ class SpecFile(pytest.File):
             yield item
 
 
-class GoldenFailure(Exception):  # noqa: N818  (it is shown to nobody by this name)
+class GoldenFailure(Exception):  # noqa: N818  (users never see this name)
     """A golden test failed; carries its outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -247,7 +247,7 @@ class _Session:
                 result = {"golden": str(files.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
                 self._results.setdefault(item.nodeid, result)
             elif isinstance(item, SpecItem):
-                self._deselected = True  # a broken file: nobody knows its cases
+                self._deselected = True  # a broken file: its cases are unknown
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Find goldens without a test, and write the report."""
@@ -291,7 +291,7 @@ class _Session:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say what waits, what is obsolete, and annotate on GitHub."""
-        if hasattr(self._config, "workerinput"):  # xdist's workers summarise, too, where nobody listens
+        if hasattr(self._config, "workerinput"):  # xdist's workers summarise, too, but their output is dropped
             return
         pending = [result for result in self._results.values() if result.get("pending")]
         if pending:

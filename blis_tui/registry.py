@@ -181,9 +181,11 @@ class Registry:
         plugins: those that are there already.
         origins: where those come from that are not this package's own.
         shipped: plug point -> name -> the module that has the plug-in; it is imported when the plug-in is asked for.
+        modules: the modules that users asked for, with plug-ins, kinds of records or panes.
 
     Attributes:
         origins: as above.
+        modules: as above.
     """
 
     def __init__(
@@ -191,8 +193,10 @@ class Registry:
         plugins: Iterable[Plugin] = (),
         origins: Iterable[Origin] = (),
         shipped: Mapping[str, Mapping[str, str]] | None = None,
+        modules: Iterable[str] = (),
     ) -> None:
         self.origins = tuple(origins)
+        self.modules = tuple(modules)
         self._plugins = {(plugin.path, plugin.name): plugin for plugin in plugins}
         self._shipped = {} if shipped is None else shipped
 

@@ -465,7 +465,7 @@ class Simulation:
         self._take(cast("Cluster", unpacked(mark.content, {**self._fixed, "log": log})), log)
 
     def twin(self, at: Mark, *, routes: Routes | None = None) -> Simulation:
-        """Another simulation of the same experiment, at a mark; nobody listens to it yet.
+        """Another simulation of the same experiment, at a mark, without subscribers.
 
         ``routes``: routing decisions behind the mark that it overrules, beside those of this one.
         """

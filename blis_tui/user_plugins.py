@@ -1,7 +1,7 @@
 """Plug-ins of users: from a script, or from an installed package that offers some.
 
-They are imported when somebody asks for them by name, and never because a document names one: reading a document runs
-no code. A package offers its modules as entry points of the group ``blis_tui.policies``.
+They are imported when a command or a caller names them, and never because a document does: reading a document runs no
+code. A package offers its modules as entry points of the group ``blis_tui.policies``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, get_type_hints
 
+from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import PolicyError
 from blis_tui.inputs import read_input, real_path
+from blis_tui.panes import panes_in
 from blis_tui.registry import Origin, Registry, json_type, plugins_in
 from blis_tui.shipped import SHIPPED
 
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from importlib.metadata import EntryPoint
 
+    from blis_tui.panes import PluginPane
     from blis_tui.registry import Plugin
 
 GROUP: Final = "blis_tui.policies"
 """Entry points of packages that offer plug-ins: each value is a module."""
 
+_SCRIPT: Final = "blis_plugins_"
+"""Scripts are modules of that name and their digest."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VALUES: Final = {"boolean": bool, "integer": int, "number": int | float, "string": str}
@@ -48,20 +53,23 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
     """
     found: dict[tuple[str, str], Plugin] = {}
     origins: list[Origin] = []
+    imported: list[ModuleType] = []
     for name in dict.fromkeys(str(name) for name in names):
         origin, modules = _script(Path(name)) if name.endswith(".py") else _package(name)
         offered = plugins_in(modules)
-        if not offered:
+        if not offered and not panes_in(modules):
             raise PolicyError(f"{name} offers no plug-ins", help="mark a class with @ROUTING.plugin(...) or the like")
         for plugin in offered:
             _check(plugin)
             other = found.get((plugin.path, plugin.name))
             if other is not None or plugin.name in SHIPPED[plugin.path]:
                 whose = "blis-tui" if other is None or other.origin is None else other.origin.name
-                raise _unusable(plugin, f"{whose} has one of this name at `{plugin.path}`", "choose another name")
+                raise _unusable(plugin, f"{whose} has one of this name at `{plugin.path}`", _RENAME)
             found[plugin.path, plugin.name] = replace(plugin, origin=origin)
         origins.append(origin)
-    return Registry(found.values(), origins, SHIPPED)
+        imported += modules
+    _check_panes(panes_in(imported))
+    return Registry(found.values(), origins, SHIPPED, [module.__name__ for module in imported])
 
 
 def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
@@ -69,9 +77,10 @@ def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
     content = read_input(path, f"the plug-ins {path}", limit=_MAX_BYTES)
     digest = sha256(content).hexdigest()
     where = real_path(path)
-    name = f"blis_plugins_{digest}"  # under which pickles find its classes again
+    name = f"{_SCRIPT}{digest}"  # under which pickles find its classes again
 
     def run() -> ModuleType:
+        _forget_records(str(where))
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = str(where)
         exec(compile(content, str(where), "exec"), module.__dict__)  # noqa: S102  (the user has asked for it)
@@ -79,6 +88,14 @@ def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
 
     module = sys.modules.get(name) or _importing(str(path), str(where), run, name)
     return Origin(path.name, f"sha256:{digest}", str(where), digest), [module]
+
+
+def _forget_records(where: str) -> None:
+    """Forget the kinds of records of what this script was before it was edited, or of what could not be imported."""
+    for kind, record in tuple(RECORD_KINDS.items()):
+        module = sys.modules.get(record.__module__)
+        if record.__module__.startswith(_SCRIPT) and (module is None or module.__file__ == where):
+            del RECORD_KINDS[kind]
 
 
 def _package(name: str) -> tuple[Origin, list[ModuleType]]:
@@ -165,13 +182,35 @@ def _check(plugin: Plugin) -> None:
             raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kind}")
 
 
+def _check_panes(panes: Iterable[PluginPane]) -> None:
+    """Whether the debugger can tell them apart, and has a tab for each."""
+    known: dict[str, PluginPane] = {}
+    for one in panes:
+        other = known.setdefault(one.name, one)
+        if other is not one:
+            raise PolicyError(f"{_place(one.present, one.module)}: there are two panes `{one.name}`", help=_RENAME)
+        if not 0 < len(one.name) <= _MOST_NAME or not one.name.isprintable():
+            message = f"a pane cannot be called {one.name!r}"
+            raise PolicyError(f"{_place(one.present, one.module)}: {message}", help=f"up to {_MOST_NAME} characters")
+        if one.key and not (len(one.key) == 1 and one.key.isprintable() and not one.key.isspace()):
+            message = f"the key of the pane `{one.name}` is {one.key!r}"
+            raise PolicyError(f"{_place(one.present, one.module)}: {message}", help="a single character, or none")
+
+
+_MOST_NAME: Final = 20
+_RENAME: Final = "choose another name"
 _TYPES_HELP: Final = "bool, int, float and str are known, and one of them or None"
 
 
 def _unusable(plugin: Plugin, message: str, advice: str | None) -> PolicyError:
-    try:
-        _, line = inspect.getsourcelines(plugin.make)
-        place = f"{inspect.getsourcefile(plugin.make)}:{max(line, 1)}"
-    except (OSError, TypeError):
-        place = plugin.module
+    place = _place(plugin.make, plugin.module)
     return PolicyError(f"{place}: the plug-in `{plugin.name}` cannot be used: {message}", help=advice)
+
+
+def _place(made: Callable[..., object], module: str) -> str:
+    """The file and line of a plug-in's class or function."""
+    try:
+        _, line = inspect.getsourcelines(made)
+        return f"{inspect.getsourcefile(made)}:{max(line, 1)}"
+    except (OSError, TypeError):
+        return module

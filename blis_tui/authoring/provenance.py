@@ -36,7 +36,7 @@ class Composed:
     origins: dict[DataPath, str]
     """Path of a plain value or a list of plain values -> ``file:line``, ``default``, ``--set`` or ``computed``.
 
-    What is not in there comes from nobody knows where.
+    The origin of what is not in there is not known.
     """
     spec_sha256: str
     files: tuple[Path, ...] = ()

@@ -10,6 +10,7 @@ from blis_tui._version import __version__
 from blis_tui.calibration.elsewhere import expected_text
 from blis_tui.calibration.judge import METRICS, agreement, by_batch
 from blis_tui.calibration.outcome import LEVEL
+from blis_tui.plain_page import plain_page, plain_table
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.scalars import flow
 
@@ -25,14 +26,8 @@ if TYPE_CHECKING:
 _SIZE: Final = 320
 _MARGIN: Final = 44
 _MOST_POINTS: Final = 1500
-_STYLE: Final = """
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2433; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #d9dee8; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
-svg { margin-right: 1rem; } svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
-circle { fill: #2563eb; fill-opacity: .35; } line { stroke: currentColor; stroke-opacity: .5; }
-@media (prefers-color-scheme: dark) { body { background: #14181f; color: #e5e9f0; } circle { fill: #7aa2f7; } }
+_STYLE: Final = """circle { fill: #2563eb; fill-opacity: .35; }
+@media (prefers-color-scheme: dark) { circle { fill: #7aa2f7; } }
 """
 
 
@@ -89,16 +84,12 @@ def _note(one: Coefficient) -> str:
 
 def page(title: str, runs: Mapping[str, Pairs]) -> str:
     """Measured against predicted, a diagram for each metric and run, and the errors by batch size."""
-    parts = [
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>",
-        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(title)}</h1>",
-    ]
+    parts: list[str] = []
     for name, pairs in runs.items():
         parts.append(f"<h2>{escape(name)}</h2>")
         parts += [_diagram(pairs, metric) for metric in METRICS]
         parts.append(_bins(pairs))
-    return "\n".join([*parts, "</body></html>\n"])
+    return plain_page(title, parts, _STYLE)
 
 
 def _diagram(pairs: Pairs, metric: str) -> str:
@@ -123,7 +114,7 @@ def _diagram(pairs: Pairs, metric: str) -> str:
 
 
 def _bins(pairs: Pairs) -> str:
-    rows = []
+    rows: list[list[str]] = []
     for group in by_batch(pairs):
         cells = [f"{group[0].batch:.1f} to {group[-1].batch:.1f}", f"{len(group):,}"]
         for metric in METRICS:
@@ -131,6 +122,6 @@ def _bins(pairs: Pairs) -> str:
             cells.append(
                 "" if found is None else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({found.bias:+.1%})"
             )
-        rows.append("<tr>" + "".join(f"<td class='n'>{cell}</td>" for cell in cells) + "</tr>")
-    heads = "".join(f"<th>{metric}, ms: measured / predicted</th>" for metric in METRICS)
-    return f"<table><tr><th>batch</th><th>number</th>{heads}</tr>{''.join(rows)}</table>"
+        rows.append(cells)
+    heads = (f"{metric}, ms: measured / predicted" for metric in METRICS)
+    return plain_table(("batch", "number", *heads), rows)

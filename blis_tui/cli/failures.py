@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C, SIGTERM or SIGHUP."""
     READER_GONE = 141
-    """Nobody reads standard output any more (`blis-tui run … | head`): as a shell shows SIGPIPE."""
+    """Standard output has no reader any more (`blis-tui run … | head`): as a shell shows SIGPIPE."""
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:

@@ -44,12 +44,12 @@ COMMANDS: Final = {
 
 EPILOG: Final = """\b
 Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage or invalid
-specification · 3 input/output · 4 simulation error · 130 interrupted · 141 nobody
-reads standard output any more"""
+specification · 3 input/output · 4 simulation error · 130 interrupted · 141 standard
+output was closed"""
 
 
 class _ReaderGoneError(Exception):
-    """Nobody reads standard output any more."""
+    """Standard output has no reader any more."""
 
 
 class _LazyGroup(click.Group):
@@ -132,7 +132,7 @@ def main() -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Say what went wrong, where somebody still listens; returns the exit code."""
+    """Say what went wrong, unless standard error is closed, too; returns the exit code."""
     if isinstance(error, click.ClickException):
         text = StringIO()
         error.show(text)

@@ -242,7 +242,7 @@ def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
 
 
 def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
-    """How many requests will be sent; None = nobody knows. Raises UsageError: nothing ends them."""
+    """How many requests will be sent; None = not known. Raises UsageError: nothing ends them."""
     workload = load.workload
     known = len(source) if hasattr(source, "__len__") else workload.requests
     ends = known is not None or workload.stages or workload.sessions is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import fields
+from functools import wraps
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import click
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
 
 _Command = TypeVar("_Command", bound="Callable[..., object]")
+_Grouped: TypeAlias = "Callable[..., object]"
 
 KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency", "study")
 """Kinds of document, as commands take them."""
@@ -39,6 +42,24 @@ def format_option(*formats: str, about: str | None = None) -> Callable[[_Command
     """``--format``, one of ``formats``; the first is the default."""
     kind = click.Choice(formats)
     return click.option("--format", "output_format", type=kind, default=formats[0], show_default=True, help=about)
+
+
+def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> Callable[[_Command], _Command]:
+    """Options that belong together: the command gets them as one value ``name``, a dataclass with a field for each."""
+    parts = [one.name for one in fields(kind)]
+
+    def mark(command: _Command) -> _Command:
+        @wraps(command)
+        def packed(*arguments: object, **given: object) -> object:
+            made = kind(**{part: given.pop(part) for part in parts})
+            return command(*arguments, **given, **{name: made})
+
+        marked: _Grouped = packed
+        for option in reversed(options):
+            marked = option(marked)
+        return cast("_Command", marked)
+
+    return mark
 
 
 def known_plugins(names: Sequence[str]) -> Registry | None:

@@ -1,4 +1,4 @@
-"""What a run writes: a file for each option, whoever listens while it runs, and what fills the files at its end.
+"""What a run writes: a file for each option, subscribers while it runs, and what fills the files at its end.
 
 Imports are made where they are used: a run that writes nothing but its report does not pay for them.
 """

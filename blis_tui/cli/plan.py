@@ -5,25 +5,29 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, require_different_files, tell
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
+    Asked,
     case_option,
     dask_option,
     jobs_option,
     open_page,
     open_study,
     price_option,
+    progress_option,
     runner_of,
     slo_option,
     store_of,
@@ -33,10 +37,65 @@ from blis_tui.cli.sweep import (
 from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from blis_tui.study.planning.plan import Plan
+    from blis_tui.study.planning.plan import Plan, Question
     from blis_tui.study.rows import Row
 
 _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0,4})\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choices:
+    """What configurations there are to choose from."""
+
+    hardware: str | None
+    tensor_parallel: str | None
+    axes: tuple[str, ...]
+
+    def all(self) -> tuple[str, ...]:
+        """The axes of a study."""
+        gpus = () if not self.hardware else (f"hardware={self.hardware}",)
+        split = () if not self.tensor_parallel else (f"cluster.tensor_parallel={self.tensor_parallel}",)
+        return (*gpus, *split, *self.axes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """How far to look, and how closely."""
+
+    sizes: str
+    seeds: str
+    duration: float
+    precision: float
+    confidence: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What is planned with."""
+
+    prices: tuple[str, ...]
+    overrides: tuple[str, ...]
+    case: str | None
+    plugins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runs:
+    """Where runs are made, and where their results are kept."""
+
+    jobs: int | None
+    dask: str | None
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """Where the answer goes."""
+
+    output_format: str
+    output: str | None
+    html_file: str | None
+    progress: bool | None
 
 
 @click.command()
@@ -46,82 +105,77 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
     "--rate", type=click.FloatRange(min=0, min_open=True), metavar="R", help="Requests per second to plan for."
 )
 @click.option("--max-rate", is_flag=True, help="Find the highest rate that holds, for the cluster as it is.")
-@click.option("--hardware", metavar="NAMES", help="GPUs to choose from, such as h100,l40s.")
-@click.option("--tensor-parallel", metavar="NUMBERS", help="Tensor parallelism to choose from, such as 1,2,4.")
-@click.option("--axis", "axes", multiple=True, metavar="PATH=VALUES", help="Anything else to choose from; repeatable.")
-@click.option(
-    "--sizes",
-    metavar="PATH=FROM..TO",
-    default="cluster.instances=1..64",
-    show_default=True,
-    help="What may grow, and how far.",
+@grouped(
+    "choices",
+    _Choices,
+    click.option("--hardware", metavar="NAMES", help="GPUs to choose from, such as h100,l40s."),
+    click.option("--tensor-parallel", metavar="NUMBERS", help="Tensor parallelism to choose from, such as 1,2,4."),
+    click.option(
+        "--axis", "axes", multiple=True, metavar="PATH=VALUES", help="Anything else to choose from; repeatable."
+    ),
 )
-@click.option(
-    "--seeds", metavar="N|LIST", default="3", show_default=True, help="Runs that have to agree, or their seeds."
+@grouped(
+    "search",
+    _Search,
+    click.option(
+        "--sizes",
+        metavar="PATH=FROM..TO",
+        default="cluster.instances=1..64",
+        show_default=True,
+        help="What may grow, and how far.",
+    ),
+    click.option(
+        "--seeds", metavar="N|LIST", default="3", show_default=True, help="Runs that have to agree, or their seeds."
+    ),
+    click.option(
+        "--duration",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        default=60.0,
+        show_default=True,
+        help="For how long requests arrive in each run, at least.",
+    ),
+    click.option(
+        "--precision",
+        type=click.FloatRange(min=0.01, max=1.0),
+        metavar="SHARE",
+        default=0.1,
+        show_default=True,
+        help="With --max-rate: how far the rate that fails may be above the one that holds.",
+    ),
+    click.option(
+        "--confidence",
+        type=click.FloatRange(min=0.5, max=1.0, max_open=True),
+        metavar="SHARE",
+        help="Answer with what holds with step times so slow that this share of measured servers had no slower ones.",
+    ),
 )
-@click.option(
-    "--duration",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    default=60.0,
-    show_default=True,
-    help="For how long requests arrive in each run, at least.",
+@grouped("start", _Start, price_option, set_option, case_option, plugins_option)
+@grouped("runs", _Runs, jobs_option, dask_option, store_option)
+@grouped(
+    "written",
+    _Written,
+    format_option("table", "json", about="table: the answer and the runs around it; json: everything."),
+    click.option("-o", "--output", metavar="FILE", help="Write that to a file instead of to standard output."),
+    click.option(
+        "--html",
+        "html_file",
+        metavar="FILE.html",
+        help="Also write one page with pictures: the answer, and what was tried.",
+    ),
+    progress_option,
 )
-@click.option(
-    "--precision",
-    type=click.FloatRange(min=0.01, max=1.0),
-    metavar="SHARE",
-    default=0.1,
-    show_default=True,
-    help="With --max-rate: how far the rate that fails may be above the one that holds.",
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(min=0.5, max=1.0, max_open=True),
-    metavar="SHARE",
-    help="Answer with what holds with step times so slow that this share of measured servers had no slower ones.",
-)
-@price_option
-@set_option
-@case_option
-@plugins_option
-@jobs_option
-@dask_option
-@store_option
-@format_option("table", "json", about="table: the answer and the runs around it; json: everything.")
-@click.option("-o", "--output", metavar="FILE", help="Write that to a file instead of to standard output.")
-@click.option(
-    "--html",
-    "html_file",
-    metavar="FILE.html",
-    help="Also write one page with pictures: the answer, and what was tried.",
-)
-@click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
 @reported
 def plan(
     source: str,
     slos: tuple[str, ...],
     rate: float | None,
     max_rate: bool,
-    hardware: str | None,
-    tensor_parallel: str | None,
-    axes: tuple[str, ...],
-    sizes: str,
-    seeds: str,
-    duration: float,
-    precision: float,
-    confidence: float | None,
-    prices: tuple[str, ...],
-    overrides: tuple[str, ...],
-    case: str | None,
-    plugins: tuple[str, ...],
-    jobs: int | None,
-    dask: str | None,
-    store: str | None,
-    output_format: str,
-    output: str | None,
-    html_file: str | None,
-    progress: bool | None,
+    choices: _Choices,
+    search: _Search,
+    start: _Start,
+    runs: _Runs,
+    written: _Written,
 ) -> None:
     """Find the cheapest cluster that keeps to all bounds, or the highest rate at which it does.
 
@@ -129,23 +183,17 @@ def plan(
     bounds need (a p99 takes 2,000 requests), and end as soon as a bound can no longer hold. The answer is one on which
     all seeds agree, verified by whole runs one size below and above it.
     """
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
-    from blis_tui.study.planning.data import plan_data  # noqa: PLC0415
-    from blis_tui.study.planning.plan import Question  # noqa: PLC0415
-    from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
-    from blis_tui.study.planning.text import plan_text  # noqa: PLC0415
+    from blis_tui.study.planning.plan import Question  # noqa: PLC0415  (heavy imports only when it runs)
 
     if max_rate and rate is not None:
         raise click.UsageError("--max-rate looks for the rate that --rate gives: leave one of them out")
     if not slos:
         raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
-    require_different_files({"-o": output, "--html": html_file})
-    size_path, least, most = _sizes(sizes)
-    given = [f"hardware={hardware}"] if hardware else []
-    given += [f"cluster.tensor_parallel={tensor_parallel}"] if tensor_parallel else []
+    require_different_files({"-o": written.output, "--html": written.html_file})
+    size_path, least, most = _sizes(search.sizes)
     with ending_on_signals():
-        study = open_study(source, (*given, *axes), slos, (), seeds, overrides, known_plugins(plugins), case, prices)
+        asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
+        study = open_study(source, asked)
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
         question = Question(
@@ -155,34 +203,47 @@ def plan(
             size_path=size_path,
             least=least,
             most=most,
-            duration_s=duration,
-            precision=precision,
-            confidence=confidence,
+            duration_s=search.duration,
+            precision=search.precision,
+            confidence=search.confidence,
         )
-        line, runs = ProgressLine(progress), count(1)
-
-        def show(row: Row) -> None:
-            number = next(runs)
-            line.show(lambda: _progress_text(number, row))
-
-        with ExitStack() as opened:
-            file = None if output is None else opened.enter_context(atomic_text(output))
-            page = None if html_file is None else open_page(opened, html_file)
-            try:
-                runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
-                found = ask(question, runner, store_of(store), show, warn)
-            finally:
-                line.clear()
-            text = printable_lines(plan_text(found)) if output_format == "table" else to_json(plan_data(found))
-            if file is not None:
-                file.write(text)
-            if page is not None:
-                page.write(_page(found))
-        if output is None:
-            print_text(text, nl=False)
+        found = _answer(question, runs, written)
     if found.best is None:
         tell("FAIL  nothing that was tried keeps to all bounds")
         sys.exit(ExitCode.CHECK_FAILED)
+
+
+def _answer(question: Question, runs: _Runs, written: _Written) -> Plan:
+    """Ask, and write the answer where it was wanted."""
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (as above)
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.study.planning.data import plan_data  # noqa: PLC0415
+    from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
+    from blis_tui.study.planning.text import plan_text  # noqa: PLC0415
+
+    line, numbers = ProgressLine(written.progress), count(1)
+
+    def show(row: Row) -> None:
+        number = next(numbers)
+        line.show(lambda: _progress_text(number, row))
+
+    with ExitStack() as opened:
+        file = None if written.output is None else opened.enter_context(atomic_text(written.output))
+        page = None if written.html_file is None else open_page(opened, written.html_file)
+        try:
+            runner = opened.enter_context(runner_of(runs.jobs, runs.dask, MOST_JOBS))
+            found = ask(question, runner, store_of(runs.store), show, warn)
+        finally:
+            line.clear()
+        as_table = written.output_format == "table"
+        text = printable_lines(plan_text(found)) if as_table else to_json(plan_data(found))
+        if file is not None:
+            file.write(text)
+        if page is not None:
+            page.write(_page(found))
+    if written.output is None:
+        print_text(text, nl=False)
+    return found
 
 
 def _page(found: Plan) -> str:

@@ -155,7 +155,7 @@ def run(
             text = report.to_json() if output_format == "json" else printable_lines(_table(report))
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
-            print_text(text, nl=False)  # last, so that nobody reads it where another result could not be written
+            print_text(text, nl=False)  # last: it is not printed where another result could not be written
     tell_left_out(report)
     if output_format == "json":
         _warn(report)

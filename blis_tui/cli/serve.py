@@ -107,7 +107,7 @@ def _is_any(host: str) -> bool:
 def _free_port(host: str, port: int) -> int:
     """The port, or a free one for 0.
 
-    Exits when nobody can listen there.
+    Exits when that address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_different_files, tell
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.printable import printable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
-    from blis_tui.registry import Registry
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.runners import Runner
@@ -89,57 +89,83 @@ case_option: Final = click.option(
 early_stop_option: Final = click.option(
     "--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold."
 )
+progress_option: Final = click.option(
+    "--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal]."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What options say of a study: see those of the same names."""
+
+    case: str | None = None
+    axes: tuple[str, ...] = ()
+    seeds: str = ""
+    slos: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = ()
+    prices: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """Where results go."""
+
+    output_format: str
+    outputs: tuple[str, ...]
+    html_file: str | None
+    progress: bool | None
 
 
 @click.command()
 @click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
-@case_option
-@axis_option
-@seeds_option
-@slo_option
-@objective_option
-@price_option
-@set_option
-@plugins_option
+@grouped(
+    "asked",
+    Asked,
+    case_option,
+    axis_option,
+    seeds_option,
+    slo_option,
+    objective_option,
+    price_option,
+    set_option,
+    plugins_option,
+)
 @jobs_option
 @dask_option
 @early_stop_option
 @store_option
-@format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds.")
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    multiple=True,
-    metavar="FILE.csv|FILE.jsonl|FILE.parquet",
-    help="Also write a row per run; repeatable.",
+@grouped(
+    "written",
+    _Written,
+    format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds."),
+    click.option(
+        "-o",
+        "--output",
+        "outputs",
+        multiple=True,
+        metavar="FILE.csv|FILE.jsonl|FILE.parquet",
+        help="Also write a row per run; repeatable.",
+    ),
+    click.option(
+        "--html",
+        "html_file",
+        metavar="FILE.html",
+        help="Also write one page with pictures: Pareto front, latency against rate, heat maps, the best points over "
+        "time.",
+    ),
+    progress_option,
 )
-@click.option(
-    "--html",
-    "html_file",
-    metavar="FILE.html",
-    help="Also write one page with pictures: Pareto front, latency against rate, heat maps, the best points over time.",
-)
-@click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
 @reported
 def sweep(
     source: str,
-    case: str | None,
-    axes: tuple[str, ...],
-    seeds: str,
-    slos: tuple[str, ...],
-    objectives: tuple[str, ...],
-    prices: tuple[str, ...],
-    overrides: tuple[str, ...],
-    plugins: tuple[str, ...],
+    asked: Asked,
     jobs: int | None,
     dask: str | None,
     early_stop: bool,
     store: str | None,
-    output_format: str,
-    outputs: tuple[str, ...],
-    html_file: str | None,
-    progress: bool | None,
+    written: _Written,
 ) -> None:
     """Run an experiment with many settings, and compare what comes of them.
 
@@ -149,39 +175,32 @@ def sweep(
     """
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
+    outputs = written.outputs
     endings = [_ending(name) for name in outputs]
-    require_different_files({**{f"-o number {at}": name for at, name in enumerate(outputs, 1)}, "--html": html_file})
+    files = {f"-o number {at}": name for at, name in enumerate(outputs, 1)}
+    require_different_files({**files, "--html": written.html_file})
     with ending_on_signals():
-        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case, prices)
+        study = open_study(source, asked)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
-            page = None if html_file is None else open_page(opened, html_file)
+            page = None if written.html_file is None else open_page(opened, written.html_file)
             runs = Sweep(study, store=store_of(store), early_stop=early_stop, warn=warn)
-            complete = run_all(runs, opened.enter_context(runner_of(jobs, dask, study.runs)), progress)
+            complete = run_all(runs, opened.enter_context(runner_of(jobs, dask, study.runs)), written.progress)
             result = runs.result()
             for write in writers:
                 write(result)
             if page is not None:
                 page.write(_page(result))
-        _print(result, output_format)
+        _print(result, written.output_format)
     _judge(result, complete=complete)
 
 
-def open_study(
-    source: str,
-    axes: Iterable[str],
-    slos: Iterable[str],
-    objectives: Iterable[str],
-    seeds: str,
-    overrides: tuple[str, ...],
-    plugins: Registry | None,
-    case: str | None = None,
-    prices: Iterable[str] = (),
-) -> Study:
+def open_study(source: str, asked: Asked) -> Study:
     """The study that a command line describes: a document of its own, or an experiment and what varies.
 
     Raises:
         SpecError: something in it is wrong.
+        PolicyError: plug-ins cannot be used.
         InputError: it cannot be read.
     """
     from blis_tui.spec.study.arguments import study_of_arguments  # noqa: PLC0415
@@ -189,10 +208,19 @@ def open_study(
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
     from blis_tui.study.figures import require_figures  # noqa: PLC0415
 
+    plugins = known_plugins(asked.plugins)
     stdin_text = read_standard_input_text() if source == "-" else None
     document, base = open_study_or_experiment(source, stdin_text)
-    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, case=case, prices=prices)
-    study = read_study(document, base=base, given=overrides, plugins=plugins)
+    study_of_arguments(
+        document,
+        axes=asked.axes,
+        slos=asked.slos,
+        objectives=asked.objectives,
+        seeds=asked.seeds,
+        case=asked.case,
+        prices=asked.prices,
+    )
+    study = read_study(document, base=base, given=asked.overrides, plugins=plugins)
     require_figures(study)
     return study
 
@@ -249,7 +277,7 @@ def usable_cores() -> int:
 
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
-    """Run until all is done, or somebody interrupts it; False then."""
+    """Run until all is done, or until an interrupt; False then."""
     from blis_tui.study.pace import progress_text  # noqa: PLC0415
 
     line = ProgressLine(progress)

@@ -14,6 +14,7 @@ from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.sweep import (
+    Asked,
     axis_option,
     early_stop_option,
     jobs_option,
@@ -86,13 +87,13 @@ def tui(
         raise click.UsageError(
             "not a terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
         )
-    known = known_plugins(plugins)
     if source is None:
         show_home()
     elif of_study or _is_study(source):
         if of_run:
             raise click.UsageError("--at, --break, --case, --seed and --twin are for an experiment, not for a study")
-        study = open_study(source, axes, slos, objectives, seeds, overrides, known)
+        asked = Asked(axes=axes, seeds=seeds, slos=slos, objectives=objectives, overrides=overrides, plugins=plugins)
+        study = open_study(source, asked)
         from blis_tui.tui.app import BlisApp, StudyStart  # noqa: PLC0415  (heavy imports only when it runs)
 
         start = StudyStart(study=study, store=store_of(store), jobs=jobs, early_stop=early_stop)
@@ -100,9 +101,10 @@ def tui(
     elif recording is not None:
         if at or breaks:
             raise click.UsageError("--at and --break are for an experiment alone, not beside a recording")
+        known = known_plugins(plugins)
         _show_twin(source, recording, case_overrides(source, case, overrides, None, known), seed, known)
     else:
-        _show_experiment(source, at, breaks, case, overrides, seed, known)
+        _show_experiment(source, at, breaks, case, overrides, seed, known_plugins(plugins))
 
 
 def _is_study(source: str) -> bool:
@@ -160,7 +162,7 @@ def _show_twin(
 
 
 def has_terminal() -> bool:
-    """Whether there is somebody to show something to: a terminal, or the browser that ``serve`` talks to."""
+    """Whether there is something to show it on: a terminal, or the browser that ``serve`` talks to."""
     return bool(os.environ.get("TEXTUAL_DRIVER")) or (sys.stdin.isatty() and sys.stdout.isatty())
 
 

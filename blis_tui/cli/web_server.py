@@ -52,7 +52,7 @@ window.addEventListener("load", () => {
 });
 </script>
 </body>"""
-"""Gives the keys to the terminal once it is there: without, nothing happens until somebody clicks it."""
+"""Gives the keys to the terminal once it is there: without, nothing happens until it is clicked."""
 _HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
@@ -127,7 +127,7 @@ class Program(AppService):
         finally:  # also when the server ends meanwhile and waits no longer
             late.cancel()
             self._kill()
-            # asyncio closes the pipes of a process when somebody has read them to their ends; now nobody does.
+            # asyncio closes the pipes of a process when they have been read to their ends; here they are not.
             self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         self.stdin.close()
         with suppress(ConnectionError):

@@ -67,7 +67,7 @@ def whatif(
     output_format: str,
     everything: bool,
 ) -> None:
-    """Send one request to another instance, and tell what that changes for it and for everybody else.
+    """Send one request to another instance, and tell what that changes for it and for all others.
 
     SPEC is the name of an experiment, a path, or - for standard input. The run is replayed with that one routing
     decision changed; all others are made by the policies as the run unfolds. Times are exact to the microsecond.

@@ -13,6 +13,7 @@ from blis_tui.kept import Kept
 if TYPE_CHECKING:
     from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.signals import Fleet, IncomingRequest
+    from blis_tui.engine.records import Observers
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Experiment, TenantBudgets
 
@@ -29,6 +30,7 @@ class AdmissionControl(Kept):
         roster: what runs where.
         fleet: the instances that the policy may look at.
         streams: where its random stream comes from.
+        observers: who hears what the policy emits.
 
     Attributes:
         name: what a spec calls its policy.
@@ -36,14 +38,16 @@ class AdmissionControl(Kept):
         reads_signals: whether the policy looks at them.
     """
 
-    def __init__(self, experiment: Experiment, roster: Roster, fleet: Fleet, streams: Streams) -> None:
+    def __init__(
+        self, experiment: Experiment, roster: Roster, fleet: Fleet, streams: Streams, observers: Observers
+    ) -> None:
         policy = experiment.policy
         self.name = policy.admission.kind
         self.policy = experiment.plugins.create(ADMISSION, policy.admission.kind, policy.admission.settings)
         self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
         self._roster = roster
         self._fleet = fleet
-        self._context = Context(streams.stream("policy/admission"), policy.slo_priorities)
+        self._context = Context(streams.stream("policy/admission"), policy.slo_priorities, observers)
         self._budgets = policy.tenant_budgets
         roster.counts_tenants = self._budgets is not None
 

@@ -47,7 +47,8 @@ def assembled(
     roster = Roster(experiment, InstanceFactory(experiment, queue, ledger, observers))
     pipeline = Pipeline(queue, observers, ledger, roster)
     fleet = roster.fleet_of(ALL)
-    admission = pipeline.admission = Admission(pipeline, AdmissionControl(experiment, roster, fleet, streams))
+    control = AdmissionControl(experiment, roster, fleet, streams, observers)
+    admission = pipeline.admission = Admission(pipeline, control)
     entrance = admission.enter
     if experiment.cluster.varies:
         from blis_tui.cluster.lifecycle import LifecycleControl
@@ -79,7 +80,7 @@ def assembled(
 def _dispatcher(experiment: Experiment, pipeline: Pipeline, streams: Streams, routes: dict[str, Reroute]) -> Dispatcher:
     roster, split = pipeline.roster, experiment.cluster.disaggregation
     whole = ALL if split is None or split.undisaggregated == "all" else DECODING
-    router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams)
+    router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams, pipeline.observers)
     roster.routers.append(router)
     if split is None:
         return Dispatcher(experiment, pipeline, router, routes)
@@ -88,7 +89,7 @@ def _dispatcher(experiment: Experiment, pipeline: Pipeline, streams: Streams, ro
     halves = (("prefill", split.prefill_routing, PREFILLING), ("decode", split.decode_routing, DECODING))
     for role, config, roles in halves:
         path = f"policy/{role}-routing"
-        roster.routers.append(Router(experiment, config, roster.fleet_of(roles), streams, path))
+        roster.routers.append(Router(experiment, config, roster.fleet_of(roles), streams, pipeline.observers, path))
     kind = DecodeFirst if split.order == "decode-first" else PrefillFirst
     splitter = kind(experiment, split, pipeline, roster.routers, routes)
     roster.followers.append(splitter)

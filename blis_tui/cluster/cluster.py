@@ -51,7 +51,7 @@ class Cluster(Kept):
         horizon_us: events after it do not happen; None = all do.
         warm_up: what the latencies leave out.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
-        one_by_one: whether each event has to be seen by itself, even if nobody listens.
+        one_by_one: whether each event has to be seen by itself, even without subscribers.
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
 
     Raises:

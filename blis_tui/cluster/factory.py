@@ -157,7 +157,7 @@ class InstanceFactory:
             engine.block_size_tokens,
             self.prompts_of(pool),
             caching=engine.enable_prefix_caching,
-            as_vllm=rule.traits.orders_blocks_as_vllm,
+            as_vllm=rule.traits.vllm_block_pool,
         )
         if engine.kv_tiers is not None and engine.enable_prefix_caching:
             from blis_tui.engine.kv.tiers import Tiers
@@ -200,7 +200,7 @@ class InstanceFactory:
             engine.max_model_len,
             lookahead_tokens=speculative.lookahead_tokens,
             drops_last_hit=speculative.drops_last_hit,
-            notes_late=traits.orders_blocks_as_vllm,
+            notes_late=traits.vllm_block_pool,
             overlaps=traits.plans_ahead,
         )
 

@@ -1,4 +1,4 @@
-"""The event loop: one event after another, or, where nobody listens, each instance as far as it gets by itself."""
+"""The event loop: one event after another, or, without subscribers, each instance as far as it gets by itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def heard(cluster: Running, last: int, limit: int) -> None:
 
 
 def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
-    """The same where nobody listens: an instance takes several steps in one go where nothing can come between.
+    """The same without subscribers: an instance takes several steps in one go where nothing can come between.
 
     With ``exact``, that may be a step of another instance. Otherwise instances get ahead of each other by plain
     decodes, up to the next event that is no step. When it is time to stop, all of them come to where the first of them

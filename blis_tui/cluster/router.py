@@ -13,6 +13,7 @@ from blis_tui.kept import Kept
 if TYPE_CHECKING:
     from blis_tui.cluster.policy import RoutingPolicy
     from blis_tui.cluster.signals import Fleet, IncomingRequest
+    from blis_tui.engine.records import Observers
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Experiment, PluginConfig
 
@@ -35,17 +36,23 @@ class Router(Kept):
     """
 
     def __init__(
-        self, experiment: Experiment, config: PluginConfig, fleet: Fleet, streams: Streams, path: str = "policy/routing"
+        self,
+        experiment: Experiment,
+        config: PluginConfig,
+        fleet: Fleet,
+        streams: Streams,
+        observers: Observers,
+        path: str = "policy/routing",
     ) -> None:
         self.name = config.kind
         self.policy = experiment.plugins.create(ROUTING, config.kind, config.settings)
         self.fleet = fleet
         self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
-        self._context = Context(streams.stream(path), experiment.policy.slo_priorities)
+        self._context = Context(streams.stream(path), experiment.policy.slo_priorities, observers)
         self.by_model: dict[str, Router] = {}
         if len(parts := fleet.by_model()) > 1:
             for model, part in parts.items():
-                self.by_model[model] = Router(experiment, config, part, streams, f"{path}/{model}")
+                self.by_model[model] = Router(experiment, config, part, streams, observers, f"{path}/{model}")
 
     def policies(self) -> tuple[RoutingPolicy, ...]:
         """Its own, and those for single models."""

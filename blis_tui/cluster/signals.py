@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, overload
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.kv.prompt_keys import PromptKeys
+    from blis_tui.engine.records import Observers, Record
     from blis_tui.engine.request import Segments
     from blis_tui.engine.streams import Stream
     from blis_tui.spec.model import Signals
 
+
+P = ParamSpec("P")
 
 UNKNOWN_CLASS_PRIORITY: Final = 3
 """As `standard`."""
@@ -397,10 +400,21 @@ class Context:
         stream: the policy's own random stream, ``policy/<plug point>``; its position is part of every digest.
     """
 
-    def __init__(self, stream: Stream, slo_priorities: Mapping[str, int]) -> None:
+    def __init__(self, stream: Stream, slo_priorities: Mapping[str, int], observers: Observers) -> None:
         self.now_us = 0
         self.stream = stream
         self._slo_priorities = slo_priorities
+        self._observers = observers
+
+    def emit(self, kind: Callable[Concatenate[int, int, P], Record], *args: P.args, **fields: P.kwargs) -> None:
+        """Tell observers something: a record of ``kind`` with these fields, at the present event and time.
+
+        It is made only while the kind has a subscriber, so a decision must not depend on it. A kind that only ever
+        accompanies decisions has ``own_event=False`` in its description: the event stays that of the decision.
+        """
+        observers = self._observers
+        if kind in observers.kinds:
+            observers.emit(kind(observers.event, self.now_us, *args, **fields))
 
     def priority(self, request: IncomingRequest) -> int:
         """What its SLO class is worth (``slo_priorities``); larger is more urgent, below 0 it may be shed."""

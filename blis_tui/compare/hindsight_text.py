@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned
 from blis_tui.compare.text import WIDTH
 from blis_tui.compare.wording import clip
 from blis_tui.printable import printable
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.compare.hindsight import Alternative, Hindsight, Judged
     from blis_tui.metrics.stats import Distribution
 
@@ -53,7 +52,7 @@ def _losses(found: Hindsight) -> list[str]:
     for name, which, lost in told:
         better = len([one for one in found.judged if getattr(one, f"best_for_{which}").instance != one.chosen])
         rows.append((name, f"{better:,} of {len(found.judged):,}", *_figures(lost)))
-    return _aligned(rows)
+    return list(aligned(rows, range(len(rows[0]))))
 
 
 def _figures(lost: Distribution) -> list[str]:
@@ -68,7 +67,7 @@ def _decisions(found: Hindsight, *, everything: bool) -> list[str]:
         judged = [one for one in judged if _better(one)][:_ROWS]
     if not judged:
         return []
-    lines = _aligned([_OVER, _HEAD, *map(_row, judged)])
+    lines = aligned([_OVER, _HEAD, *map(_row, judged)], range(len(_HEAD)))
     left = len(found.judged) - len(judged)
     rest = "their alternatives were worse, or cost less" if judged else "no alternative was better"
     return [*lines, *([f"… {left:,} more ({rest}): --all, or JSON"] if left else [])]
@@ -106,9 +105,3 @@ def _ms(time_us: int | None) -> str:
 
 def _share(regret: float | None) -> str:
     return "-" if regret is None else f"{regret:.3f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first column of words to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import WIDTH, metric_lines
 from blis_tui.compare.wording import clip
@@ -109,14 +110,7 @@ def _figures(shift: Shift) -> list[str]:
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """The first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if not at else f"{cell:>{width}}"
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    return list(aligned(rows, range(1, len(rows[0]))))
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Time travel through one simulation: forwards and backwards by events, phases and batches, and to anywhere.
 
 Going back is going to an earlier checkpoint and forward again; whatever is done again must come out the same, and is
-checked. Long ways are *moves*: generators that do a little at a time, so that whoever drives them decides about the
+checked. Long ways are *moves*: generators that do a little at a time, so that the caller decides about the
 pace, can show progress, and can stop at any moment.
 """
 

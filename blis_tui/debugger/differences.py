@@ -123,7 +123,7 @@ _CLUSTER_FIELDS: Final = (
 
 
 def differences(moment: Moment) -> tuple[Change, ...]:
-    """What the event of a moment has changed so far; empty at the start and while running, where nobody knows."""
+    """What the event of a moment has changed so far; empty at the start, and while running."""
     if moment.before is None:
         return ()
     return compare(moment.before, moment.state, moment.past)

@@ -1,4 +1,4 @@
-"""Checkpoints of one run, and known events done again from them: how somebody goes back, and what each event did."""
+"""Checkpoints of one run, and known events done again from them: for going back, and for what each event did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long ways through a run, a little at a time: whoever drives them decides about the pace."""
+"""Long ways through a run, a little at a time: the caller sets the pace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLICE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a move is. ``goal``: the event it goes to, None when nobody knows how far that is."""
+    """Where a move is. ``goal``: the event it goes to, None when it is not known how far that is."""
 
     event: int
     time_us: int
@@ -36,7 +36,7 @@ class Stop:
 
 
 Move = Generator[Progress, None, Stop]
-"""A long way: whoever calls ``next`` on it decides about the pace, and may stop."""
+"""A long way: each ``next`` goes a little further, and the caller may stop at any time."""
 
 
 def run_to_stop(move: Move) -> Stop:

@@ -1,4 +1,4 @@
-"""Where somebody wants to go, as they write it: ``1234``, ``1.5s``, ``request_12``."""
+"""Places in a run, as users write them: ``1234``, ``1.5s``, ``request_12``."""
 
 from __future__ import annotations
 

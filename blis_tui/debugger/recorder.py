@@ -24,18 +24,6 @@ _BUSY_BATCH: Final = 32
 """Requests that a step under memory pressure looks at for the work of one ordinary event (measured, roughly)."""
 _NOTHING: Final = (0, 0, 0)
 
-_WITH_MEANING: Final = (
-    Arrived,
-    Completed,
-    FirstToken,
-    Preempted,
-    SessionBegun,
-    SessionContinued,
-    PromptMedia,
-    AnswerBegun,
-)
-"""Kinds that the tape keeps more of than figures."""
-
 
 class Recorder:
     """Listens to a simulation that goes on where its tape ends.
@@ -52,6 +40,17 @@ class Recorder:
         """By instance, whose client has given up since its latest step: a step planned before computes them still."""
         self._totals = _NOTHING
         self._steps: dict[int, StepFinished] = {}
+        self._learns: dict[type[Record], Callable[..., None]] = {
+            Arrived: self._arrived,
+            Completed: self._completed,
+            FirstToken: self._first_token,
+            Preempted: self._preempted,
+            SessionBegun: self._session,
+            SessionContinued: self._next_call,
+            PromptMedia: self._media,
+            AnswerBegun: self._answer,
+        }
+        """Kinds of which the tape keeps more than figures."""
 
     def listen(self, simulation: Simulation) -> Callable[[], None]:
         """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
@@ -83,7 +82,7 @@ class Recorder:
         texts = text_fields(kind.kind)
         names = [(name, name in texts) for name in shown.figures]
         has_reason = "reason" in texts
-        has_meaning = kind in _WITH_MEANING
+        learn = self._learns.get(kind)
 
         def read(record: Record) -> None:
             name: str = getattr(record, "request_id", "")
@@ -104,8 +103,8 @@ class Recorder:
                 tape.keep_reason(record.event, record.reason)  # type: ignore[attr-defined]
             if shown.ends:
                 self._end(shown, record, name, instance)
-            if has_meaning and number is not None:
-                self._learn(record, number)
+            if learn is not None and number is not None:
+                learn(record, number)
 
         return read
 
@@ -122,29 +121,35 @@ class Recorder:
 
     # ---- what the tape has places of its own for ----
 
-    def _learn(self, record: Record, number: int) -> None:
-        overview, latencies = self._tape.overview, self._tape.latencies
-        if isinstance(record, Arrived):
-            overview.arrival(record.time_us)
-            self._tape.arrivals.add("tenant", record.tenant_id, record.event)
-        elif isinstance(record, Completed):
-            latencies.completed(number, record)
-            overview.completion(record.time_us)
-        elif isinstance(record, FirstToken):
-            latencies.first_token(number, record)
-            overview.first_token(record.time_us, record.ttft_us)
-        elif isinstance(record, Preempted) and not self._tape.keeps_output:
-            latencies.lose(number, record.event)
-        elif isinstance(record, PromptMedia):
-            self._tape.note_media(number, (record.image_tokens, record.audio_tokens, record.video_tokens))
-        elif isinstance(record, AnswerBegun):
-            self._tape.note_reasoning(number, record.reasoning_tokens)
-        elif isinstance(record, SessionBegun):
-            self._tape.sessions.send(record.session_id, SentCall(record.event, number, -1, -1, 0, 0), record.calls)
-        elif isinstance(record, SessionContinued):
-            last = self._tape.number(record.last)
-            called = (record.call, -1 if last is None else last, record.waited_us, record.said_tokens)
-            self._tape.sessions.send(record.session_id, SentCall(record.event, number, *called))
+    def _arrived(self, record: Arrived, number: int) -> None:  # noqa: ARG002  (one signature for all)
+        self._tape.overview.arrival(record.time_us)
+        self._tape.arrivals.add("tenant", record.tenant_id, record.event)
+
+    def _completed(self, record: Completed, number: int) -> None:
+        self._tape.latencies.completed(number, record)
+        self._tape.overview.completion(record.time_us)
+
+    def _first_token(self, record: FirstToken, number: int) -> None:
+        self._tape.latencies.first_token(number, record)
+        self._tape.overview.first_token(record.time_us, record.ttft_us)
+
+    def _preempted(self, record: Preempted, number: int) -> None:
+        if not self._tape.keeps_output:
+            self._tape.latencies.lose(number, record.event)
+
+    def _media(self, record: PromptMedia, number: int) -> None:
+        self._tape.note_media(number, (record.image_tokens, record.audio_tokens, record.video_tokens))
+
+    def _answer(self, record: AnswerBegun, number: int) -> None:
+        self._tape.note_reasoning(number, record.reasoning_tokens)
+
+    def _session(self, record: SessionBegun, number: int) -> None:
+        self._tape.sessions.send(record.session_id, SentCall(record.event, number, -1, -1, 0, 0), record.calls)
+
+    def _next_call(self, record: SessionContinued, number: int) -> None:
+        last = self._tape.number(record.last)
+        called = (record.call, -1 if last is None else last, record.waited_us, record.said_tokens)
+        self._tape.sessions.send(record.session_id, SentCall(record.event, number, *called))
 
     def _note_client(self, record: SentByClient) -> None:
         """Whose request arrived."""

@@ -163,7 +163,7 @@ class ArrivalLog:
         return bisect_right(self._events[by].get(name, ()), event)
 
     def add(self, by: str, name: str, event: int) -> None:
-        """A request of one of them arrived; nobody in particular has no name."""
+        """A request of one of them arrived; an empty name is not counted."""
         if name:
             self._events[by].setdefault(name, array("q")).append(event)
 

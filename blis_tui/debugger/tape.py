@@ -204,6 +204,27 @@ class Tape:
         place = bisect_left(beside, event)
         return self.kind(event) == kind or (place < len(beside) and beside[place] == event)
 
+    def told(self, kind: str, until: int) -> Iterator[tuple[int, dict[str, object]]]:
+        """The events up to one that :meth:`has` says have a kind, the latest first, with what their lines can name."""
+        beside = self._beside.get(kind, array("q"))
+        place = bisect_right(beside, until)
+        kinds, code = self._kinds[:until].tobytes(), self._codes.get(kind)
+        named = 0 if code is None else kinds.rfind(code) + 1
+        while named or place:
+            event = max(named, beside[place - 1] if place else 0)
+            if named == event and code is not None:
+                named = kinds.rfind(code, 0, event - 1) + 1
+            if place and beside[place - 1] == event:
+                place -= 1
+            yield event, self._told(event, kind)
+
+    def _told(self, event: int, kind: str) -> dict[str, object]:
+        request = self.row(event).request
+        found = self.latest(request, kind, event) if request >= 0 else None
+        if found is not None and found.event == event:
+            return self.values_of(found)
+        return self._values(event, kind, self._figures.get(event, ()))
+
     def values(self, row: EventRow) -> dict[str, object]:
         """What the line about an event can name (see ``Description``)."""
         found = self.latest(row.request, row.kind, row.event) if row.request >= 0 else None
@@ -225,7 +246,7 @@ class Tape:
     def find(self, matches: Callable[[EventRow], bool], start: int, *, back: bool = False) -> Iterator[int | None]:
         """Search from ``start`` on (exclusive); yields None now and then, and at last the event, or 0 if none matches.
 
-        Whoever searches may stop between two looks.
+        A search may be given up between two looks.
         """
         step = -1 if back else 1
         event = start + step

@@ -55,7 +55,7 @@ class Batch(Kept):
             them ends.
         paused: slots of those that decode but take no part in the next plan: they wait for their latest token.
         stale: by their index, those that were preempted with a step of theirs under way: whether their last token comes
-            of it, and when it ends. What it generates counts; nobody is scheduled again before that.
+            of it, and when it ends. What it generates counts; it is not scheduled again before that.
         blind: by their index, those that a step was planned for before the token came that it goes on from: when that
             step ends.
         leaving: requests that have left with nothing and hold their blocks until the step under way is over, with how
@@ -225,7 +225,7 @@ class Batch(Kept):
             self.adapters.take(request)
 
     def next_waiting(self) -> Request | None:
-        """The first in the queue that could be scheduled; whoever has no place for its adapter is passed over."""
+        """The first in the queue that could be scheduled; a request without a place for its adapter is passed over."""
         if self.stale:
             first = self.waiting.first(len(self.stale) + 1)
             return next((one for one in first if one.index not in self.stale), None)
@@ -288,7 +288,7 @@ class Batch(Kept):
         return next((one for one in self.waiting.ordered() if one.index in self.reserved), None)
 
     def awaits_adapter(self) -> bool:
-        """Whether nobody runs, and an adapter is being loaded beside steps."""
+        """Whether no request runs, and an adapter is being loaded beside steps."""
         return not self.running and self.adapters is not None and self.adapters.loading is not None
 
     def tells_of_adapters(self) -> bool:
@@ -302,7 +302,7 @@ class Batch(Kept):
             self.adapters.wipe()
 
     def awaits_blocks(self) -> bool:
-        """Whether nobody runs, and KV blocks are on their way here from another instance."""
+        """Whether no request runs, and KV blocks are on their way here from another instance."""
         return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())
 
     def dispossess(self) -> Preemption:
@@ -413,7 +413,7 @@ class Batch(Kept):
         computed = request.computed_tokens
         if self.speculative is not None and self.speculative.decodes(request):
             return self.speculative.content_tokens(request)
-        notes_grants = self.traits.orders_blocks_as_vllm
+        notes_grants = self.traits.vllm_block_pool
         if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class EventLoop(Flow):
-    """A step is planned when it starts, or (overlap) when the one before it does, whose results nobody knows by then.
+    """A step is planned when it starts, or (overlap) when the one before it does, whose results are not known by then.
 
     The rule sees a request as the latest results show it. So a plan that is made while a step runs is made before that
     step's effects are noted, though both happen in one event: who ends in it by length takes no part in the next, who
@@ -154,7 +154,7 @@ class EventLoop(Flow):
     def abort(self, request: Request, now: int) -> None:
         """A running request leaves with nothing: a step that is planned computes it all the same.
 
-        Its blocks are free when the step under way is over, where anybody plans before that.
+        Its blocks are free when the step under way is over, if a step is planned before that.
         """
         batch = self.batch
         planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead

@@ -57,7 +57,7 @@ class Flow(Kept):
     def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:  # noqa: ARG002
         """Take the step that is due at ``now``, and those after it as far as nothing can come between.
 
-        Nobody may be listening.
+        There may be no subscribers.
 
         Args:
             now: it is the first of all that is pending.
@@ -251,9 +251,9 @@ class Ahead(Coasting):
     """A step is planned while the one before it runs: vLLM's asynchronous scheduling.
 
     Two steps are in flight at any time. When a step starts, the results of the one before it have come, and the step
-    after it is planned: that plan sees whoever has arrived by then, and takes for done what the starting step computes,
-    except that a request whose last token it computes keeps its slot and its blocks until that token is there. The
-    first two steps of a busy period are planned at once. Source: vLLM 0.32.0, ``v1/engine/core.py``
+    after it is planned: that plan sees the requests that have arrived by then, and takes for done what the starting
+    step computes, except that a request whose last token it computes keeps its slot and its blocks until that token is
+    there. The first two steps of a busy period are planned at once. Source: vLLM 0.32.0, ``v1/engine/core.py``
     (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
     """
 
@@ -394,7 +394,7 @@ class Ahead(Coasting):
             self._lapse(now)
 
     def _lapse(self, now: int) -> None:
-        """Whoever a plan was made for has left: what is in their blocks counts as computed."""
+        """All requests of a plan have left: what is in their blocks counts as computed."""
         self.batch.pool.computed(now, -1)
 
     def abandon(self) -> None:

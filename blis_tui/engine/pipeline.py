@@ -55,7 +55,7 @@ class Pass(Kept):
 
     @property
     def stale(self) -> bool:
-        """Whether an earlier one came instead, or nobody is left."""
+        """Whether an earlier one came instead, or no request is left."""
         return self._flow.upcoming is not self or not self._flow.has_work
 
     def happen(self, now: int) -> bool:
@@ -285,7 +285,7 @@ class BatchQueue(Stages):
         batch, cohort = self.batch, self.batch.cohort
         decodes = cohort.members()
         token_us = {one.index: cohort.last_token_us(one) for one in decodes}
-        # The batch enters when the tokens are there that it goes on from, also those for nobody.
+        # The batch enters when the tokens are there that it goes on from, also those of requests that have left.
         self.pipe.enters_us = max(
             (*token_us.values(), *(ghost.request.joined_us for ghost in plan.ghosts)), default=now
         )

@@ -196,4 +196,4 @@ class StepPart(Kept):
         return duration_us
 
     def tell(self, done: Done) -> None:
-        """Somebody listens: tell what there is to tell of a step."""
+        """There are subscribers: tell what there is to tell of a step."""

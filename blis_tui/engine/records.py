@@ -1,7 +1,7 @@
 """What happened, one frozen record each, and how each kind is shown: a record is described here and nowhere else.
 
-The field order is the order in every file and is part of the format. A record is built only when somebody has
-subscribed to its kind. ``event`` is the number of the processed event, from 1; several records may carry the same one.
+The field order is the order in every file and is part of the format. A record is built only while its kind has
+a subscriber. ``event`` is the number of the processed event, from 1; several records may carry the same one.
 Every event has at least one. All times are simulated microseconds.
 """
 
@@ -106,7 +106,7 @@ def record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
 
 
 def described(kind: str) -> Description:
-    """How a kind of record is shown; one that nobody has defined, as itself."""
+    """How a kind of record is shown; one that is not defined, as itself."""
     known = RECORD_KINDS.get(kind)
     return Description(kind) if known is None else known.shown
 
@@ -302,7 +302,7 @@ class Scheduled(Record):
 class Preempted(Record):
     """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on.
 
-    Or, where nobody runs, a waiting one lost those that were transferred to it.
+    Or, where no request runs, a waiting one lost those that were transferred to it.
     """
 
     shown = Description(
@@ -469,7 +469,7 @@ class Observers:
 
     Attributes:
         event: number of the event being processed; kept current only while there are subscribers.
-        kinds: the record classes somebody subscribed to.
+        kinds: the record classes that have subscribers.
     """
 
     __slots__ = ("_callbacks", "event", "kinds")
@@ -495,7 +495,7 @@ class Observers:
         self.kinds = frozenset(self._callbacks)
 
     def emit(self, record: Record) -> None:
-        """Hand ``record`` to everybody who subscribed to its kind, in order of subscription."""
+        """Hand ``record`` to the subscribers of its kind, in order of subscription."""
         # A callback may end its own subscription, so the last one for a kind may be gone by now.
         for callback in self._callbacks.get(type(record), ()):
             callback(record)

@@ -223,9 +223,9 @@ class Request:
         peak_tokens: the most tokens of it that were in the KV cache when it was preempted.
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
-        client: who sent it, as the workload calls them; empty = nobody says.
+        client: who sent it, as the workload calls them; empty = not known.
         ignore_eos: whether it is known to generate all of its budget.
-        reasoning: what it thinks before it answers; None = nobody asks.
+        reasoning: what it thinks before it answers; None = not told apart.
         media: tokens of its prompt that are no text.
     """
 

@@ -47,7 +47,7 @@ def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
 
 
 def _names(requests: Sequence[Request]) -> tuple[str, ...]:
-    """Most steps admit and end nobody: that costs nothing."""
+    """Nothing where no request is admitted or ends, as in most steps: that costs nothing."""
     return tuple([request.request_id for request in requests]) if requests else ()
 
 

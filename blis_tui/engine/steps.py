@@ -97,7 +97,7 @@ class Steps(Kept):
         place_of: where a request stands among those of a batch.
         free_us: when the latest step ends.
         holds: whether requests that end keep their slot and their blocks until their last step is over.
-        done: what came of the latest step, if anybody listens; the flow has yet to tell it.
+        done: what came of the latest step, if it has subscribers; the flow has yet to tell it.
     """
 
     __slots__ = (
@@ -349,7 +349,7 @@ class Steps(Kept):
     # ---- what is told of it ----
 
     def tell(self, plan: Plan, upcoming_us: int) -> None:
-        """Tell what came of the latest step, if anybody listens; ``upcoming_us``: when the next one starts, or -1."""
+        """Tell what came of the latest step, if it has subscribers; ``upcoming_us``: when the next starts, or -1."""
         done = self.done
         if done is None:
             return

@@ -55,7 +55,7 @@ def find_nondeterminism(experiment: Experiment) -> str:
     alone = Simulation(experiment)
     alone.run()
     if _end(alone) != end:
-        return "a run that nobody observes ends in another state"
+        return "a run without observers ends in another state"
     return _continued(experiment, lines, end) or _elsewhere(experiment, lines, end) or _forgotten(experiment)
 
 

@@ -87,7 +87,7 @@ def _fields(line: str) -> Fields:
     """The record on a line.
 
     Raises:
-        InputError: the line, which somebody stored, is not a record.
+        InputError: the line, which is from a stored file, is not a record.
     """
     try:
         fields = parse_json(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.plain_page import plain_page
 from blis_tui.records.files import write_text
 
 if TYPE_CHECKING:
@@ -15,16 +16,12 @@ _PERCENTILES: Final = ("p50", "p90", "p95", "p99")
 _WIDTH: Final = 160
 _ROW_HEIGHT: Final = 12
 
-_STYLE: Final = """
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2433; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #d9dee8; vertical-align: top; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
+_STYLE: Final = """table { width: 100%; } th, td { padding: .35rem .6rem; vertical-align: top; }
 .passed { color: #17693a; } .failed { color: #b3261e; font-weight: 600; } .skipped { color: #6b7280; }
 pre { background: #f4f6fa; padding: .8rem; overflow-x: auto; font-size: 12px; }
-svg text { font: 9px system-ui, sans-serif; fill: #1d2433; }
-@media (prefers-color-scheme: dark) { body { background: #14181f; color: #e5e9f0; } pre { background: #1e2530; }
-th, td { border-color: #333c4a; } .passed { color: #6fcf97; } .failed { color: #ff8a80; } svg text { fill: #e5e9f0; } }
+svg text { font-size: 9px; }
+@media (prefers-color-scheme: dark) { pre { background: #1e2530; }
+.passed { color: #6fcf97; } .failed { color: #ff8a80; } }
 """
 
 
@@ -33,17 +30,14 @@ def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
     rows = sorted(results, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
     failed = len([one for one in rows if one.get("outcome") == "failed"])
     body = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Golden tests</title>",
-        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style></head><body>",
-        f"<h1>Golden tests</h1><p>{len(rows)} tests, {failed} failed.</p>",
+        f"<p>{len(rows)} tests, {failed} failed.</p>",
         "<table><thead><tr><th>test</th><th>result</th><th>requests</th><th>output tokens/s</th>",
         "<th>time to first token, ms</th></tr></thead><tbody>",
         *(_row(one) for one in rows),
         "</tbody></table>",
         *(_details(one) for one in rows if one.get("text")),
-        "</body></html>\n",
     ]
-    write_text(target, "\n".join(body))
+    write_text(target, plain_page("Golden tests", body, _STYLE))
 
 
 def _row(one: Mapping[str, object]) -> str:

@@ -155,7 +155,7 @@ def nondeterminism(experiment: Experiment, result: Golden, checks: tuple[str, ..
 
 
 def _observers(experiment: Experiment, result: Golden) -> str:
-    """Again, with nobody listening."""
+    """Again, without subscribers."""
     simulation = Simulation(experiment)
     simulation.run()
     return (

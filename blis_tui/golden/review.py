@@ -111,7 +111,7 @@ class Entry:
 
     files: GoldenFiles
     spec: str
-    """The experiment's file, relative to the folder the tests run in; empty when nobody knows."""
+    """The experiment's file, relative to the folder the tests run in; empty when it is not known."""
     case: str
     state: str
     """``golden``, ``changed`` (another result waits), ``new`` (a first result waits), ``obsolete`` or ``broken``."""

@@ -1,9 +1,9 @@
-"""Golden files: where they lie, how they read, and how a new result waits beside them for somebody's decision.
+"""Golden files: where they lie, how they read, and how a new result waits beside them for a decision.
 
 For each golden test two files: ``NAME.report.json``, the exact bytes that ``blis-tui run`` prints, made to be read in a
 review; and ``NAME.golden.json``, a header: which spec and engine gave the report, the chain of digests of its record
 stream, and the resolved document, so that the old experiment can be run again. ``NAME.records.jsonl.gz`` holds the
-records themselves where somebody asked for them. A result that waits has ``.new`` behind each name.
+records themselves where they were asked for. A result that waits has ``.new`` behind each name.
 
 A file counts only as it was written, but for the ends of its lines, which git may change: what was edited, laid out
 anew or merged badly is no golden, whatever its values are.

@@ -69,7 +69,7 @@ class Clients:
 
     Attributes:
         upgrade: whether the classes of version 1 are known.
-        requests: how many requests there are at most; 0 = nobody says.
+        requests: how many requests there are at most; 0 = not given.
         absolute: whether windows have rates in requests a second, and the workload has none.
         alone: whether there is one client only.
         one_session: whether that one holds a single conversation.

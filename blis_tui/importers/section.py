@@ -231,7 +231,7 @@ class Section:
         self.note(Fate.NOT_CARRIED, key, why)
 
     def finish(self) -> None:
-        """List every key that nobody looked up."""
+        """List every key that was never looked up."""
         for key in self.data:
             if key not in self._known:
                 self.source.note(Fate.NOT_CARRIED, (*self.path, key), "unknown key")

@@ -6,12 +6,14 @@ from bisect import bisect_right
 from collections import deque
 from itertools import accumulate
 from math import fsum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+T = TypeVar("T")
 
 PERCENTILES: Final = (50, 90, 95, 99)
 _MILLISECOND: Final = 1000
@@ -99,6 +101,16 @@ def percentile_ms(
     rank, rest = divmod(percent * (len(ordered) - 1), of)
     low = ordered[rank]
     return low / unit if rest == 0 else (of * low + rest * (ordered[rank + 1] - low)) / (unit * of)
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """The value at rank ``percent/100 * (n - 1)`` of ascending numbers, interpolated."""
+    return percentile_ms(ordered, percent, unit=1)
+
+
+def nearest_rank(ordered: Sequence[T], percent: int) -> T:
+    """The least of ascending values that ``percent`` of them do not exceed: one of them, and none between two."""
+    return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
 def _distribution(ordered: Sequence[float] | Expanded, total: float, unit: int = _MILLISECOND) -> Distribution:

@@ -164,7 +164,7 @@ class Load:
         body = self._prompts.body(request)
         wire: Wire | None = None
         if request.arrival_us > self._clock.now_us():
-            with suppress(OSError):  # whoever refuses now may not when it is due
+            with suppress(OSError):  # a server that refuses now may accept when it is due
                 wire = await self._exchanges.prepare()
         try:
             await self._clock.until(request.arrival_us)

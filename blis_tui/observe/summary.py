@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import whole_sum
+from blis_tui.metrics.stats import nearest_rank, whole_sum
 from blis_tui.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.units import count_text, plural, span_text
 
@@ -111,8 +111,8 @@ def spread(values: Sequence[int]) -> Spread | None:
     count = len(ordered)
     return Spread(
         mean_us=whole_sum(ordered) / count,
-        p50_us=ordered[-(-count * 50 // 100) - 1],
-        p99_us=ordered[-(-count * 99 // 100) - 1],
+        p50_us=nearest_rank(ordered, 50),
+        p99_us=nearest_rank(ordered, 99),
         max_us=ordered[-1],
     )
 

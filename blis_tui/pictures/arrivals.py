@@ -74,7 +74,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
     traces: list[Mapping[str, object]] = []
     for panel, measure in enumerate(_MEASURES.values()):
         short = measure.removesuffix("_us").upper()
-        for color, group in enumerate(groups, several):  # colours as those of the percentiles: the first is everybody
+        for color, group in enumerate(groups, several):  # colours as those of the percentiles: the first is that of all
             name = group if several else "requests"
             traces.append(
                 _points(panel, name, color, table, [one for one in drawn if table.group(one)[0] == group], measure)

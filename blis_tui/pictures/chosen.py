@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 MOST: Final = 4
-"""So many points are chosen where nobody says which."""
+"""So many points are chosen by default."""
 
 
 class Chosen(NamedTuple):

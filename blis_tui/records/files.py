@@ -28,7 +28,7 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 _OLD_S: Final = 60.0
 """A file this old that no process holds was left behind by one that was killed; a younger one may not be held yet."""
 _DIRECT: Final = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-"""A pipe that nobody reads is an error, instead of a wait that may have no end."""
+"""A pipe without a reader is an error, instead of a wait that may have no end."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ class _Target(FileIO):
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:  # nobody reads a pipe any more: no fault of anybody
+        except BrokenPipeError:  # the reader of a pipe is gone, which is no error of ours
             raise
         except OSError as error:
             raise _unwritable(self._shown, error) from error

@@ -231,8 +231,8 @@ def _check_lifecycle(document: Document) -> Iterator[Diagnostic]:
     if document.get(*path) == "step-start":
         message = f"`{used[0]}` cannot be combined with `starts: step-start`"
         hint = (
-            "the blocks of such a transfer leave before they are computed, so nobody could say what is lost with an"
-            " instance: leave `starts` out; `overlap: layer-wise` sends them during the prefill"
+            "the blocks of such a transfer leave before they are computed, so what is lost with an"
+            " instance is undefined: leave `starts` out; `overlap: layer-wise` sends them during the prefill"
         )
         yield about(document, path, _LIFE, message, hint=hint)
     yield from _check_pipelines(document, cluster)

@@ -213,7 +213,7 @@ _TABLE: Final = {
         "Give pools the roles `prefill` and `decode`, or set `prefill_instances` and `decode_instances`.",
     ),
     "BLIS2024": CodeInfo(
-        "nobody serves the model",
+        "no instance serves the model",
         "A client asks for a model that no instance of the cluster serves: all of its requests would be rejected.",
         "Correct the name, or add a pool that serves the model.",
     ),

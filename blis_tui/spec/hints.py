@@ -1,4 +1,4 @@
-"""What somebody meant who wrote a name that others use: hints by meaning, before any by spelling."""
+"""Names of other tools, and what they are called here: hints by meaning, before any by spelling."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def find_by_id(identifier: str, directory: Path | None = None) -> Path | None:
 
 
 def _ids(path: Path) -> Iterator[str]:
-    """The ids a document lists, in lower case; none where it cannot be read (whoever names it will be similar why)."""
+    """The ids a document lists, in lower case; none where it cannot be read (loading it says why)."""
     from blis_tui.spec.loader import read_document  # noqa: PLC0415  (names are listed before YAML loads)
 
     try:

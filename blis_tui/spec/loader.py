@@ -54,7 +54,7 @@ def read_document(path: Path, name: str | None = None, signs: re.Pattern[bytes] 
     Args:
         path: the file.
         name: what messages call it (default: the path).
-        signs: what it must have somewhere; messages quote the lines they are about, and a document of somebody else
+        signs: what it must have somewhere; messages quote the lines they are about, and a document from elsewhere
             may name any file.
 
     Raises:
@@ -122,7 +122,7 @@ def parse(source: Source) -> Document:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _known(source: Source) -> Document:
-    """What a text says, which is the same each time: whoever loads many experiments reads the same ones over and over.
+    """What a text says, which is the same each time: studies load the same documents over and over.
 
     It is never handed out but as a copy.
     """

@@ -1,6 +1,6 @@
 """The names of all figures that reports can hold, read off their records.
 
-The module of a part of reports is imported when somebody asks for a figure of that part: few runs have all of them.
+The module of a part of reports is imported with the first figure of that part: few runs have all parts.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _Found = TypeVar("_Found")
 class Memory(Generic[_Found]):
     """What was found out about values at places of the schemas, which never change: it need not be found out again.
 
-    Whoever loads many experiments, one part of which differs, has the same values for all the others.
+    Experiments that differ in one part, as those of a study, have the same values everywhere else.
     """
 
     def __init__(self) -> None:

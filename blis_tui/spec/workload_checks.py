@@ -221,7 +221,7 @@ def _check_reasoning(document: Document, path: DataPath, client: Mapping[str, Js
 
 
 def check_answer_targets(document: Document) -> Iterator[Diagnostic]:
-    """Is there anybody with a time to first answer token?"""
+    """Is there a request with a time to first answer token?"""
     clients = [*map(as_map, as_list(document.get("workload", "clients")))]
     if not clients or any("reasoning" in client for client in clients):
         return

@@ -84,7 +84,7 @@ class Followers:
         self._experiment = experiment
         self._cluster = cluster
         self._most = most_requests(experiment.workload, cluster.source)
-        # Where instances come and go, whoever runs may start again, and end without a first token.
+        # Where instances come and go, running requests may start again, and end without a first token.
         self._varies = experiment.cluster.varies
 
     def follow(self, wanted: Range) -> Figure | None:
@@ -184,7 +184,7 @@ class Followers:
 
 
 def _ranks(percent: int, wanted: Range, most: object) -> bool:
-    """Whether anything is known of a percentile; of a maximum and a minimum also if nobody knows how many there are."""
+    """Whether anything is known of a percentile; of a maximum and a minimum also if their number is not known."""
     extreme = wanted.high if percent == _PERCENTS["max"] else wanted.low if percent == _PERCENTS["min"] else None
     return most is not None or extreme is not None
 

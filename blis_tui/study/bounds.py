@@ -58,7 +58,9 @@ class Scope:
 
     def samples_of(self, rows: Sequence[Row], groups: Sequence[Group], sample: Sample) -> list[float]:
         """The latencies of requests that have ended, in microseconds."""
-        there = rows if self == _EVERYBODY else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
+        there = (
+            rows if self == _ALL_REQUESTS else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
+        )
         return [us for us in map(sample, there) if us is not None]
 
     def only(self, requests: Sequence[tuple[Request, int]]) -> list[int]:
@@ -66,7 +68,7 @@ class Scope:
         return [us for one, us in requests if self.holds(one.arrival_us, (one.slo_class, one.tenant))]
 
 
-_EVERYBODY: Final = Scope()
+_ALL_REQUESTS: Final = Scope()
 
 
 class Figure(Protocol):
@@ -109,7 +111,7 @@ class Percentile(Follower):
         percent: which.
         sample: a request's latency in microseconds; None = it has none.
         scope: the requests whose latencies count.
-        most: how many requests there can be at most; None = nobody knows.
+        most: how many requests there can be at most; None = not known.
         so_far: the least that the latencies of running requests will come to; None = they may come to nothing at all.
     """
 
@@ -179,7 +181,7 @@ def said_of_rank(wanted: Range, percent: int, missed: tuple[int, int], most: int
 
 
 def _may(percent: int, most: int | None) -> int | None:
-    """How many samples may be worse; None = nobody knows. The maximum allows for none however many there are."""
+    """How many samples may be worse; None = not known. The maximum allows for none however many there are."""
     return 0 if percent == 100 else None if most is None else allowed_above(percent, most)
 
 
@@ -234,11 +236,11 @@ class Bounded(Follower):
         self._wanted = wanted
 
     def least(self, now_us: int) -> float | None:  # noqa: ARG002
-        """What it will be at least; None = nobody knows."""
+        """What it will be at least; None = not known."""
         return None
 
     def greatest(self, now_us: int) -> float | None:  # noqa: ARG002
-        """What it will be at most; None = nobody knows."""
+        """What it will be at most; None = not known."""
         return None
 
     def reason(self, now_us: int) -> str:
@@ -257,7 +259,7 @@ class Count(Bounded):
     Args:
         wanted: its range.
         share: what a request that has ended contributes.
-        most: how many requests there can be at most; None = nobody knows, or they may contribute any number.
+        most: how many requests there can be at most; None = not known, or they may contribute any number.
     """
 
     def __init__(self, wanted: Range, share: Callable[[Row, Group], int], most: int | None) -> None:
@@ -397,7 +399,7 @@ class Gaps(Follower):
         cluster: whose.
         warm_up_us: gaps before are not counted.
         most: how many requests and how many output tokens each of them there can be at most: a request has fewer gaps
-            than tokens. None = nobody knows, or an answer may be generated again.
+            than tokens. None = not known, or an answer may be generated again.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ class DaskRunner(Runner):
         return [(self._tasks.pop(one), self._outcome(one)) for one in self._ended.next_batch(block=block)]
 
     def cancel(self) -> None:
-        """As :meth:`Runner.cancel`, but for runs that have begun: their workers end them, and nobody looks at them."""
+        """As :meth:`Runner.cancel`, but for runs that have begun: workers end them, and their results are dropped."""
         if self._tasks:
             self._client.cancel(list(self._tasks), force=True)
             self._tasks.clear()

@@ -35,8 +35,8 @@ class Broken:
 class EarlyStop:
     """Stops runs of an experiment whose constraints can no longer hold.
 
-    A run that it stops would break that constraint, too, if it went on; a run that it does not stop comes out as if
-    nobody had watched. Figures of which nothing is known before the end are left to the report: ``study.bounded`` knows
+    A run that it stops would break that constraint, too, if it went on; a run that it does not stop comes out as
+    without it. Figures of which nothing is known before the end are left to the report: ``study.bounded`` knows
     the others.
 
     Args:

@@ -116,7 +116,7 @@ def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | No
     """What there is instead of a figure that the experiment's reports cannot have; None where they may have it."""
     if steps[0] in ("slo_classes", "tenants"):
         return _instead_of_group(steps, experiment)
-    if steps[0] == "rejections" and steps[0] in as_map(report):  # whoever turns requests away is listed then
+    if steps[0] == "rejections" and steps[0] in as_map(report):  # the parts that turn requests away are listed then
         return None
     if steps[0] == "instances" and experiment.cluster.varies:
         return None

@@ -46,7 +46,7 @@ def _in_stages(workload: Workload) -> int:
 
 
 def most_output_tokens(workload: Workload) -> int | None:
-    """How many tokens an answer can have at most; None = any number, or nobody knows."""
+    """How many tokens an answer can have at most; None = no bound is known."""
     if workload.trace is not None:
         return None
     configs: list[PluginConfig] = []

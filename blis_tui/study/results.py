@@ -55,7 +55,7 @@ class Results:
         return None
 
     def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome, row: Row) -> None:
-        """Keep what came of a run, for whoever wants it whole, and for who would have stopped it."""
+        """Keep what came of a run: for studies that want it whole, and for those that would have stopped it."""
         try:
             if outcome.status != "stopped":
                 self._store.keep(key, (), outcome)

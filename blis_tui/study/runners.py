@@ -35,7 +35,7 @@ ATTEMPTS: Final = 3
 _AHEAD: Final = 2
 """Tasks taken for each process, so that none waits for the next one to be loaded."""
 _LOOK_S: Final = 0.1
-"""How long it may take until somebody who waits hears that another thread wants it to stop."""
+"""How long it may take until a waiting thread sees that another one wants it to stop."""
 _READY: Final = "ready"
 _DEAD: Final = "dead"
 
@@ -235,7 +235,7 @@ class ProcessRunner(Runner):
         for worker in self._workers:
             if self._queue and worker.ready and worker.task is None:
                 worker.task = self._queue.popleft()
-                with suppress(OSError):  # it is dead, and whoever collects will notice
+                with suppress(OSError):  # it is dead; `collect` will notice
                     worker.connection.send(worker.task)
         starting = len([one for one in self._workers if not one.ready])
         for _ in range(min(self.jobs - len(self._workers), len(self._queue) - starting)):

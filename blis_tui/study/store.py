@@ -55,7 +55,7 @@ class MemoryStore:
 
 
 class FolderStore:
-    """A file a result, below a folder; several processes may share it, and whoever deletes files loses nothing else.
+    """A file a result, below a folder; several processes may share it, and files may be deleted one by one.
 
     Args:
         folder: where; results of each engine are in a folder of its own below it.

@@ -80,7 +80,7 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     placed.sort(key=lambda pair: pair[0])
     front: list[PointSummary] = []
     kept: list[tuple[float, ...]] = []
-    for place, one in placed:  # whoever beats it comes before it; of two objectives the last kept has the best second
+    for place, one in placed:  # points that beat it come before it; of two objectives the last kept has the best second
         if not kept or place != kept[-1]:
             if any(_beats(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
                 continue

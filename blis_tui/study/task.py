@@ -57,7 +57,7 @@ def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task
 
     Args:
         experiment: what to run.
-        stop_at: constraints without which nobody wants its result.
+        stop_at: constraints that its result must keep to, to be of any use.
     """
     trace = experiment.workload.trace
     return Task(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned
 from blis_tui.printable import printable
 from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.rows import USUAL, wanted_metrics
@@ -86,7 +87,7 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
             rows.append([*values, f"point {best.point.number}", *told, *(number(best.mean(each)) for each in metrics)])
     first = len(head) - len(metrics)
     title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
-    return ["", title, *aligned(rows, right=range(first, len(head)))]
+    return ["", title, *lined_up(rows, right=range(first, len(head)))]
 
 
 def _latency(metric: str) -> str:
@@ -174,12 +175,9 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
         note = "" if one.status == "done" else f"{one.status}: {one.why}"
         cells += [bar(one.mean(drawn), top), note if len(note) <= _WHY else note[: _WHY - 1] + "…"]
         rows.append(cells)
-    return list(aligned([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))
+    return list(lined_up([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> Iterator[str]:
-    """Rows of cells as lines, two blanks between columns; ``right``: columns that end at the same place."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = enumerate(zip(row, widths, strict=True))
-        yield "  ".join(cell.rjust(width) if at in right else cell.ljust(width) for at, (cell, width) in cells).rstrip()
+def lined_up(rows: Sequence[Sequence[str]], right: Container[int]) -> Iterator[str]:
+    """As :func:`aligned`, with nothing behind the last cell of a line."""
+    return (line.rstrip() for line in aligned(rows, right))

@@ -25,7 +25,7 @@ class Beside:
     """Reasoning and media of some requests."""
 
     ratio: Chosen | None = None
-    """Share of an answer that is reasoning; None = nobody reasons."""
+    """Share of an answer that is reasoning; None = no request reasons."""
     probability: Mapping[str, float] = field(default_factory=dict)
     """Modality -> how many of the prompts have any of it."""
     tokens: Mapping[str, Chosen] = field(default_factory=dict)

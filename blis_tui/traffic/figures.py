@@ -12,6 +12,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.metrics.stats import PERCENTILES, percentile, whole_sum
 from blis_tui.traffic.ledger import GROUPINGS
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Sessions:
     turns_p50: float
     turns_max: int
     gap_p50_s: float | None
-    """Time from one turn's arrival to the next one's: half are shorter. None where nobody has two turns."""
+    """Time from one turn's arrival to the next one's: half are shorter. None where no session has two turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,26 +209,11 @@ def describe(traffic: Traffic, ledger: Ledger) -> Description:
     )
 
 
-def total_of(values: Sequence[int]) -> int:
-    """The sum of whole numbers."""
-    total = 0
-    for value in values:
-        total += value
-    return total
-
-
-def percentile(ordered: Sequence[int], percent: int) -> float:
-    """The value at rank ``percent/100 * (n - 1)`` of ascending numbers, interpolated."""
-    rank, rest = divmod(percent * (len(ordered) - 1), 100)
-    low = ordered[rank]
-    return float(low) if rest == 0 else (100 * low + rest * (ordered[rank + 1] - low)) / 100
-
-
 def lengths_of(values: Sequence[int]) -> Lengths:
     """The distribution of at least one token count."""
     ordered = sorted(values)
-    total = total_of(ordered)
-    p50, p90, p95, p99 = (percentile(ordered, percent) for percent in (50, 90, 95, 99))
+    total = whole_sum(ordered)
+    p50, p90, p95, p99 = (percentile(ordered, percent) for percent in PERCENTILES)
     return Lengths(
         total=total,
         mean=total / len(ordered),
@@ -270,7 +256,7 @@ def dispersion(arrivals_us: Sequence[int], window_us: int) -> float | None:
         window = (arrival - first) // window_us
         if window < windows:
             counts[window] += 1
-    total = total_of(counts)
+    total = whole_sum(counts)
     _, scaled_variance = spread(counts)
     return scaled_variance / (windows * total) if total else None
 
@@ -288,8 +274,8 @@ def _peak(arrivals_us: Sequence[int], window_us: int) -> Peak:
 
 def _reuse(ledger: Ledger) -> Reuse:
     size = ledger.block_size_tokens
-    tokens, found = total_of(ledger.input_tokens), total_of(ledger.found_tokens)
-    blocks = total_of([-(-prompt // size) for prompt in ledger.input_tokens])
+    tokens, found = whole_sum(ledger.input_tokens), whole_sum(ledger.found_tokens)
+    blocks = whole_sum([-(-prompt // size) for prompt in ledger.input_tokens])
     return Reuse(
         block_size_tokens=size,
         found_tokens=found,
@@ -310,7 +296,7 @@ def _sessions(ledger: Ledger) -> Sessions | None:
         return None
     counts = sorted(map(len, turns.values()))
     gaps = sorted(later - earlier for one in turns.values() for earlier, later in pairwise(one))
-    requests = total_of(counts)
+    requests = whole_sum(counts)
     return Sessions(
         sessions=len(turns),
         requests=requests,
@@ -332,9 +318,9 @@ def _groups(ledger: Ledger, grouping: str) -> dict[str, Group]:
 
 
 def _group(ledger: Ledger, rows: Sequence[int], span_us: int) -> Group:
-    prompts = total_of([ledger.input_tokens[row] for row in rows])
-    outputs = total_of([ledger.output_tokens[row] for row in rows])
-    found = total_of([ledger.found_tokens[row] for row in rows])
+    prompts = whole_sum([ledger.input_tokens[row] for row in rows])
+    outputs = whole_sum([ledger.output_tokens[row] for row in rows])
+    found = whole_sum([ledger.found_tokens[row] for row in rows])
     return Group(
         requests=len(rows),
         share=len(rows) / len(ledger),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.stats import whole_sum
 from blis_tui.shipped import builtin
 from blis_tui.spec.loader import parse
 from blis_tui.spec.model import PluginConfig
@@ -16,7 +17,7 @@ from blis_tui.spec.workloads import open_workload
 from blis_tui.spec.yaml_text import yaml_text
 from blis_tui.traffic.beside import Beside, beside_of
 from blis_tui.traffic.curves import distance_of_samples, rounded
-from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, total_of
+from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv
 from blis_tui.traffic.gaps import choose_gaps
 from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
@@ -59,7 +60,7 @@ class FittedClient:
     """Of sessions, the new text of prompts."""
     output_tokens: Chosen
     beside: Beside | None = None
-    """None = prompts are text, and nobody reasons."""
+    """None = prompts are text, and no request reasons."""
     turns: Chosen | None = None
     """None = it holds no sessions."""
     think_time_ms: Chosen | None = None
@@ -243,7 +244,7 @@ def _generated(
 ) -> Iterator[Asked]:
     """Requests of a document, as many as are enough to judge it; with sessions, as many as it says.
 
-    More sessions would overlap more. Whoever waits for answers would need a cluster: instead, the times between the
+    More sessions would overlap more. Clients that wait for answers would need a cluster: instead, the times between the
     prompts are drawn.
     """
     clients = list(workload.clients)
@@ -288,22 +289,22 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
 
     turns = {}
     if any(trace.sessions.values):
-        turns["turns"] = of(lambda one: total_of(_turns(one)) / max(1, len(_turns(one))), _turns)
+        turns["turns"] = of(lambda one: whole_sum(_turns(one)) / max(1, len(_turns(one))), _turns)
     beside = {}
     if trace.reasoning:
-        beside["reasoning tokens"] = of(lambda one: total_of(_reasoned(one)) / len(one), _reasoned)
+        beside["reasoning tokens"] = of(lambda one: whole_sum(_reasoned(one)) / len(one), _reasoned)
     if trace.media:
-        beside["media tokens"] = of(lambda one: total_of(_media(one)) / len(one), _media)
+        beside["media tokens"] = of(lambda one: whole_sum(_media(one)) / len(one), _media)
     return {
         **turns,
         "requests/s": of(_rate),
         "CV of gaps": of(lambda one: gap_cv(one.arrival_us), _gaps),
         "dispersion by second": of(lambda one: dispersion(one.arrival_us, SECOND)),
         "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
-        "prompt tokens": of(lambda one: total_of(one.input_tokens) / len(one), lambda one: one.input_tokens),
-        "output tokens": of(lambda one: total_of(one.output_tokens) / len(one), lambda one: one.output_tokens),
+        "prompt tokens": of(lambda one: whole_sum(one.input_tokens) / len(one), lambda one: one.input_tokens),
+        "output tokens": of(lambda one: whole_sum(one.output_tokens) / len(one), lambda one: one.output_tokens),
         "prefix reuse": of(
-            lambda one: total_of(one.found_tokens) / total_of(one.input_tokens), lambda one: one.found_tokens
+            lambda one: whole_sum(one.found_tokens) / whole_sum(one.input_tokens), lambda one: one.found_tokens
         ),
         **beside,
     }

@@ -53,17 +53,17 @@ def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
     by_head = _with_heads(ledger)
     by_band = _with_bands(ledger)
     tenants = [ledger.names["tenant"].values[code] for code in ledger.names["tenant"].rows]
-    nobody = [""] * len(ledger)
+    no_tenants = [""] * len(ledger)
     exact = all(len(head) <= 1 for head in ledger.heads.values)
     tries: list[tuple[Sequence[str], Callable[[int], Prefix | None], tuple[str, ...]]] = []
     by_tenant = "tenants are not told apart: there are too many"
     by_length = "what prompts share is stood for by prefixes of some lengths, each the same for all its requests"
     if exact:
-        tries += [(tenants, by_head, ()), (nobody, by_head, (by_tenant,))]
-    tries += [(tenants, by_band, (by_length,)), (nobody, by_band, (by_tenant, by_length))]
+        tries += [(tenants, by_head, ()), (no_tenants, by_head, (by_tenant,))]
+    tries += [(tenants, by_band, (by_length,)), (no_tenants, by_band, (by_tenant, by_length))]
     for names, prefix_of, told in tries:
         groups = _grouped(ledger, names, prefix_of, left_out)
-        if len(groups) <= _MOST or names is nobody:
+        if len(groups) <= _MOST or names is no_tenants:
             notes += [one for one in told if one != by_length or any(key[3] for key in groups)]
             break
     return Kinds(found=tuple(_named(groups)), notes=tuple(notes))

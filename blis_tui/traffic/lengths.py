@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import exp, ln
+from blis_tui.metrics.stats import whole_sum
 from blis_tui.traffic.curves import distance, normal_cdf, rounded
-from blis_tui.traffic.figures import spread, total_of
+from blis_tui.traffic.figures import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +72,7 @@ def table(ordered: Sequence[int]) -> Chosen:
         counts = {}
         for start, end in pairwise(edges):
             if end > start:
-                mean = (2 * total_of(ordered[start:end]) + end - start) // (2 * (end - start))
+                mean = (2 * whole_sum(ordered[start:end]) + end - start) // (2 * (end - start))
                 counts[mean] = counts.get(mean, 0) + end - start
     below: dict[int, int] = {}
     seen = 0

@@ -107,7 +107,10 @@ class Load:
 
 
 def open_load(named: str, choice: Choice) -> Load:
-    """The workload of what is named, whoever its clients wait for. Arguments and errors are those of `open_traffic`."""
+    """The workload of what is named, also where clients wait for answers.
+
+    Arguments and errors are those of `open_traffic`.
+    """
     path, kind = _locate(named, choice)
     if kind == "Experiment":
         resolved = resolve_source(path, overrides=choice.overrides, seed=choice.seed, plugins=choice.plugins)
@@ -188,7 +191,7 @@ def _as_document(path: Path, choice: Choice) -> Document:
 def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
     opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
     workload = opened.workload
-    if workload.trace is not None:  # what it is like is recorded, whoever may wait for answers when it is replayed
+    if workload.trace is not None:  # what it is like is recorded, also where a replay waits for answers
         workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
     if choice.generating and _waits(workload, plugins):
@@ -236,14 +239,14 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
 
 
 def _waits(workload: Workload, plugins: Registry) -> bool:
-    """Whether it takes a cluster to know when requests come: somebody waits for answers."""
+    """Whether it takes a cluster to know when requests come: some clients wait for answers."""
     if workload.trace is not None:
         return workload.trace.pacing == "answers"
     return hasattr(create_source(workload, 0, plugins), "on_ended")
 
 
 def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
-    """The requests of a workload that waits for nobody; of a trace also what is left out of it."""
+    """The requests of an open-loop workload; of a trace also what is left out of it."""
     if workload.trace is None:
         return generate(workload, seed, plugins), ()
     source = TraceSource(read_trace(workload.trace, plugins), workload.requests)
@@ -257,7 +260,7 @@ def _recorded(source: TraceSource) -> Iterator[Asked]:
 
 
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
-    """The requests of a workload whose clients wait for nobody, each with its client.
+    """The requests of an open-loop workload, each with its client.
 
     Requests do not know their client, so the tenants, which nothing depends on, carry its number meanwhile.
     """

@@ -6,10 +6,11 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
+from blis_tui.plain_page import plain_page, plain_table
 from blis_tui.traffic.text import GROUP_COLUMNS, LENGTH_COLUMNS, facts, group_cells, groupings, length_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from blis_tui.traffic.figures import Bin, Course, Description
 
@@ -17,29 +18,17 @@ _WIDTH: Final = 720
 _HEIGHT: Final = 140
 _BAR: Final = 260
 _ROW: Final = 18
-_STYLE: Final = """
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2433; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #d9dee8; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-svg { margin-right: 1rem; max-width: 100%; } svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
-rect, polygon { fill: #4c7bd9; } line { stroke: currentColor; stroke-opacity: .5; }
-@media (prefers-color-scheme: dark) { body { background: #14181f; color: #e5e9f0; } th, td { border-color: #333c4a; } }
-"""
+_STYLE: Final = "rect, polygon { fill: #4c7bd9; }\n"
 
 
 def page(found: Description) -> str:
     """Tables of all figures, the course of arrivals and the lengths."""
-    title = escape(f"Workload {found.name}")
     parts = [
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>",
-        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style></head><body>",
-        f"<h1>{title}</h1>",
-        _table((), ((name, text) for name, text in facts(found).items()), numbers=False),
+        plain_table((), ((name, text) for name, text in facts(found).items()), numbers=False),
         "<h2>Requests over time</h2>",
         _course(found.arrivals),
         "<h2>Lengths in tokens</h2>",
-        _table(
+        plain_table(
             ("", *LENGTH_COLUMNS),
             (("prompts", *length_cells(found.input_tokens)), ("outputs", *length_cells(found.output_tokens))),
         ),
@@ -49,19 +38,8 @@ def page(found: Description) -> str:
     for heading, groups in groupings(found).items():
         parts.append(f"<h2>By {escape(heading)}</h2>")
         rows = ((name or "(none)", *group_cells(group)) for name, group in groups.items())
-        parts.append(_table((heading, *GROUP_COLUMNS), rows))
-    return "\n".join([*parts, f"<p>blis-tui {__version__}</p></body></html>\n"])
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
-    kind = " class='n'" if numbers else ""
-    first, *others = head or ("",)
-    top = f"<tr><th>{escape(first)}</th>" + "".join(f"<th{kind}>{escape(cell)}</th>" for cell in others) + "</tr>"
-    body = (
-        f"<tr><td>{escape(row[0])}</td>" + "".join(f"<td{kind}>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"<table>{top if head else ''}{''.join(body)}</table>"
+        parts.append(plain_table((heading, *GROUP_COLUMNS), rows))
+    return plain_page(f"Workload {found.name}", [*parts, f"<p>blis-tui {__version__}</p>"], _STYLE)
 
 
 def _course(course: Course) -> str:

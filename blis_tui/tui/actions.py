@@ -1,7 +1,8 @@
 """What the user can do, as one table: footer, help, command palette, rebinding and documentation derive from it.
 
-An action ``step.event`` of the scope ``debugger`` is handled by the method ``action_step_event`` of that screen; those
-of the scope ``app`` by the application. A screen names its scope as ``SCOPE`` and has ``BINDINGS = bindings(SCOPE)``.
+An action ``step.event`` of the scope ``debugger`` is handled by the method ``action_step_event`` of that screen, unless
+the table names another; those of the scope ``app`` by the application. A screen names its scope as ``SCOPE`` and has
+``BINDINGS = bindings(SCOPE)``.
 """
 
 from __future__ import annotations
@@ -49,11 +50,18 @@ class Action:
     ``why``, ``error`` or ``dialog``."""
     footer: str = ""
     """One word for the line of keys; empty = not shown there."""
+    does: str = ""
+    """A handler that several actions share, with its parameters: ``pane_show('kv')``; empty = see ``handler``."""
 
     @property
     def handler(self) -> str:
-        """Name of the action as Textual knows it; its method has ``action_`` before it."""
-        return self.name.replace(".", "_")
+        """The action as Textual knows it; its method has ``action_`` before it."""
+        return self.does or self.name.replace(".", "_")
+
+
+def _showing(pane: str) -> str:
+    """What goes to a pane."""
+    return f"pane_show('{pane}')"
 
 
 _STEP, _RUN, _GO = "Step", "Run", "Go"
@@ -117,7 +125,10 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("look.filter", "/", "filter", "Show only the events that match.", _LOOK, "filter"),
         ("look.next_hit", ".", "next match", "Go to the next event that matches.", _LOOK),
         ("look.previous_hit", ",", "previous match", "Go to the previous event that matches.", _LOOK),
-        *((f"pane.{one.id}", one.key, f"pane {one.key}: {one.name}", f"{one.about}.", _PANES) for one in PANES),
+        *(
+            (f"pane.{one.id}", one.key, f"pane {one.key}: {one.name}", f"{one.about}.", _PANES, "", _showing(one.id))
+            for one in PANES
+        ),
         ("pane.next", "tab", "next pane", "Go to the next pane.", _PANES),
         ("pane.bigger", "+", "bigger", "Give this pane more of the screen.", _PANES),
         ("pane.smaller", "_", "smaller", "Give this pane less of the screen.", _PANES),
@@ -210,11 +221,14 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     ),
     DIALOG: (("dialog.close", "escape", "close", "Close this window.", _DIALOG, "close"),),
 }
-"""Scope -> for each action its name, keys, title, sentence, group, and the word for the footer if it has one."""
+"""Scope -> for each action its name, keys, title, sentence, group, the word for the footer and its handler if it has
+them."""
 
 
-def _action(scope: str, name: str, keys: str, title: str, about: str, group: str, footer: str = "") -> Action:
-    return Action(name, tuple(keys.split()), title, about, group, scope, footer)
+def _action(
+    scope: str, name: str, keys: str, title: str, about: str, group: str, footer: str = "", does: str = ""
+) -> Action:
+    return Action(name, tuple(keys.split()), title, about, group, scope, footer, does)
 
 
 ACTIONS: Final = tuple(_action(scope, *row) for scope, rows in _TABLE.items() for row in rows)

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from rich.text import Text
 from textual import work
 from textual._context import active_message_pump
+from textual.actions import parse
 from textual.app import App
 from textual.binding import Binding
 from textual.command import CommandPalette
@@ -307,9 +308,8 @@ class BlisApp(App[None], inherit_bindings=False):
     def is_usable(self, action: Action, screen: Screen[object]) -> bool:
         """Whether a screen can run an action at present."""
         target: DOMNode = self if action.scope == APP else screen
-        if not hasattr(target, f"action_{action.handler}"):
-            return False
-        return bool(target.check_action(action.handler, ()))
+        _, name, parameters = parse(action.handler)
+        return hasattr(target, f"action_{name}") and bool(target.check_action(name, parameters))
 
     async def perform(self, action: Action, screen: Screen[object] | None = None) -> bool:
         """Run an action as if its key had been pressed."""
@@ -357,7 +357,7 @@ class BlisApp(App[None], inherit_bindings=False):
         self.exit()
 
     def action_help_quit(self) -> None:
-        """Say how to quit: ctrl+c stops things elsewhere, and must not lose somebody's work here."""
+        """Say how to quit: ctrl+c stops things elsewhere, and must not lose the user's work here."""
         keys = self.keymap.keys
         quit_key, back = shown_key(keys["app.quit"][0]), shown_key(keys["app.back"][0])
         self.notify(f"{quit_key} quits, {back} goes back.", markup=False)

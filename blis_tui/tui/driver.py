@@ -182,7 +182,7 @@ class Driver(Pump):
             return debugger.run(watch)
         passed = self._clock() - began
         if self.speed.by_time:
-            # From one event to the next may take longer than anybody waits: the time is what runs.
+            # From one event to the next may take longer than a reader waits: the time is what runs.
             goal_us = time_us + int(passed * value * 1e6)
             upcoming = debugger.upcoming()
             wait = upcoming is not None and upcoming.time_us > goal_us

@@ -33,7 +33,7 @@ class BothRuns:
     """What the reader should know about the two; empty = nothing."""
 
 
-class Stopped(Exception):  # noqa: N818  (no error: somebody wants it to end)
+class Stopped(Exception):  # noqa: N818  (no error: the user ends it)
     """Ends a check."""
 
 

@@ -2,60 +2,197 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import chain, count, repeat
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.panes import panes_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.panes import PluginPane
     from blis_tui.spec.model import Experiment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaneInfo:
-    """A pane: its widget's id, the key that goes there, its names, and whether it stands in the upper row."""
+    """A pane, stated once: tabs, keys, help, jump mode, the palette and what stands where follow from it."""
 
     id: str
+    """Its widget's id; the action ``pane.ID`` goes there."""
     key: str
+    """What goes there; empty = only its tab, jump mode and the palette."""
     letter: str
     """What jump mode shows on it."""
     name: str
-    short: str
+    """On its tab."""
+    short: str = ""
+    """The same where there is little room; empty = its name."""
+    title: str = ""
+    """In its border; empty = its name."""
     about: str
     """What it shows, as a sentence for the help."""
+    widget: str
+    """Module and class below ``blis_tui.tui.widgets``; imported where an experiment has the pane."""
     upper: bool = False
+    """Whether it stands in the upper row."""
     needs: str = ""
     """What an experiment must have for it: ``fleet`` (several instances, in time), ``gateway`` or ``sessions``;
     empty = nothing."""
+    brought: PluginPane | None = None
+    """What it shows, where a plug-in brings it."""
 
 
 PANES: Final = (
-    PaneInfo("events", "1", "e", "Events", "Events", "Every event, and where you are among them", upper=True),
-    PaneInfo("instances", "2", "i", "Instances", "Inst", "Queues and batches, and what the last step did", upper=True),
-    PaneInfo("request", "3", "r", "Request", "Request", "The life of a request, and what it waited for", upper=True),
-    PaneInfo("metrics", "4", "m", "Metrics", "Metrics", "How load and latencies develop"),
-    PaneInfo("kv", "5", "k", "KV cache", "KV", "Who holds the blocks of the KV cache"),
-    PaneInfo("changes", "6", "c", "Changes", "Changes", "What the last event changed"),
-    PaneInfo("warnings", "7", "w", "Warnings", "Warn", "What looks wrong with this run"),
-    PaneInfo("breakpoints", "8", "b", "Breakpoints", "Breaks", "Where runs stop, and figures to watch"),
-    PaneInfo("spec", "9", "p", "Spec", "Spec", "The experiment, with where each value comes from"),
-    PaneInfo("fleet", "0", "f", "Fleet", "Fleet", "A map of all instances by load, queue or KV cache", needs="fleet"),
-    PaneInfo("router", "R", "o", "Router", "Router", "What the router weighed, and what it chose", needs="fleet"),
-    PaneInfo("gateway", "W", "g", "Gateway", "Gateway", "Who waits in the gateway's queue", needs="gateway"),
     PaneInfo(
-        "sessions", "S", "s", "Sessions", "Sessions", "What each session is doing, and its course", needs="sessions"
+        id="events",
+        key="1",
+        letter="e",
+        name="Events",
+        about="Every event, and where you are among them",
+        widget="event_list.EventList",
+        upper=True,
+    ),
+    PaneInfo(
+        id="instances",
+        key="2",
+        letter="i",
+        name="Instances",
+        short="Inst",
+        about="Queues and batches, and what the last step did",
+        widget="instances.InstancesPane",
+        upper=True,
+    ),
+    PaneInfo(
+        id="request",
+        key="3",
+        letter="r",
+        name="Request",
+        about="The life of a request, and what it waited for",
+        widget="inspector.Inspector",
+        upper=True,
+    ),
+    PaneInfo(
+        id="metrics",
+        key="4",
+        letter="m",
+        name="Metrics",
+        about="How load and latencies develop",
+        widget="metrics.MetricsPane",
+    ),
+    PaneInfo(
+        id="kv",
+        key="5",
+        letter="k",
+        name="KV cache",
+        short="KV",
+        about="Who holds the blocks of the KV cache",
+        widget="kv_map.KvMap",
+    ),
+    PaneInfo(
+        id="changes",
+        key="6",
+        letter="c",
+        name="Changes",
+        about="What the last event changed",
+        widget="diff.DiffPane",
+    ),
+    PaneInfo(
+        id="warnings",
+        key="7",
+        letter="w",
+        name="Warnings",
+        short="Warn",
+        about="What looks wrong with this run",
+        widget="warnings.WarningsPane",
+    ),
+    PaneInfo(
+        id="breakpoints",
+        key="8",
+        letter="b",
+        name="Breakpoints",
+        short="Breaks",
+        title="Breakpoints and watches",
+        about="Where runs stop, and figures to watch",
+        widget="breakpoints.BreakpointsPane",
+    ),
+    PaneInfo(
+        id="spec",
+        key="9",
+        letter="p",
+        name="Spec",
+        about="The experiment, with where each value comes from",
+        widget="spec_view.SpecPane",
+    ),
+    PaneInfo(
+        id="fleet",
+        key="0",
+        letter="f",
+        name="Fleet",
+        about="A map of all instances by load, queue or KV cache",
+        widget="cluster.FleetPane",
+        needs="fleet",
+    ),
+    PaneInfo(
+        id="router",
+        key="R",
+        letter="o",
+        name="Router",
+        about="What the router weighed, and what it chose",
+        widget="cluster.RouterPane",
+        needs="fleet",
+    ),
+    PaneInfo(
+        id="gateway",
+        key="W",
+        letter="g",
+        name="Gateway",
+        about="Who waits in the gateway's queue",
+        widget="cluster.GatewayPane",
+        needs="gateway",
+    ),
+    PaneInfo(
+        id="sessions",
+        key="S",
+        letter="s",
+        name="Sessions",
+        about="What each session is doing, and its course",
+        widget="sessions.SessionsPane",
+        needs="sessions",
     ),
 )
+"""The panes of this package, in the order of their tabs."""
 
 
 def panes_of(experiment: Experiment) -> tuple[PaneInfo, ...]:
-    """The panes that have something to show of an experiment."""
+    """The panes that have something to show of an experiment, and those that its plug-ins bring."""
     fleet = experiment.instance_numbers > 1 or experiment.cluster.varies
     sessions = any(client.session is not None for client in experiment.workload.clients)
     has = {"": True, "fleet": fleet, "gateway": experiment.policy.gateway is not None, "sessions": sessions}
-    return tuple(pane for pane in PANES if has[pane.needs])
+    brought = panes_in(sys.modules[name] for name in experiment.plugins.modules if name in sys.modules)
+    return (*(pane for pane in PANES if has[pane.needs]), *map(_brought, count(1), brought, _free_letters()))
 
 
-BY_ID: Final = {pane.id: pane for pane in PANES}
+def _brought(number: int, pane: PluginPane, letter: str) -> PaneInfo:
+    return PaneInfo(
+        id=f"brought-{number}",
+        key=pane.key,
+        letter=letter,
+        name=pane.name,
+        about=pane.about,
+        widget="brought.BroughtPane",
+        brought=pane,
+    )
+
+
+def _free_letters() -> Iterator[str]:
+    """What jump mode shows on further panes; nothing where letters are used up."""
+    taken = {pane.letter for pane in PANES}
+    return chain((letter for letter in ascii_lowercase if letter not in taken), repeat(""))
+
 
 NARROW: Final = "narrow"
 NORMAL: Final = "normal"
@@ -85,11 +222,11 @@ class Arrangement:
     lower: str = "metrics"
     size: str = "shared"
 
-    def with_active(self, pane: str) -> Arrangement:
+    def with_active(self, pane: PaneInfo) -> Arrangement:
         """The arrangement after going to a pane."""
-        info = BY_ID[pane]
-        right = pane if info.upper and pane != "events" else self.right
-        return Arrangement(active=pane, right=right, lower=self.lower if info.upper else pane, size=self.size)
+        right = pane.id if pane.upper and pane.id != "events" else self.right
+        lower = self.lower if pane.upper else pane.id
+        return Arrangement(active=pane.id, right=right, lower=lower, size=self.size)
 
     def with_size(self, by: int) -> Arrangement:
         """More or less room for the pane in use."""

@@ -176,7 +176,7 @@ def config_folder() -> Path:
 
 
 def remembered_theme() -> str:
-    """The theme the user chose last; empty when none was, or nobody knows."""
+    """The theme the user chose last; empty when none was, or it cannot be read."""
     try:
         data = parse_json(read_input(state_folder() / _REMEMBERED, limit=_MAX_BYTES))
     except (InputError, ValueError):

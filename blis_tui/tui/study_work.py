@@ -34,7 +34,7 @@ _MOST_AT_ONCE: Final = 500
 
 
 class _Kept:
-    """A store for somebody who watches: what cannot be written is kept in memory, and searches can be ended."""
+    """A store for the interactive board: what cannot be written is kept in memory, and searches can be ended."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -11,7 +11,7 @@ from textual.drivers.web_driver import WebDriver
 from textual.messages import ExitApp
 
 _GRACE_S: Final = 3.0
-"""How long the program may take to end by itself once nobody is there, in seconds."""
+"""How long the program may take to end by itself once its server is gone, in seconds."""
 
 
 class PipeDriver(WebDriver):
@@ -28,6 +28,6 @@ class PipeDriver(WebDriver):
         if self.exit_event.is_set():
             return
         asyncio.run_coroutine_threadsafe(self._app._post_message(ExitApp()), self._loop)  # noqa: SLF001  (as its base)
-        late = Timer(_GRACE_S, os._exit, [1])  # busy, and for nobody
+        late = Timer(_GRACE_S, os._exit, [1])  # it is busy, and its output goes nowhere
         late.daemon = True
         late.start()

@@ -225,7 +225,7 @@ def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:
 
 def _gaps_of(client: Client, share: float, workload: Workload, plugins: Registry) -> Gaps:
     if client.arrivals.kind == CLOSED_LOOP:
-        return create_gaps(plugins, client.arrivals, 1.0)  # a rate that nobody asks for
+        return create_gaps(plugins, client.arrivals, 1.0)  # the rate is never used
     if client.rate_curve is not None:
         return CurvedGaps(create_gaps(plugins, client.arrivals, 1.0), client.rate_curve, workload.rate_per_s * share)
     if not workload.stages:
@@ -239,7 +239,7 @@ def client_sources(workload: Workload, seed: int, plugins: Registry) -> list[Cli
     """The clients of a workload that send anything.
 
     Raises:
-        PolicyError: nobody does, or a distribution cannot be built.
+        PolicyError: none does, or a distribution cannot be built.
     """
     streams = Streams(seed)
     open_loop = [client for client in workload.clients if client.arrivals.kind != CLOSED_LOOP]

@@ -85,7 +85,7 @@ class SessionRun:
     Attributes:
         name: its name.
         adapter: the LoRA adapter that its calls ask for; empty = the base model.
-        user: who holds it, in a closed loop; -1 = nobody in particular.
+        user: who holds it, in a closed loop; -1 = an open loop.
         paced_by_answers: whether calls wait for answers; else for the sending of those before them.
         drops_reasoning: whether later prompts leave the reasoning of answers out.
         failed: whether a call of it got no answer.
@@ -168,7 +168,7 @@ class SessionRun:
         for one in call.after:
             self._unsent_followers[one] -= 1
             if not self._unsent_followers[one]:
-                self._contents[one] = ()  # nobody needs it any more, and it grows with every turn
+                self._contents[one] = ()  # not needed any more, and it grows with every turn
         return segments, call.output_tokens
 
     def tell(self, number: int, request: Request) -> Sent:
@@ -316,7 +316,7 @@ class SessionDraws:
         """The calls that end a turn: no other waits for them."""
 
     def begin(self, user: int) -> SessionRun:
-        """The next session, which that user holds; -1 = nobody in particular.
+        """The next session, which that user holds; -1 = an open loop.
 
         Raises:
             PolicyError: it has more calls than any session may have.

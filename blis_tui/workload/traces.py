@@ -54,7 +54,7 @@ def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTabl
     """What of a file is replayed, and when.
 
     Raises:
-        TraceError: nothing, or nobody says when.
+        TraceError: nothing is, or there are no times.
     """
     rows = len(columns.input_tokens)
     if columns.arrival_us is None:

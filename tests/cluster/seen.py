@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, SignalBoard
 from blis_tui.engine.kv.prompt_keys import PromptKeys
+from blis_tui.engine.records import Observers
 from blis_tui.engine.streams import Streams
 from blis_tui.spec.model import SLO_PRIORITIES, Signals
 
@@ -70,6 +71,6 @@ def incoming(
 
 def context(now_us: int = 0, priorities: Mapping[str, int] = SLO_PRIORITIES) -> Context:
     """What else a decision may depend on."""
-    made = Context(Streams(1).stream("policy/test"), priorities)
+    made = Context(Streams(1).stream("policy/test"), priorities, Observers())
     made.now_us = now_us
     return made

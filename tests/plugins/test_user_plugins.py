@@ -337,7 +337,12 @@ def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> 
 
 def test_the_page_shows_the_tested_examples() -> None:
     page = (HERE.parents[1] / "docs/plugins.md").read_text(encoding="utf-8")
-    for example in ("my_policies.py", "example_package/blis_example/batching.py", "example_package/pyproject.toml"):
+    for example in (
+        "my_policies.py",
+        "cache_probes.py",
+        "example_package/blis_example/batching.py",
+        "example_package/pyproject.toml",
+    ):
         assert f"\n{(HERE / example).read_text(encoding='utf-8')}```\n" in page
     assert page == plugins_page.text_of(), "run `make docs`"
 

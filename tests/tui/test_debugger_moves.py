@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
+from textual.actions import parse
 
 import blis_tui
 from blis_tui.tui.actions import of_scope
@@ -15,9 +16,8 @@ from tests.tui.debugging import debugging, experiment
 
 
 def test_every_action_of_the_table_is_handled() -> None:
-    missing = [
-        action.name for action in of_scope("debugger") if not hasattr(DebuggerScreen, f"action_{action.handler}")
-    ]
+    names = {action.name: parse(action.handler)[1] for action in of_scope("debugger")}
+    missing = [name for name, handler in names.items() if not hasattr(DebuggerScreen, f"action_{handler}")]
     assert not missing
 
 

@@ -18,7 +18,7 @@ from blis_tui.debugger.sessions import save as save_session
 from blis_tui.errors import BlisError
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
-from blis_tui.tui.layout import BY_ID
+from blis_tui.tui.layout import PANES as DECLARED
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
@@ -154,7 +154,7 @@ async def test_more_and_less_room() -> None:
 async def test_jump_mode() -> None:
     async with debugging(at="1500") as here:
         await here.press("1", "ctrl+o")
-        letter = BY_ID["instances"].letter
+        letter = next(pane.letter for pane in DECLARED if pane.id == "instances")
         await here.press(letter)
         assert here.screen.arrangement.active == "instances"
         await here.press("ctrl+o", "escape")

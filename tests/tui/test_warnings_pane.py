@@ -79,16 +79,23 @@ def test_before_the_first_event() -> None:
 # ---- the pane ----
 
 
+def titled() -> WarningsPane:
+    """With the title that the debugger's screen gives it."""
+    pane = WarningsPane()
+    pane.border_title = "Warnings"
+    return pane
+
+
 @pytest.mark.parametrize("size", [NARROW, NORMAL, (38, 6)])
 async def test_warnings(size: tuple[int, int], pressed: Debugger, file_regression: FileRegressionFixture) -> None:
-    app = OnePane(WarningsPane(), view_at(pressed))
+    app = OnePane(titled(), view_at(pressed))
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         check_screen(app, file_regression, "warnings")
 
 
 async def test_no_warnings(calm: Debugger, file_regression: FileRegressionFixture) -> None:
-    app = OnePane(WarningsPane(), view_at(calm))
+    app = OnePane(titled(), view_at(calm))
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
         check_screen(app, file_regression, "warnings-none")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakpoint:
-    """A place to stop, as somebody asked for it."""
+    """A place to stop, as it was asked for."""
 
     text: str
     """What was written."""
@@ -78,7 +78,7 @@ class Watch:
 
 
 def about_request(name: str) -> str:
-    """The breakpoint about a request, as somebody would write it."""
+    """The breakpoint about a request, as a user would write it."""
     return f"request {_written(name)}"
 
 

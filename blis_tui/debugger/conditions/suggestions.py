@@ -1,4 +1,4 @@
-"""What could come next while somebody writes a breakpoint."""
+"""What could come next in a breakpoint that is being typed."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def common_unit(left: Quantity, right: Quantity) -> str:
 
 
 class State(Protocol):
-    """Whoever knows the figures: a simulation."""
+    """What figures are read from: a simulation."""
 
     def figure(self, name: str, instance: int | None = None) -> float:
         """The figure of that name, of the whole cluster or of one instance."""

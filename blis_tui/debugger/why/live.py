@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HEAD_FIRST = "no request is scheduled before the queue head"
 _ADAPTERS_APART = "requests whose LoRA adapter has no place in the batch are passed over"
 _SINCE = "; nothing that could change it has happened since"
-_SKIPPED = "whoever does not fit is skipped"
+_SKIPPED = "requests that do not fit are skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _in_gateway(gateway: GatewaySnapshot, live: RequestSnapshot, since: Sentence
         facts.append(say("Next is ", request_ref(gateway.upcoming), "."))
     if gateway.bands:
         ceiling = gateway.bands[0].ceiling
-        held = "nobody is dispatched until it falls below the limit"
+        held = "no request is dispatched until it falls below the limit"
         then = "the next dispatch takes one" if gateway.saturation < ceiling else held
         facts.append(
             say(f"By the latest signals saturation is {gateway.saturation:.2f}, the limit is {ceiling:.2f}: {then}.")
@@ -259,7 +259,7 @@ def _found_before(stop: StopRow, plan: LatestStep) -> bool:
 
 
 def _was_overtaken(debugger: Debugger, request: RequestSnapshot, latest: LatestStep) -> bool:
-    """Whether a step prefilled for somebody who arrived later."""
+    """Whether a step prefilled a request that arrived later."""
     tape = debugger.tape
     came = tape.first_event_of(request.request_id)
     return any(tape.first_event_of(chunk.request_id) > came for chunk in latest.step.chunks)
@@ -450,7 +450,7 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     profile = debugger.tape.profiles[latest.step.instance]
     limits, traits = profile.limits, profile.traits
     if traits.prefills_apart and latest.step.chunks:
-        return [say("Prompts go first: a step that prefills decodes for nobody.")]
+        return [say("Prompts go first: a step that prefills does not decode.")]
     if traits.limits_each_step and latest.row.served >= limits.max_num_seqs:
         return [say(f"It served {limits.max_num_seqs:,} others, which is the limit (max_num_seqs).")]
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:

@@ -41,10 +41,10 @@ def retraction_of(records: Sequence[Record]) -> Retracted | None:
 
 def retraction_sentences(retraction: Retracted) -> list[Sentence]:
     """For want of how many blocks requests were put back, and what is expected of answers from then on."""
-    everybody = plural(retraction.retracted + retraction.kept, "running request")
+    all_running = plural(retraction.retracted + retraction.kept, "running request")
     return [
         say(
-            f"The next tokens of {everybody} needed {plural(retraction.needed_blocks, 'KV block')}, and"
+            f"The next tokens of {all_running} needed {plural(retraction.needed_blocks, 'KV block')}, and"
             f" {retraction.free_blocks:,} could be had: {retraction.retracted:,} went back to the end of the queue,"
             f" until there was room for 20 tokens of each of the {retraction.kept:,} others where possible."
         ),

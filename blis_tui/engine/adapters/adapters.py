@@ -70,8 +70,8 @@ class Adapters(StepPart):
     An adapter that is in use by a running request stays. Of the others the one whose last use ended first makes room.
 
     Attributes:
-        beside: loads run beside steps, and nobody overtakes who waits for one (BLIS); else the step that needs an
-            adapter begins with its load, and whose adapter has no place is passed over (vLLM).
+        beside: loads run beside steps, and a request that waits for one is not overtaken (BLIS); else the step that
+            needs an adapter begins with its load, and whose adapter has no place is passed over (vLLM).
         in_use: adapter -> how many running requests have it, in the order in which the first of each was admitted.
         resident: adapter -> None, for those on the accelerators.
         loading: what is being loaded beside steps.
@@ -148,7 +148,7 @@ class Adapters(StepPart):
         self.wake: Callable[[int], None] | None = None
         self._now = 0
         self._idle: dict[str, None] = {}
-        """Those of ``resident`` that nobody uses; whose last use ended first stands first."""
+        """Those of ``resident`` that are not in use; whose last use ended first stands first."""
         self._host: dict[str, None] = {}
         """In the host's memory alone; what left the accelerators first stands first."""
         self._held_us: dict[int, int] = {}
@@ -171,9 +171,9 @@ class Adapters(StepPart):
         self._line = None
 
     def next(self, waiting: WaitingQueue) -> Request | None:
-        """Who is to be admitted next; None = nobody can be.
+        """The request to be admitted next; None = none can be.
 
-        Whoever is passed over in a plan cannot be admitted later in it: it only adds adapters to those in use.
+        A request that is passed over in a plan cannot be admitted later in it: it only adds adapters to those in use.
         """
         if self.beside:
             return waiting.head()

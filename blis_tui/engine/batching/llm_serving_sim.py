@@ -1,7 +1,7 @@
 """``llm-serving-sim``: the scheduler of LLMServingSim. One pass over all unfinished requests, in order of arrival.
 
-Source: LLMServingSim, ``scheduler.py`` (``schedule_with_prefix``). Ours is what happens when nobody can be served for
-want of KV blocks: see ``LlmServingSimBatching``.
+Source: LLMServingSim, ``scheduler.py`` (``schedule_with_prefix``). Ours is what happens when no request can be served
+for want of KV blocks: see ``LlmServingSimBatching``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Settings:
     "llm-serving-sim", "One pass over all requests in order of arrival; what does not fit is skipped.", Settings
 )
 class LlmServingSimBatching(Plain):
-    """Whoever can get something gets it: the first to arrive first, whether it waits, prefills or decodes.
+    """Each request that can get something gets it: the first to arrive first, whether it waits, prefills or decodes.
 
     A request gets the least of what it needs (what is left of its prompt, or one token), the threshold and the rest of
     the token budget, if the blocks for it are free; else it is skipped. The pass ends with the budget, or when
@@ -41,9 +41,9 @@ class LlmServingSimBatching(Plain):
 
     With ``pipeline_parallel``, requests of batches under way take no part and count in ``max_num_seqs``.
 
-    Where nobody can be served though requests run and no batch is under way, the one of them that was admitted first
+    Where no request can be served though some run and no batch is under way, the one of them that was admitted first
     gets its share: victims are preempted until its blocks are free. Then the pass goes on among those that still run;
-    nobody is admitted.
+    none is admitted.
     """
 
     def __init__(self, settings: Settings) -> None:

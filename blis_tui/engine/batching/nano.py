@@ -23,7 +23,7 @@ class NanoBatching(Plain):
     """A step takes whole prompts from the queue, and only if there is none that fits it decodes.
 
     Prompts are taken from the head while ``max_num_seqs`` and ``max_num_batched_tokens`` last and the blocks of the
-    whole sequence are free; nobody overtakes. A decode step gives one token to up to ``max_num_seqs`` running requests,
+    whole sequence are free; none overtakes. A decode step gives one token to up to ``max_num_seqs`` running requests,
     in the order of their admission; it costs no token budget. A preempted request keeps what it has generated.
     """
 

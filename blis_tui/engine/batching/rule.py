@@ -54,8 +54,8 @@ BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", B
 def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     """Plan a step; None = nothing can be done before KV blocks arrive.
 
-    Where nobody fits, whoever waits and holds blocks loses them, the last one first, until somebody does; not in a plan
-    that is made ``ahead``, as the step that is under way may free some.
+    Where no request fits, waiting requests that hold blocks lose them, the last one first, until one fits; not in a
+    plan that is made ``ahead``, as the step that is under way may free some.
     """
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
@@ -244,7 +244,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if request.batch_slot < 0:
             if batch.victim.serves_on:
                 continue
-            break  # it was its own victim: nobody behind it is served either
+            break  # it was its own victim: none behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)
         elif drafting is None:

@@ -87,11 +87,11 @@ class Formed(NamedTuple):
 
 @BATCHING.plugin("sglang", "As SGLang forms batches: prompts first, and a radix tree of what was computed.", Settings)
 class SglangBatching(Plain):
-    """A step computes prompts or generates. Whoever runs may have to give way, and waits again at the queue's end.
+    """A step computes prompts or generates. Running requests may be retracted, and wait again at the queue's end.
 
     Attributes:
         ratio: share of their declared answers that running requests are expected to generate.
-        full: nobody else is looked at until somebody leaves.
+        full: no other request is looked at until one leaves.
         running: who generates, or will, by index, in SGLang's order.
         chunked: the request whose prompt is computed in parts; None = there is none.
         before: the batch that was formed last; None = none was.
@@ -320,7 +320,7 @@ class SglangBatching(Plain):
                 self._computed = computed + new
 
     def _go_along(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
-        """Let those who run generate beside a prefill, if there is room without retracting anybody."""
+        """Let running requests generate beside a prefill, if there is room without retracting any."""
         if self._let_go_finishing(batch):
             self.full = False
         if not self.running or not pool.make_room(self._due(batch, self.running.values())):
@@ -359,7 +359,7 @@ class SglangBatching(Plain):
         return Formed(plan, (), None, decodes=True)
 
     def _generate(self, batch: Batch, pool: RadixPool, plan: Plan) -> None:
-        """Take room for a token of everybody who runs; who ends unexpectedly in the step under way gets one, too."""
+        """Take room for a token of each running request, also of those that end unexpectedly in the step under way."""
         due = self._due(batch, self.running.values())
         if pool.block_size_tokens > 1:
             pool.make_room(len(self.running))
@@ -403,7 +403,7 @@ class SglangBatching(Plain):
         return found
 
     def _let_go_finishing(self, batch: Batch) -> bool:
-        """Who ends by length in the step under way takes no part in the next; returns whether there is anybody."""
+        """Leave out of the next step what ends by length in the one under way; returns whether anything does."""
         ending = [
             one
             for one in self._ending(batch)

@@ -80,7 +80,7 @@ def _take_out(slots: list[int], slot: int) -> bool:
 
 
 def _preempt(batch: Batch, plan: Plan, victim: Request, beneficiary: Request, granted: int, *, took_block: bool) -> int:
-    """Preempt somebody, who loses what it was granted in this step; returns how much of the budget that sets free.
+    """Preempt a request, which loses what it was granted in this step; returns how much of the budget that sets free.
 
     Who decodes and stands before the beneficiary has been served, too.
     """
@@ -95,7 +95,7 @@ def _preempt(batch: Batch, plan: Plan, victim: Request, beneficiary: Request, gr
 
 
 def _stall_behind(batch: Batch, slot: int) -> None:
-    """Nobody behind that place decodes in this step."""
+    """The requests behind that place do not decode in this step."""
     batch.stalls += 1
     for request in reversed(batch.running.values()):
         if request.batch_slot < slot:

@@ -29,8 +29,8 @@ class Settings:
     """Under TensorRT-LLM's names."""
 
     capacity_scheduler_policy: str = setting(
-        "GUARANTEED_NO_EVICT admits a request only when the KV blocks of everybody's prompt and whole declared answer "
-        "fit, so that nobody is ever preempted; MAX_UTILIZATION when those of its prompt do.",
+        "GUARANTEED_NO_EVICT admits a request only when the KV blocks of all admitted prompts and their whole "
+        "declared answers fit, so that there are no preemptions; MAX_UTILIZATION when those of its prompt do.",
         default=_NO_EVICT,
         enum=[_NO_EVICT, "MAX_UTILIZATION"],
     )
@@ -53,7 +53,7 @@ class Settings:
     )
 
 
-@BATCHING.plugin("tensorrt-llm", "As TensorRT-LLM admits requests: it need never evict anybody.", Settings)
+@BATCHING.plugin("tensorrt-llm", "As TensorRT-LLM admits requests: it need never evict one.", Settings)
 class TensorRtLlmBatching(RunningFirst):
     """Running requests go first; prompts are computed whole, and may wait for each other."""
 
@@ -81,7 +81,7 @@ class TensorRtLlmBatching(RunningFirst):
 
     def _asked_for(self) -> Iterator[str]:
         if not self._evicts:
-            yield "The blocks of everybody's prompt and whole declared answer must fit (GUARANTEED_NO_EVICT)."
+            yield "The blocks of all admitted prompts and their whole declared answers must fit (GUARANTEED_NO_EVICT)."
         if self._longest_wait and self._full:
             yield (
                 f"Prompts wait up to {self._longest_wait} steps for others, until a step would have {self._full:.0%} "

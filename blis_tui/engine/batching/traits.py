@@ -25,12 +25,12 @@ class Traits:
     """Share of the KV blocks kept free when a request joins others."""
     null_block: bool = False
     """There is one more block than requests can have; shares of the KV blocks count it."""
-    orders_blocks_as_vllm: bool = False
-    """See ``BlockPool``."""
+    vllm_block_pool: bool = False
+    """Content is noted and blocks are evicted by the rules of vLLM's block pool: see ``BlockPool``."""
     plans_ahead: bool = False
     """A step is planned while the one before it runs (vLLM's asynchronous scheduling)."""
     busy_until_the_end: bool = False
-    """A step keeps the engine busy until it ends, even if nobody is left: who comes meanwhile waits for that end."""
+    """A step keeps the engine busy until it ends, even without a request left: those that come meanwhile wait."""
     skips_empty_steps: bool = False
     """A step that only preempts takes no time."""
     ties_by_name: bool = True

@@ -90,7 +90,7 @@ class VllmV1Batching(RunningFirst):
             reserves_whole_prompt=settings.reserve_full_input,
             watermark=settings.watermark,
             null_block=True,
-            orders_blocks_as_vllm=True,
+            vllm_block_pool=True,
             plans_ahead=settings.async_scheduling,
             drafters=_ON_THE_GPU if settings.async_scheduling else ("ngram", *_ON_THE_GPU),
             busy_until_the_end=True,
@@ -125,7 +125,7 @@ class VllmV1Batching(RunningFirst):
         return threshold
 
     def threshold(self, batch: Batch) -> int:
-        """The one in force; a request that has the instance to itself starves nobody, so none applies to it."""
+        """The one in force; a request that has the instance to itself delays no other, so none applies to it."""
         threshold = batch.limits.long_prefill_token_threshold
         if not threshold or not self._new:
             return threshold

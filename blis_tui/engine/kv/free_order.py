@@ -36,7 +36,7 @@ class FreeOrder(Kept):
                 yield from reversed(entry)
 
     def park_anonymous(self, count: int) -> None:
-        """Blocks that nobody can find are taken after all others."""
+        """Blocks that cannot be found are taken after all others."""
         if count > 0:
             self._entries[self._next_place] = count
             self._next_place += 1

@@ -45,7 +45,7 @@ class HostMemory:
         link: the way there and back.
         overlap: whether transfers run beside a step's computation; else the step waits for them.
         total: blocks there.
-        free: those of them that nobody has.
+        free: those of them without a holder.
         swapped_out: victims that were moved there, ever; likewise what follows.
         swapped_in: victims that came back.
         out_blocks: KV blocks moved there.

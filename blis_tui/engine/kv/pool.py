@@ -3,7 +3,7 @@
 Three facts keep it small and fast:
 
 * A prompt has no tokens here, only segments, so a block's content is a key (see ``PromptKeys``). Blocks whose content
-  nobody but their holder could ever ask for are *private*: they are counted, never listed.
+  only their holder could ever request are *private*: they are counted, never listed.
 * Blocks that others can find are listed as *extents*: consecutive ones that have the same holders, or stand in the free
   order together. A long prompt is a few extents, not hundreds of blocks.
 * ``blank`` counts the anonymous blocks at the very front of the free order: never-used ones at first, later each run of
@@ -48,14 +48,14 @@ class BlockPool(Kept):
 
     Attributes:
         total: blocks in the pool.
-        free: blocks that nobody references (their content may still be findable).
+        free: unreferenced blocks (their content may still be findable).
         caching: whether computed blocks can be found again (``enable_prefix_caching``).
         blank: how many anonymous free blocks will be taken before anything else.
         hits: blocks found in the cache at admission, ever.
         misses: blocks taken from the free list, ever.
         min_free: the lowest ``free`` has been.
         epoch: changes whenever something happened that may let in a request that did not fit before.
-        unseen: what became findable in steps that may not be over; None = nobody asks.
+        unseen: what became findable in steps that may not be over; None = not tracked.
         tiers: where content goes that would be lost; None = nowhere.
     """
 
@@ -122,7 +122,7 @@ class BlockPool(Kept):
         )
 
     def hide_unseen(self) -> None:
-        """From now on it matters to somebody which steps are over."""
+        """From now on keep track of which steps are over."""
         self.unseen = Unseen()
 
     def computed(self, now: int, end: int) -> None:
@@ -131,7 +131,7 @@ class BlockPool(Kept):
             self.unseen.computed(now, end)
 
     def planned(self) -> None:
-        """What has become findable since the last call of ``computed`` will be computed: nobody sees it until then."""
+        """What has become findable since the last call of ``computed`` will be computed: it is not seen until then."""
         if self.unseen:
             self.unseen.planned()
 
@@ -141,7 +141,7 @@ class BlockPool(Kept):
             self.unseen.delivered(self._prefix(request, request.input_tokens // self.block_size_tokens))
 
     def idle_among(self, request: Request, blocks: int) -> int:
-        """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
+        """How many of the first ``blocks`` cached blocks are unreferenced: pinning them takes free blocks."""
         return self._index.unreferenced(self._prefix(request, blocks)) if blocks else 0
 
     def pin(self, request: Request, blocks: int) -> None:
@@ -228,9 +228,9 @@ class BlockPool(Kept):
         """Take back all blocks of ``request``, last block first.
 
         What it has generated stays in the cache where other prompts begin with it. With ``findable`` all that it has
-        computed does, under its own keys (a preempted request may come back for it); otherwise nobody will ever ask
-        for the private part again. Only the first ``content_tokens`` have any content. ``end``: when the step ends
-        that computes the last of it, -1 = it has; None = ``computed`` will tell.
+        computed does, under its own keys (a preempted request may come back for it); otherwise the private
+        part will never be requested again. Only the first ``content_tokens`` have any content. ``end``: when the step
+        ends that computes the last of it, -1 = it has; None = ``computed`` will tell.
         """
         self.epoch += 1
         computed = content_tokens // self.block_size_tokens
@@ -279,7 +279,7 @@ class BlockPool(Kept):
                 pieces.pop()
 
     def _known(self, request: Request, named: int, computed: int) -> list[int]:
-        """The keys of what somebody could ask for of all that a request gives up, first block first."""
+        """The keys of what other requests could find of all that a request gives up, first block first."""
         keys = self.prompts.shareable(request.content)
         own = self.prompts.own
         return [*keys[:named], *(own(request, block) for block in range(len(keys), computed))]
@@ -296,7 +296,7 @@ class BlockPool(Kept):
             self.unseen.clear()
 
     def keys_behind(self, request: Request, cached: int, limit: int) -> list[int]:
-        """What somebody could know of the blocks of a prompt behind its first ``cached`` ones."""
+        """The keys by which the blocks of a prompt behind its first ``cached`` ones could be known."""
         keys = self.prompts.shareable(request.content)
         own = range(max(cached, len(keys)), limit) if request.preemptions else ()
         return [*keys[cached:limit], *(self.prompts.own(request, block) for block in own)]

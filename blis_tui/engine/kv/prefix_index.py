@@ -23,12 +23,12 @@ _BY_KEY: Final = attrgetter("key")
 class PrefixIndex(Kept):
     """The extents of every chain, from its first block on without a gap.
 
-    Whoever holds a block holds all before it, and gives them back after it: what is left of a prompt is always its
-    head. Blocks of the same content may be there several times; one of these copies is found at a time. The copies of
-    an extent have the same bounds: where one is cut, all are.
+    A request that holds a block holds all before it, and gives them back after it: what is left of a prompt is always
+    its head. Blocks of the same content may be there several times; one of these copies is found at a time. The
+    copies of an extent have the same bounds: where one is cut, all are.
 
     Args:
-        order: the free order, which has those of the extents that nobody holds.
+        order: the free order, which has the extents without a holder.
         oldest: of copies the one that was computed first is found, else the latest.
     """
 
@@ -71,7 +71,7 @@ class PrefixIndex(Kept):
         return found
 
     def unreferenced(self, stretches: Iterable[range]) -> int:
-        """How many of the blocks with these keys of a prompt, all of which must be there, nobody holds."""
+        """How many of the blocks with these keys of a prompt, all of which must be there, have no holder."""
         count = 0
         for stretch in stretches:
             for extent in self._chains[chain_of(stretch.start)]:
@@ -103,7 +103,7 @@ class PrefixIndex(Kept):
 
         Returns:
             The piece that they are, together with ``before`` if that is of the same copy; the extents that have become
-            more; how many of the last keys nobody could find until now.
+            more; how many of the last keys could not be found until now.
         """
         start, stop = stretch.start, stretch.stop
         chain = chain_of(start)

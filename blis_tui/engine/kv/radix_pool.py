@@ -32,7 +32,7 @@ class RadixPool(BlockPool):
         caching: whether anything can be found again (``enable_prefix_caching``).
 
     Attributes:
-        tree: what can be found. ``free`` counts its blocks that nobody holds, too: they can be evicted.
+        tree: what can be found. ``free`` counts its blocks without a holder, too: they can be evicted.
     """
 
     __slots__ = ("tree",)
@@ -129,11 +129,11 @@ class RadixPool(BlockPool):
         """What is not computed is not in the tree."""
 
     def cached_free(self) -> int:
-        """Blocks that nobody holds and that can be found."""
+        """Blocks without a holder that can be found."""
         return self.tree.idle
 
     def wipe(self) -> None:
-        """Forget all content; nobody may hold any."""
+        """Forget all content; none may have a holder."""
         self.tree.clear()
         self.epoch += 1
 

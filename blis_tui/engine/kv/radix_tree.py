@@ -46,7 +46,7 @@ class Node:
 
     @property
     def evictable(self) -> bool:
-        """Whether it may be evicted now: a leaf that nobody holds."""
+        """Whether it may be evicted now: a leaf without a holder."""
         return not self.references and not self.children and self.parent is not None
 
 
@@ -56,7 +56,7 @@ class RadixTree:
     Attributes:
         root: holds nothing.
         holders: by request, where that ends which it holds.
-        idle: blocks in nodes that nobody holds.
+        idle: blocks in nodes without a holder.
         held: blocks in the others.
     """
 
@@ -102,7 +102,7 @@ class RadixTree:
     # ---- finding ----
 
     def length(self, keys: Sequence[range]) -> int:
-        """How many of these blocks are here; nobody notices that they were asked for."""
+        """How many of these blocks are here; that counts as no access."""
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             common = _common(child.keys, keys)
@@ -198,7 +198,7 @@ class RadixTree:
         return 0
 
     def clear(self) -> None:
-        """Forget everything; nobody may hold anything."""
+        """Forget everything; no node may have a holder."""
         self.root.children.clear()
         self._heap.clear()
         self.idle = self._count = 0

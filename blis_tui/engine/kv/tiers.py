@@ -1,6 +1,6 @@
 """Tiers below an instance's KV cache: blocks that the GPU gives up stay in host memory, on disk or elsewhere.
 
-Only what somebody could ask for again is kept: shared prefixes, and what preempted requests have computed. Contents are
+Only what could be requested again is kept: shared prefixes, and what preempted requests have computed. Contents are
 keys, as in the pool.
 """
 
@@ -107,7 +107,7 @@ class Tiers(StepPart):
             self._store(keys)
 
     def evicted(self, key: int, used: int, total: int) -> None:
-        """A block that nobody holds is about to be overwritten while so many of all blocks are in use."""
+        """A block without a holder is about to be overwritten while so many of all blocks are in use."""
         if self._on_eviction and used >= self._offload_at * total:
             self._store((key,))
 

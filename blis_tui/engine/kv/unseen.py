@@ -1,4 +1,4 @@
-"""Content of KV blocks that a step is still computing: whoever looks from outside does not see it yet."""
+"""Content of KV blocks that a step is still computing: it is not yet seen from outside."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Unseen(Kept):
                 self._until[chain] = hidden
 
     def planned(self) -> None:
-        """What has come since the last call of ``computed`` will be computed: nobody sees it until then."""
+        """What has come since the last call of ``computed`` will be computed: it is not seen until then."""
         for keys in self._fresh:
             self._hide(keys, _NEVER)
 

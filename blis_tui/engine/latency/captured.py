@@ -27,7 +27,7 @@ def captured_size(requests: int, max_num_seqs: int) -> int:
 class CapturedSizes:
     """Asks another model; steps that only decode count as many requests as the captured graph has places.
 
-    A place that nobody takes has no context.
+    An empty place has no context.
 
     Args:
         model: the other model.

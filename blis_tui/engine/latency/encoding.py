@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def media_tokens(chunk: Chunk) -> int:
     """How many tokens of a chunk are no text.
 
-    Nobody says where in a prompt its media are: they count as spread evenly over what follows the shared head, or over
+    Where in a prompt its media are is not known: they count as spread evenly over what follows the shared head, or over
     the whole prompt where they do not fit behind it (as where all of it may be shared). Over all chunks that adds up.
     """
     request = chunk.request

@@ -1,4 +1,4 @@
-"""A step-time model that lets somebody look at the instance just before each step is computed."""
+"""A step-time model that calls back just before each step is computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pausing:
         self._look = look
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the other model says, once somebody has looked."""
+        """What the other model says, after the call."""
         self._look()
         return self.model.step_time_us(load)
 

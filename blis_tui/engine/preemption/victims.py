@@ -1,6 +1,6 @@
 """Whom a full KV cache preempts.
 
-Each rule spares somebody until nobody else is left, and that request goes on until it ends: this is why a full KV cache
+Each rule spares one request until no other is left, and that one goes on until it ends: this is why a full KV cache
 never stops an instance (``docs/semantics.md``, "Progress").
 """
 
@@ -28,7 +28,7 @@ class VictimRule(Protocol):
     def choose(self, seats: Seats) -> Request:
         """Who has to go next; a request runs, or waits for its last token.
 
-        It is asked once for each victim, so what looks at everybody costs as much as there are running requests.
+        It is asked once for each victim: a rule that walks the batch costs in proportion to the running requests.
         """
 
 
@@ -84,7 +84,7 @@ class CheapestRecompute:
 
     Blocks that others hold, too, need not be computed again; whose last token is being computed loses nothing. Without
     the weight, old requests with short prompts are picked again and again, and lose what they have just won back. The
-    oldest one is spared until it is alone, so somebody always goes on.
+    oldest one is spared until it is alone, so one request always goes on.
     """
 
     rule = "the running request with the least to recompute, weighted by its seniority (the oldest one is spared)"

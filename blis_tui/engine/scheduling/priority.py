@@ -42,7 +42,7 @@ class _Stateless:
 
 @PRIORITY.plugin("constant", "All requests alike.")
 class ConstantPriority(_Stateless):
-    """Everybody is equal."""
+    """All requests are equal."""
 
     def priority(self, request: Request) -> int:  # noqa: ARG002  (the protocol's signature)
         """Always 0."""

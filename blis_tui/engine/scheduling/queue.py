@@ -34,7 +34,7 @@ class WaitingQueue(Protocol):
 
     @property
     def items(self) -> Collection[object]:
-        """Something that is true exactly when somebody waits."""
+        """Something that is true exactly while the queue is not empty."""
 
     def push(self, request: Request) -> None:
         """Add a newly queued request."""
@@ -43,7 +43,7 @@ class WaitingQueue(Protocol):
         """Put back a preempted request: first in line, where the order allows it."""
 
     def head(self) -> Request:
-        """Who is next; somebody must be waiting."""
+        """The next request; the queue must not be empty."""
 
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere; it must be there."""
@@ -52,7 +52,7 @@ class WaitingQueue(Protocol):
         """How many stand before the request that was pushed last."""
 
     def ordered(self) -> list[Request]:
-        """Everybody who waits, head first."""
+        """All waiting requests, head first."""
 
     def first(self, count: int | None) -> list[Request]:
         """The first ``count`` of them; None = all."""
@@ -97,7 +97,7 @@ class FcfsQueue(Kept):
         del self.items[request.index]
 
     def ordered(self) -> list[Request]:
-        """Everybody who waits, head first."""
+        """All waiting requests, head first."""
         return list(self.items.values())
 
     def first(self, count: int | None) -> list[Request]:
@@ -128,7 +128,7 @@ class SortedQueue:
         self._chunks: list[list[_Entry]] = []
 
     def __getstate__(self) -> tuple[Callable[[Request], int], str, bool, list[Request]]:
-        return (self._rank, self.order, self.by_name, self.ordered())  # how the chunks are cut is nobody's business
+        return (self._rank, self.order, self.by_name, self.ordered())  # how the chunks are cut is left out
 
     def __setstate__(self, state: tuple[Callable[[Request], int], str, bool, list[Request]]) -> None:
         self._rank, self.order, self.by_name, requests = state
@@ -182,7 +182,7 @@ class SortedQueue:
         self._take(place, bisect_left(self._chunks[place], entry))
 
     def ordered(self) -> list[Request]:
-        """Everybody who waits, head first."""
+        """All waiting requests, head first."""
         return self.first(None)
 
     def first(self, count: int | None) -> list[Request]:

@@ -72,7 +72,7 @@ class SpeculativeCohort(DecodeCohort):
             as far as plans know they go on.
         first: those that got their first token in the latest advance.
         tallies: what all advances add up to.
-        noting: whether anybody wants to know what an advance verifies.
+        noting: whether what an advance verifies is kept, for subscribers.
         latest: what the latest one verified, if so: batch slot, and the fields of ``DraftDone``.
     """
 

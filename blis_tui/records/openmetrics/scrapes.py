@@ -138,7 +138,7 @@ class Scrapes:
         self._times_us.append(time_us)
 
     def text(self, cluster: Cluster, table: RequestTable) -> Iterator[str]:
-        """The file line by line; the time of the latest event is added where nobody has looked since."""
+        """The file line by line; the time of the latest event is added unless it was the latest scrape."""
         if not self._times_us or self._times_us[-1] < cluster.now:
             self.take(cluster, cluster.now)
         first_tokens = [_Added(0) for _ in self._targets]

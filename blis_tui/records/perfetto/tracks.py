@@ -20,11 +20,11 @@ class Lanes:
         self._free: list[int] = []
 
     def take(self) -> int:
-        """A track that nobody uses."""
+        """A track that is free, or a new one."""
         return heappop(self._free) if self._free else self._new()
 
     def give_back(self, track: int) -> None:
-        """Nobody uses it any more."""
+        """It is free again."""
         heappush(self._free, track)
 
 

@@ -64,9 +64,9 @@ class Gateway:
     order: str = choice(
         "Who is dispatched first.",
         {
-            "fifo": "Whoever has waited longest.",
-            "priority": "The most urgent SLO class, then whoever has waited longest.",
-            "slo-deadline": "Whoever's deadline (arrival at the gateway + the target of its class) comes first.",
+            "fifo": "The request that has waited longest.",
+            "priority": "The most urgent SLO class; within it, the request that has waited longest.",
+            "slo-deadline": "Earliest deadline first (arrival at the gateway + the target of its class).",
         },
         default="fifo",
     )
@@ -106,7 +106,7 @@ class Gateway:
     fairness: str = choice(
         "Whose turn it is among the tenants of a band.",
         {
-            "global-strict": "Nobody's: the order alone decides.",
+            "global-strict": "No turns: the order alone decides.",
             "round-robin": "Tenants with waiting requests take turns, by name.",
             "weighted": "Deficit round-robin: turns of prompt tokens in proportion to `weights`.",
         },

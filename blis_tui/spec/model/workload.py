@@ -36,7 +36,7 @@ _BUDGET: Final[dict[str, object]] = {
 _MOST_TOKENS: Final = 10**9
 _MOST_ADAPTERS: Final = 10**5
 _SLO_CLASSES: Final = (
-    "Most urgent: somebody waits for every token.",
+    "Most urgent: a user reads along as tokens arrive.",
     "Ordinary interactive traffic.",
     "May be rejected under load.",
     "Work that must be done, at any time of the day.",
@@ -411,7 +411,7 @@ class Client:
     reasoning: Reasoning | None = part(
         "Its requests reason before they answer: of the output tokens, the first ones are reasoning. They cost what"
         " other tokens cost; the report (`reasoning`) has them, and the time to the first token of the answer itself."
-        " Left out, nobody asks what of an answer is reasoning.",
+        " Left out, reasoning is not told apart from the rest of an answer.",
         Reasoning,
         absent=None,
         examples=[{"ratio": 0.7}, {"ratio": {"kind": "beta", "alpha": 6, "beta": 2}}],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Document, Json
 
 MAX_POINTS: Final = 100_000
-"""More points than anybody looks at; a study of more has a mistake in it."""
+"""More points than can be looked at; a study of more has a mistake in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class Verdict:
 
     holds: bool
     of_bound: float | None = None
-    """Where it holds: the figure that is nearest to its bound, as a multiple of it; None = nobody knows."""
+    """Where it holds: the figure that is nearest to its bound, as a multiple of it; None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from blis_tui.records.section_text import error_text
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import trouble
-from blis_tui.study.text import aligned, bar, bound_text, number, short_names, value_text
+from blis_tui.study.text import bar, bound_text, lined_up, number, short_names, value_text
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _around(plan: Plan, best: Candidate) -> Iterator[str]:
             bar(one.figure(first, bounds), top, _BAR) if one.holding else _why(one),
         ]
         rows.append(cells)
-    yield from aligned([head, *rows], right=range(1, len(head) - 1))
+    yield from lined_up([head, *rows], right=range(1, len(head) - 1))
 
 
 def _spread(one: Tried, metric: str) -> str:
@@ -251,4 +251,4 @@ def _configurations(plan: Plan) -> Iterator[str]:
         cells += [answer, number(None if found is None else found.mean("cost.gpus"))]
         cells += [number(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
         rows.append(cells)
-    yield from aligned([head, *rows], right=range(1 + len(names), len(head) - 1))
+    yield from lined_up([head, *rows], right=range(1 + len(names), len(head) - 1))

@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 def groupings(view: View) -> tuple[str, ...]:
-    """By what the arrivals can be told apart: more than one client, or anybody's tenant."""
+    """By what the arrivals can be told apart: more than one client, or any tenant."""
     found = {"client": len(_names(view, "client")) > 1, "tenant": bool(_names(view, "tenant"))}
     return tuple(by for by in GROUPINGS if found[by])
 

@@ -57,7 +57,7 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
 
 
 def _decision(view: View, event: int) -> ScalingDecided | None:
-    """What it saw; None while the run goes on, when nobody weighs the past again."""
+    """What it saw; None while the run goes on: the past is not simulated again then."""
     if view.playing:
         return None
     records = view.moment.records if event == view.moment.event else view.records_of(event)

@@ -61,7 +61,7 @@ class CompareView:
     sides: tuple[SideView, SideView]
     documents: tuple[Difference, ...]
     searched: bool
-    """Whether somebody looked for the first divergence."""
+    """Whether the first divergence was looked for."""
     divergence: Divergence | None
     figures: tuple[FigurePair, ...]
     metrics: tuple[Row, ...]

@@ -44,7 +44,7 @@ def gateway_lines(view: View, width: int) -> list[Line]:
     for band in gateway.bands:
         lines += _band(view, gateway, band, width, several=several)
     if not gateway.bands:
-        lines += [BLANK, line(("Nobody waits: requests go straight to the router.", "$text-muted"))]
+        lines += [BLANK, line(("The queue is empty: requests go straight to the router.", "$text-muted"))]
     return lines
 
 

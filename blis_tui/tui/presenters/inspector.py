@@ -298,7 +298,7 @@ def _texts(part: Stretch) -> tuple[str, ...]:
 
 
 def shows_ranking(view: View, name: str | None) -> bool:
-    """Whether the ranking is what helps: it was asked for, or the present event is about nobody, or the last one."""
+    """Whether the ranking is what helps: it was asked for, or the present event is about no request, or the last."""
     selection = view.selection
     return selection.request is None and not view.playing and (name is None or view.moment.at_end or selection.ranking)
 
@@ -310,7 +310,7 @@ def ranked_requests(view: View) -> Sequence[Ranked]:
 
 
 def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
-    """The ranking; where there is nobody to rank yet, only the hint."""
+    """The ranking; where no request has arrived yet, only the hint."""
     if not found:
         return [line((row.plain, "$text-muted")) for row in words(hint, width)]
     order = ORDERS[view.selection.order]

@@ -60,7 +60,7 @@ def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
     Args:
         view: what to show.
         width: in cells.
-        room: how many of a queue are shown at most; the selected request and whoever stands before it always are.
+        room: how many of a queue are shown at most; the selected request and those ahead of it always are.
     """
     instances = view.moment.state.instances
     chosen = view.selection.instance

@@ -66,7 +66,7 @@ class Stretch:
         start_us: when it began.
         end_us: when it ended, or until when it is known.
         event: the event at which it began.
-        open: nobody knows its end yet.
+        open: its end is not known yet.
         later: it lies behind the present position.
         note: what was done in it.
         ending: what ended it; empty while it is open.

@@ -9,6 +9,7 @@ from textual.content import Content
 from blis_tui.braille import draw
 from blis_tui.classes import dataclass
 from blis_tui.compare.wording import clip
+from blis_tui.metrics.stats import nearest_rank
 from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_position
 from blis_tui.tui.presenters.series import PAST
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end
@@ -215,7 +216,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _p99(values: Sequence[float]) -> float:
-    return sorted(values)[-(-len(values) * 99 // 100) - 1]
+    return nearest_rank(sorted(values), 99)
 
 
 def _compared(name: str, left: float, right: float, cell: int) -> Content:

@@ -1,4 +1,4 @@
-"""A counterfactual as lines: what another routing decision did to the request, and to everybody else."""
+"""A counterfactual as lines: what another routing decision did to the request, and to all others."""
 
 from __future__ import annotations
 

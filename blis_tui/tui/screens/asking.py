@@ -38,7 +38,7 @@ class Asking(Moves):
 
     def why(self, about: Ref) -> None:
         """Explain an event, or what happened to a request; a run under way waits meanwhile."""
-        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (when somebody asks)
+        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (when first asked)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         self.hold()
@@ -91,6 +91,6 @@ class Asking(Moves):
 
     def _what_if(self, one: RoutingDecision, instance: str | None) -> None:
         if instance is not None:
-            from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (when somebody asks)
+            from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (when first asked)
 
             self.app.push_screen(WhatIfScreen(self.session.experiment, self.source, one, parse_instance(instance)))

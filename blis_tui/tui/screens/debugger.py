@@ -15,7 +15,7 @@ from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
-from blis_tui.tui.layout import BY_ID, SIZES, Arrangement
+from blis_tui.tui.layout import SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.screens.asking import Asking
 from blis_tui.tui.screens.export import ExportScreen
@@ -34,11 +34,15 @@ from blis_tui.units import count_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from textual.events import Key
+
     from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
 
 _OFFERED: Final = 40
 """Entries of one kind in the command palette."""
+_NEEDED: Final = {"look_measure": "fleet", "ask_whatif": "router"}
+"""Actions that are about a pane which only some experiments have."""
 
 
 class DebuggerScreen(Asking):
@@ -88,11 +92,10 @@ class DebuggerScreen(Asking):
         layout = session.layout
         self.session.driver.speed.restore(str(layout.get("speed", "")))
         self.session.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
-        known = {pane.id for pane in self.panes}
         arrangement = Arrangement()
         for name in ("lower", "right", "active"):
-            pane = str(layout.get(name, ""))
-            if pane in known:
+            pane = self.panes.get(str(layout.get(name, "")))
+            if pane is not None:
                 arrangement = arrangement.with_active(pane)
         size = str(layout.get("size", ""))
         if size in SIZES:
@@ -284,32 +287,26 @@ class DebuggerScreen(Asking):
 
     # ---- panes ----
 
-    action_pane_events = partialmethod(Moves.activate, "events")
-    action_pane_instances = partialmethod(Moves.activate, "instances")
-    action_pane_request = partialmethod(Moves.activate, "request")
-    action_pane_metrics = partialmethod(Moves.activate, "metrics")
-    action_pane_kv = partialmethod(Moves.activate, "kv")
-    action_pane_changes = partialmethod(Moves.activate, "changes")
-    action_pane_warnings = partialmethod(Moves.activate, "warnings")
-    action_pane_breakpoints = partialmethod(Moves.activate, "breakpoints")
-    action_pane_spec = partialmethod(Moves.activate, "spec")
-    action_pane_fleet = partialmethod(Moves.activate, "fleet")
-    action_pane_router = partialmethod(Moves.activate, "router")
-    action_pane_gateway = partialmethod(Moves.activate, "gateway")
-    action_pane_sessions = partialmethod(Moves.activate, "sessions")
-    action_break_list = action_pane_breakpoints
-    action_look_diff = action_pane_changes
+    def on_key(self, event: Key) -> None:
+        """Keys that plug-ins give their panes; those of the table come first."""
+        pane = next((one for one in self.panes.values() if one.brought and event.character == one.key), None)
+        if pane is not None:
+            event.stop()
+            self.activate(pane.id)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
+    action_pane_show = Moves.activate
+    action_break_list = partialmethod(Moves.activate, "breakpoints")
+    action_look_diff = partialmethod(Moves.activate, "changes")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether the experiment has what an action is about."""
-        there = {pane.id for pane in self.panes}
-        needed = {"look_measure": "fleet", "ask_whatif": "router"}.get(action, action.removeprefix("pane_"))
-        return needed in there or needed not in BY_ID
+        needed = parameters[0] if action == "pane_show" else _NEEDED.get(action)
+        return needed is None or needed in self.panes
 
     def action_pane_next(self) -> None:
         """The next pane on the screen; where only one fits, the next one."""
         shown = self.arrangement.shown(self.size.width)
-        order = shown if len(shown) > 1 else tuple(pane.id for pane in self.panes)
+        order = shown if len(shown) > 1 else tuple(self.panes)
         place = order.index(self.arrangement.active) if self.arrangement.active in order else -1
         self.activate(order[(place + 1) % len(order)])
 
@@ -329,7 +326,7 @@ class DebuggerScreen(Asking):
                 self.activate(pane)
 
         shown = self.arrangement.shown(self.size.width)
-        panes = [self.query_one(f"#{name}", Pane) for name in shown]
+        panes = {self.panes[name].letter: self.query_one(f"#{name}", Pane) for name in shown}
         self.app.push_screen(JumpScreen(panes), jump)
 
     # ---- copy and export ----
@@ -399,11 +396,14 @@ class DebuggerScreen(Asking):
     # ---- palette ----
 
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
-        """Requests by name, the slowest first; the event of that number; breakpoints; panes."""
+        """Requests by name, the slowest first; the event of that number; breakpoints; panes of plug-ins."""
         yield from self._places(query)
         for place, one in enumerate(self.session.breakpoints):
             word = "switch off" if one.enabled else "switch on"
             yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
+        for pane in self.panes.values():
+            if pane.brought is not None:
+                yield PaletteEntry("Panes", pane.name, partial(self.activate, pane.id), f"{pane.about}.")
 
     def _places(self, query: str) -> Iterator[PaletteEntry]:
         debugger = self.session.debugger

@@ -145,7 +145,7 @@ class FilesScreen(Window[None]):
             self._done(f"Written: {Path.cwd() / name}{kept}")
 
     def _done(self, said: str) -> None:
-        """Close and tell, in one go: once the window is closed, nobody waits for this thread any more."""
+        """Close and tell, in one go: once the window is closed, this thread is no longer waited for."""
 
         def tell() -> None:
             self.app.notify(said, markup=False)

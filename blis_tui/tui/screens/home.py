@@ -122,7 +122,7 @@ class HomeScreen(Screen[None]):
 
     @on(ScreenResume)
     def _look_again(self) -> None:
-        """Whoever comes back may have changed the file that was looked at, or accepted goldens."""
+        """Meanwhile the file that was looked at may have been changed, or goldens accepted."""
         entry = self._current if self._entries else None
         if entry is not None:
             self._check_again(entry.found)

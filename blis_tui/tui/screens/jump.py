@@ -8,11 +8,10 @@ from textual.geometry import Offset
 from textual.widgets import Label
 
 from blis_tui.tui.actions import DIALOG, bindings
-from blis_tui.tui.layout import BY_ID
 from blis_tui.tui.screens.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from textual.app import ComposeResult
     from textual.events import Click, Key
@@ -24,7 +23,7 @@ class JumpScreen(Window[str | None]):
     """Shows the letters; the result is the id of a pane, or None.
 
     Args:
-        panes: the panes on the screen.
+        panes: the panes on the screen, by their letters; one without a letter is reached by a click.
     """
 
     BINDINGS = bindings(DIALOG)
@@ -42,9 +41,9 @@ class JumpScreen(Window[str | None]):
     }
     """
 
-    def __init__(self, panes: Sequence[Pane]) -> None:
+    def __init__(self, panes: Mapping[str, Pane]) -> None:
         super().__init__()
-        self._targets = {BY_ID[pane.id or ""].letter: (str(pane.id), pane.region) for pane in panes}
+        self._targets = {letter: (str(pane.id), pane.region) for letter, pane in panes.items()}
 
     def compose(self) -> ComposeResult:
         """One label a pane, in its middle."""

@@ -119,7 +119,7 @@ class Moves(Stage):
 
     def action_run_to_end(self) -> None:
         """To the last event."""
-        # At the end the question is who was slow, not what became of whoever was looked at last.
+        # At the end the question is which requests were slow, not what became of the one selected last.
         self.session.clear_request()
         self._jump(self.session.debugger.run(), "to the end")
 
@@ -152,7 +152,7 @@ class Moves(Stage):
         self.app.push_screen(prompt, self.go_to_text)
 
     def go_to_text(self, text: str | None) -> None:
-        """Go to a place as somebody wrote it; None goes nowhere."""
+        """Go to a place as the user wrote it; None goes nowhere."""
         if text is None:
             return
         place = parse_place(text)

@@ -44,7 +44,7 @@ _NOT_STARTED: Final = 3
 
 
 class ObservingScreen(Screen[None]):
-    """The run, until it has ended and somebody has read what it said.
+    """The run, until it has ended and its result was read.
 
     Args:
         start: the server, and the command; what becomes of it is noted there.

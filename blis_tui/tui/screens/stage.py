@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from time import perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from rich.markup import escape
 from textual import on
 from textual.containers import Horizontal, Vertical
+from textual.keys import key_to_character
 from textual.screen import Screen
 
 from blis_tui.errors import BlisError, DivergenceError
-from blis_tui.tui.actions import bindings
+from blis_tui.tui.actions import APP, bindings, of_scope
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
 from blis_tui.tui.layout import HUGE, WIDE, Arrangement, panes_of, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
+from blis_tui.tui.shell import shell
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.bars import KeyBar, Tab, TabBar, TitleBar
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane, WatchedFigure
-from blis_tui.tui.widgets.cluster import FleetPane, GatewayPane, RouterPane
-from blis_tui.tui.widgets.diff import DiffPane
-from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.inspector import Inspector
-from blis_tui.tui.widgets.instances import InstancesPane
-from blis_tui.tui.widgets.kv_map import KvMap
-from blis_tui.tui.widgets.metrics import MetricsPane
+from blis_tui.tui.widgets.brought import BroughtPane
 from blis_tui.tui.widgets.pane import Pane
-from blis_tui.tui.widgets.sessions import SessionsPane
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.tui.widgets.warnings import WarningsPane
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.reroute import Routes
     from blis_tui.debugger.moves import Move, Stop
     from blis_tui.spec.model import Experiment
+    from blis_tui.tui.layout import PaneInfo
     from blis_tui.tui.view import View
 
 _PAINT_S: Final = 0.08
@@ -52,12 +50,8 @@ _TICKS: Final = 6
 """Slices of the run between two such paints, at least: where painting is slow, it must not take all the time."""
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
-_OF_SOME: Final = MappingProxyType(
-    {"fleet": FleetPane, "router": RouterPane, "gateway": GatewayPane, "sessions": SessionsPane}
-)
-"""Panes that only some experiments have."""
 GOING: Final = "going there"
-"""Label of a move to a place that somebody named."""
+"""Label of a move to a place that the user named."""
 _LONG_S: Final = 8.0
 
 
@@ -74,7 +68,7 @@ class Stage(Screen[None]):
         super().__init__()
         self.session = DebugSession(experiment, routes=routes)
         self.source = source
-        self.panes = panes_of(experiment)
+        self.panes = {pane.id: pane for pane in panes_of(experiment)}
         self.arrangement = Arrangement()
         self._painted_s = 0.0
         self._ticks = 0
@@ -88,27 +82,42 @@ class Stage(Screen[None]):
         yield Timeline(id="timeline")
         with Vertical(id="body", classes=" ".join(self._looks())):
             with Horizontal(id="upper"):
-                yield EventList(id="events")
-                yield InstancesPane(id="instances")
-                yield Inspector(id="request")
+                yield from (self._made(pane) for pane in self.panes.values() if pane.upper)
             yield TabBar(id="tabs")
             with Horizontal(id="lower"):
-                yield MetricsPane(id="metrics")
-                yield KvMap(id="kv")
-                yield DiffPane(id="changes")
-                yield WarningsPane(id="warnings")
-                yield BreakpointsPane(id="breakpoints")
-                yield SpecPane(id="spec")
-                for pane in self.panes:
-                    if pane.id in _OF_SOME:
-                        yield _OF_SOME[pane.id](id=pane.id)
+                yield from (self._made(pane) for pane in self.panes.values() if not pane.upper)
         yield KeyBar()
+
+    @staticmethod
+    def _made(info: PaneInfo) -> Pane:
+        """The widget of a pane."""
+        module, _, name = info.widget.rpartition(".")
+        made: Pane = getattr(import_module(f"blis_tui.tui.widgets.{module}"), name)(id=info.id)
+        made.border_title = escape(info.title or info.name)
+        if isinstance(made, BroughtPane):
+            made.brought = info.brought
+        return made
 
     def on_mount(self) -> None:
         """Arrange the panes, and start the clock; it ticks only while something runs."""
         self._clock = self.set_interval(TICK_S, self._tick, pause=True)
+        self._drop_taken_keys()
         self.place_panes()
         self.begin()
+
+    def _drop_taken_keys(self) -> None:
+        """A plug-in's pane whose key does something else already goes without, and that is said."""
+        wanted = [one for one in self.panes.values() if one.brought and one.key]
+        if not wanted:
+            return
+        keymap = shell(self.app).keymap.keys
+        keys = [key for scope in (APP, self.SCOPE) for action in of_scope(scope) for key in keymap[action.name]]
+        taken = {key_to_character(key) or key for key in keys}
+        for pane in wanted:
+            if pane.key in taken:
+                self.panes[pane.id] = replace(pane, key="")
+                self.notify(f"{pane.key} does something else: the pane {pane.name} has no key.", markup=False)
+            taken.add(pane.key)
 
     def begin(self) -> None:
         """Everything stands: what happens first is the subclass's business."""
@@ -275,7 +284,7 @@ class Stage(Screen[None]):
         }
         self.query_one("#tabs", TabBar).tabs = tuple(
             Tab(pane, badges.get(pane.id, ""), shown=pane.id in shown, active=pane.id == self.arrangement.active)
-            for pane in self.panes
+            for pane in self.panes.values()
         )
 
     # ---- arranging ----
@@ -283,10 +292,10 @@ class Stage(Screen[None]):
     def place_panes(self) -> None:
         """Show the panes there is room for, and put the focus on the one in use."""
         shown = self.arrangement.shown(self.app.size.width)
-        for pane in self.panes:
+        for pane in self.panes.values():
             self.query_one(f"#{pane.id}").display = pane.id in shown
-        self.query_one("#upper").display = any(pane.upper and pane.id in shown for pane in self.panes)
-        self.query_one("#lower").display = any(not pane.upper and pane.id in shown for pane in self.panes)
+        self.query_one("#upper").display = any(pane.upper and pane.id in shown for pane in self.panes.values())
+        self.query_one("#lower").display = any(not pane.upper and pane.id in shown for pane in self.panes.values())
         # All at once: after each change the styles of everything inside are looked up again.
         self.query_one("#body").set_classes(self._looks())
         self.query_one(f"#{self.arrangement.active}").focus()
@@ -298,7 +307,7 @@ class Stage(Screen[None]):
         shown = self.arrangement.shown(width)
         fits = width_class(width)
         tall = self.arrangement.size == "tall"
-        in_upper = any(pane.upper and pane.id == self.arrangement.active for pane in self.panes if pane.id in shown)
+        in_upper = self.panes[self.arrangement.active].upper
         looks = {
             "-single": len(shown) == 1,
             "-three": fits in (WIDE, HUGE),
@@ -311,7 +320,7 @@ class Stage(Screen[None]):
     def activate(self, pane: str) -> None:
         """Go to a pane."""
         shown = self.arrangement.shown(self.app.size.width)
-        self.arrangement = self.arrangement.with_active(pane)
+        self.arrangement = self.arrangement.with_active(self.panes[pane])
         if self.arrangement.shown(self.app.size.width) != shown or self.arrangement.size != "shared":
             self.place_panes()
             return
@@ -332,7 +341,7 @@ class Stage(Screen[None]):
         if not isinstance(focused, Pane):
             return
         if focused.id and focused.id not in (self.arrangement.active, "timeline"):
-            self.arrangement = self.arrangement.with_active(focused.id)
+            self.arrangement = self.arrangement.with_active(self.panes[focused.id])
             self._show_tabs()
 
     @on(WarningsPane.Counted)

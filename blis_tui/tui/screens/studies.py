@@ -115,7 +115,7 @@ class StudyScreen(Screen[None]):
         self.call_after_refresh(self._begin, "looking")
 
     def on_unmount(self) -> None:
-        """Whoever leaves wants no more runs."""
+        """Make no more runs once the screen is left."""
         self._work.stop()
 
     def on_resize(self) -> None:

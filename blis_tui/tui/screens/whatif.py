@@ -83,7 +83,7 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     @work(thread=True, exclusive=True, group="whatif")
     def _ask(self) -> None:
-        """Replay the run, until somebody closes the window."""
+        """Replay the run, until the window is closed."""
         worker = get_current_worker()
         asking = ask_whatif(self._experiment, self._decision.request_id, self._route_to, self._decision.event)
         try:

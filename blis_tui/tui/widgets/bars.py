@@ -91,6 +91,8 @@ class TitleBar(Widget):
 
 # ---- tabs ----
 
+_NO_KEY: Final = "·"
+"""Where the key would stand of a pane that has none."""
 _ROOMY: Final = 20
 """Rows of a terminal from which on the tabs may take two of them."""
 
@@ -109,7 +111,8 @@ class Tab:
     def label(self, *, short: bool) -> str:
         """What stands on it."""
         badge = f" {self.badge}" if self.badge else ""
-        return f"{self.pane.key} {self.pane.short if short else self.pane.name}{badge}"
+        name = self.pane.short if short and self.pane.short else self.pane.name
+        return f"{self.pane.key or _NO_KEY} {name}{badge}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[Placed
         if found and lines <= rows:
             break
     else:
-        labels = [tab.label(short=True) if tab.active else tab.pane.key for tab in tabs]
+        labels = [tab.label(short=True) if tab.active else tab.pane.key or _NO_KEY for tab in tabs]
         found = _lined_up(labels, 2, width) or [(0, 1)] * len(tabs)
     return tuple(PlacedTab(*at, tab, label) for at, tab, label in zip(found, tabs, labels, strict=True))
 

@@ -48,7 +48,6 @@ NOTHING = Content.from_markup(
 class BreakpointsPane(LinesPane):
     """Breakpoints and watches; the screen keeps them, this shows them."""
 
-    TITLE = "Breakpoints and watches"
     BINDINGS: ClassVar = [
         Binding("enter", "want('edit')", "edit"),
         Binding("space", "want('switch')", "on/off"),

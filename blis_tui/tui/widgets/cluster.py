@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 class FleetPane(LinesPane):
     """A cell for each instance; selecting one shows it in the other panes."""
 
-    TITLE = "Fleet"
     HINT = "arrows select · u next measure"
     BINDINGS: ClassVar = [
         Binding("left", "turn(-1)", "previous instance", show=False),
@@ -100,7 +99,6 @@ class FleetPane(LinesPane):
 class RouterPane(LinesPane):
     """What the router weighed; the candidates can be selected."""
 
-    TITLE = "Router"
     HINT = "up down candidate · i what if it went there"
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
@@ -126,8 +124,6 @@ class RouterPane(LinesPane):
 
 class GatewayPane(LinesPane):
     """Who waits in front of the router."""
-
-    TITLE = "Gateway"
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""

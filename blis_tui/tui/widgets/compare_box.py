@@ -68,7 +68,7 @@ class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_binding
 
     def _draw(self) -> None:
         """Bring the text up to the view and the size."""
-        # Always with room for a scroll bar: none comes or goes unasked, and then nobody would tell of a new width.
+        # Always with room for a scroll bar: were it to come and go by itself, the new width would not be reported.
         width = self.content_size.width - 1
         if self._view is not None and width > 0:
             self.query_one(Static).update(self._present(self._view, width))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 class DiffPane(LinesPane):
     """Every field of the state that the present event changed."""
 
-    TITLE = "Changes"
     FOLLOWS_SELECTION = False
 
     def lines(self, view: View, width: int) -> Sequence[Line]:

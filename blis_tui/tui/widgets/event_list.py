@@ -36,7 +36,6 @@ class EventList(Pane):
     simulation plays and the reader has scrolled away from it.
     """
 
-    TITLE = "Events"
     BINDINGS: ClassVar = [
         Binding("up", "move(-1)", "event up", show=False),
         Binding("down", "move(1)", "event down", show=False),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 class Inspector(LinesPane):
     """The selected request, or the one that the present event is about."""
 
-    TITLE = "Request"
-
     _found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
 
     def lines(self, view: View, width: int) -> Sequence[Line]:

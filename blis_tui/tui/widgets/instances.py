@@ -25,7 +25,6 @@ ALL_INSTANCES = -1
 class InstancesPane(LinesPane):
     """Queue, batch and present step of an instance, or of all."""
 
-    TITLE = "Instances"
     BINDINGS: ClassVar = [
         Binding("left", "turn(-1)", "previous instance", show=False),
         Binding("right", "turn(1)", "next instance", show=False),

@@ -38,7 +38,6 @@ class _Cells(Lines, can_focus=False, inherit_bindings=False):
 class KvMap(LinesPane):
     """Who holds the blocks of the KV cache."""
 
-    TITLE = "KV cache"
     BINDINGS: ClassVar = [
         Binding("left", "move(-1)", "previous request", show=False),
         Binding("right", "move(1)", "next request", show=False),

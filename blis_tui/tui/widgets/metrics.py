@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 class MetricsPane(Pane):
     """A strip for each figure, percentiles of the latencies, and a plot of the chosen figure."""
 
-    TITLE = "Metrics"
     FOLLOWS_SELECTION = False
     ALLOW_SELECT = False
     DEFAULT_CSS = """

@@ -17,16 +17,13 @@ class Pane(Widget, can_focus=True):
     Subclasses implement :meth:`show`. They keep no history: the same view always looks the same.
     """
 
-    TITLE: ClassVar[str] = ""
-    """In its border."""
     HINT: ClassVar[str] = ""
     """At the bottom of its border: keys that are worth knowing there."""
 
     view: reactive[View | None] = reactive(None, init=False, always_update=True)
 
     def on_mount(self) -> None:
-        """Write the title into the border."""
-        self.border_title = self.TITLE
+        """Write the hint into the border."""
         if self.HINT:
             self.border_subtitle = self.HINT
 
@@ -34,7 +31,7 @@ class Pane(Widget, can_focus=True):
     """Whether it looks any different when the reader points at another event or request."""
 
     def watch_view(self) -> None:
-        """Show the new view, if anybody can see it."""
+        """Show the new view, if it is on the screen."""
         self.refresh_view()
 
     def on_show(self) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 class SessionsPane(LinesPane):
     """Sessions; in the list, enter opens one; in its course, enter goes to a call."""
 
-    TITLE = "Sessions"
     HINT = "enter its calls · b stop at each"
 
     def lines(self, view: View, width: int) -> Sequence[Line]:

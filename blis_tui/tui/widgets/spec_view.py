@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class SpecPane(LinesPane):
     """The resolved experiment, each value with where it comes from."""
 
-    TITLE = "Spec"
     FOLLOWS_SELECTION = False
 
     _document: Sequence[str] = ()

@@ -35,7 +35,6 @@ _PLAYING_S: Final = 0.25
 class WarningsPane(Pane):
     """Makes the checks of the report at the present position, also while it is hidden: others show their number."""
 
-    TITLE = "Warnings"
     FOLLOWS_SELECTION = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),

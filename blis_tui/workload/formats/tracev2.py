@@ -77,7 +77,7 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
             sent if _counts(sent) else due for due, sent in zip(cells[_ARRIVAL], cells[_SENT], strict=True)
         ]
     if _LAST in cells:
-        # Read as durations; whoever has no answer has none.
+        # Read as durations; a request without an answer has none.
         times = zip(made[_ARRIVAL], cells[_LAST], strict=True)
         made[_LAST] = [str(int(last) - int(sent)) if _spans(sent, last) else "" for sent, last in times]
     if _COUNTED in cells:

@@ -107,7 +107,7 @@ def test_who_waits_in_the_gateway_is_told_how_full_the_instances_are() -> None:
         assert level > gateway.usage_limit
         text = " ".join(explain_request(debugger, state.gateway.upcoming).to_text().split())
         limit = f"saturation is {level:.2f}, the limit is {gateway.usage_limit:.2f}"
-        assert f"By the latest signals {limit}: nobody is dispatched until it falls below the limit." in text
+        assert f"By the latest signals {limit}: no request is dispatched until it falls below the limit." in text
 
 
 def test_a_transfer_has_its_bytes_and_its_end_its_start() -> None:

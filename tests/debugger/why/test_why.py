@@ -173,7 +173,7 @@ def test_waiting_for_what_a_rule_asks_beside_blocks(overlap: bool) -> None:
     debugger = Debugger(made)
     run_to_stop(debugger.run())
     told = sentences(part(waiting_behind(debugger, "GUARANTEED_NO_EVICT"), "Why it waits now"))
-    assert "The blocks of everybody's prompt and whole declared answer must fit (GUARANTEED_NO_EVICT)." in told
+    assert "The blocks of all admitted prompts and their whole declared answers must fit (GUARANTEED_NO_EVICT)." in told
 
 
 def test_head_of_line_blocking_is_called_by_its_name() -> None:

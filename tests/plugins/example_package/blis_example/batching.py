@@ -1,4 +1,4 @@
-"""``shortest-prefill``: running requests first, then whoever of the first few in the queue has the shortest prompt."""
+"""``shortest-prefill``: running requests first, then the shortest prompt among the first few in the queue."""
 
 from __future__ import annotations
 

@@ -1,0 +1,129 @@
+"""Panes that plug-ins bring to the debugger: a function from what the debugger shows to lines of text.
+
+Nothing here knows the terminal: the mark is a record beside the function, and the debugger's screen looks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from blis_tui.classes import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import ModuleType
+
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+_MARK: Final = "__blis_pane__"
+
+
+@dataclass(frozen=True, slots=True)
+class PaneLine:
+    """A line of a pane.
+
+    Attributes:
+        text: what it says.
+        style: as Textual writes styles, such as ``bold`` or ``$warning``.
+        event: an event that the line is about; enter goes there.
+        request: a request that it is about; enter shows its life.
+    """
+
+    text: str
+    style: str = ""
+    event: int | None = None
+    request: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A record of the run so far, as far as the debugger keeps it.
+
+    Attributes:
+        event: the number of its event.
+        time_us: when that was.
+        request: whom it is about; empty = no request.
+        instance: the index of an instance; -1 = none.
+        values: its figures by name (``Description.figures``), and its reason.
+    """
+
+    event: int
+    time_us: int
+    request: str
+    instance: int
+    values: Mapping[str, object]
+
+
+class PaneView(Protocol):
+    """What a pane may look at: the run up to the present position, and what is selected."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is simulated."""
+
+    @property
+    def event(self) -> int:
+        """The present event, from 1; 0 = before the first."""
+
+    @property
+    def time_us(self) -> int:
+        """Its simulated time."""
+
+    @property
+    def request(self) -> str | None:
+        """The selected request."""
+
+    @property
+    def instance(self) -> int | None:
+        """The selected instance."""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What the present event has done so far; empty while the run plays."""
+
+    def told(self, kind: str) -> Iterator[Told]:
+        """The records of a kind up to the present event, the latest first; of several in one event one of them."""
+
+
+Presenter: TypeAlias = "Callable[[PaneView, int], Iterable[PaneLine]]"
+"""From the view and the columns that there are to the lines of a pane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginPane:
+    """A pane as its plug-in describes it; see :func:`pane`."""
+
+    name: str
+    about: str
+    key: str
+    present: Presenter
+    module: str
+
+
+def pane(name: str, about: str, *, key: str = "") -> Callable[[Presenter], Presenter]:
+    """Mark a function as a pane of the debugger, in the lower row.
+
+    Args:
+        name: what stands on its tab and in its border.
+        about: what it shows, as a sentence without a full stop.
+        key: the character that goes there; without one, or where the debugger has another use for it, the pane is
+            reached by its tab, with tab, or from the command palette.
+    """
+
+    def mark(present: Presenter) -> Presenter:
+        made = PluginPane(name=name, about=about, key=key, present=present, module=present.__module__)
+        setattr(present, _MARK, made)
+        return present
+
+    return mark
+
+
+def panes_in(modules: Iterable[ModuleType]) -> tuple[PluginPane, ...]:
+    """The panes that modules bring, in order of definition."""
+    return tuple(
+        value.__dict__[_MARK]
+        for module in modules
+        for value in vars(module).values()
+        if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {})
+    )

@@ -1,0 +1,103 @@
+"""The panes of plug-ins: what they may look at, and their lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.panes import PaneLine, Told
+from blis_tui.registry import place_in_plugin
+from blis_tui.tui.presenters.lines import Line, line, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.engine.records import Record
+    from blis_tui.panes import PluginPane
+    from blis_tui.spec.model import Experiment
+    from blis_tui.tui.view import View
+
+_MOST_LINES: Final = 1000
+"""What comes behind them is not asked for: a pane is drawn again at every step, and may never end."""
+_EVENT: Final = "event "
+_REQUEST: Final = "request "
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A :class:`blis_tui.panes.PaneView` of what the debugger shows."""
+
+    view: View
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is simulated."""
+        return self.view.experiment
+
+    @property
+    def event(self) -> int:
+        """The present event."""
+        return self.view.moment.event
+
+    @property
+    def time_us(self) -> int:
+        """Its simulated time."""
+        return self.view.moment.time_us
+
+    @property
+    def request(self) -> str | None:
+        """The selected request."""
+        return self.view.selection.request
+
+    @property
+    def instance(self) -> int | None:
+        """The selected instance."""
+        return self.view.selection.instance
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """What the present event has done so far."""
+        return self.view.moment.past
+
+    def told(self, kind: str) -> Iterator[Told]:
+        """The records of a kind, the latest first."""
+        tape = self.view.tape
+        for event, values in tape.told(kind, self.view.moment.settled):
+            row = tape.row(event)
+            yield Told(
+                event=event,
+                time_us=row.time_us,
+                request="" if row.request < 0 else tape.name(row.request),
+                instance=row.instance,
+                values=values,
+            )
+
+
+def brought_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
+    """The lines of a plug-in's pane; where it raises an exception, which one and where."""
+    found: list[Line] = []
+    try:
+        for one in pane.present(Shown(view), width):
+            if not isinstance(one, PaneLine):
+                raise TypeError(f"a line is {one!r}, and must be a PaneLine")  # noqa: TRY301  (told as all others are)
+            found.append(line((one.text, one.style), key=_key(one)))
+            if len(found) == _MOST_LINES:
+                break
+    except Exception as error:  # noqa: BLE001  (a defect of a plug-in costs its pane)
+        text = f"{type(error).__name__}: {error}"
+        place = place_in_plugin(error, (pane.module,))
+        return [*(line(row) for row in words(text, width, "$error")), *(line(row) for row in words(place, width))]
+    return found
+
+
+def _key(one: PaneLine) -> str:
+    if one.event is not None:
+        return f"{_EVENT}{one.event}"
+    return "" if one.request is None else f"{_REQUEST}{one.request}"
+
+
+def picked(key: str) -> tuple[int | None, str | None]:
+    """The event or the request that a line's key stands for."""
+    if key.startswith(_EVENT):
+        return int(key.removeprefix(_EVENT)), None
+    return None, key.removeprefix(_REQUEST)

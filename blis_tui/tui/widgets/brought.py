@@ -1,0 +1,32 @@
+"""A pane that a plug-in brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.tui.presenters.brought import brought_lines, picked
+from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.lines import LinesPane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.panes import PluginPane
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.view import View
+
+
+class BroughtPane(LinesPane):
+    """The lines of a plug-in's function; lines about events and requests can be selected."""
+
+    brought: PluginPane | None = None
+    """What it shows; set before it is on the screen."""
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Present the view."""
+        return () if self.brought is None else brought_lines(self.brought, view, width)
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select what the line is about, or go there."""
+        event, request = picked(key)
+        self.post_message(Picked(event=event, request=request, go=go))
