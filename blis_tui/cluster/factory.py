@@ -185,7 +185,8 @@ class InstanceFactory:
 
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
-        return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside)
+        ending = batch.ending if batch.traits.ending_use_adapters else {}
+        return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside, ending=ending)
 
     def _cohort(self, engine: Engine, traits: Traits) -> DecodeCohort:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative

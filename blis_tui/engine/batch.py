@@ -50,6 +50,7 @@ class Batch(Kept):
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
         victim: whom it preempts.
+        serves_on: whether those behind a request that is its own victim get their tokens all the same.
         swapping: moves victims to the host and back; None = they are computed again.
         busy: slots of those that take part in steps under way, where others may start beside these: when the last of
             them ends.
@@ -92,6 +93,7 @@ class Batch(Kept):
         "refused",
         "reserved",
         "running",
+        "serves_on",
         "speculative",
         "stale",
         "stalled",
@@ -141,6 +143,7 @@ class Batch(Kept):
         self._next_slot = 0
         self.victim = victim
         self.traits = traits
+        self.serves_on = victim.serves_on or traits.serves_behind_own_victim
         self.adapters: Adapters | None = None
         self.swapping: Swapping | None = None
         self._recomputed_tokens = 0

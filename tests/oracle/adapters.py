@@ -49,9 +49,9 @@ class Shelf:
             share = _OVERHEADS[ranks[0]]
         return 1.0 + share * len(self.in_use())
 
-    def passes(self, job: Job) -> bool:
-        """Whether its adapter has a place beside those in use; where loads run beside steps, nobody overtakes."""
-        used = self.in_use()
+    def passes(self, job: Job, ending: list[Job]) -> bool:
+        """Whether its adapter has a place beside those in use, and of who is ending; beside steps all wait in line."""
+        used = {*self.in_use(), *(one.adapter for one in ending if one.adapter)}
         return self.beside or not job.adapter or job.adapter in used or len(used) < self.lora.max_loras
 
     def hold(self, job: Job, reason: str, now: int, event: int) -> None:

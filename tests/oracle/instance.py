@@ -386,7 +386,7 @@ class Instance:
         self.threshold = self.engine.long_prefill_token_threshold
         self.max_running = self.engine.max_num_seqs
         self.watermark_blocks = 0
-        self.plans_ahead = self.new = self.early_transfers = self._overlaps = False
+        self.plans_ahead = self.new = self.latest = self.early_transfers = self._overlaps = False
         self.stages = [0] * self.engine.pipeline_parallel
         """When each is free."""
         self.under_way: list[tuple[int, list[Job]]] = []
@@ -397,7 +397,8 @@ class Instance:
         if self.vllm:
             settings = self.policy.batching.settings
             self.plans_ahead = bool(settings["async_scheduling"]) and self.queue is None
-            self.new = settings["version"] == "0.32"
+            self.new = settings["version"] != "0.10"
+            self.latest = settings["version"] == "0.33"
             self._overlaps = bool(settings["async_scheduling"])
             self.watermark_blocks = int(number_of(self.policy.batching, "watermark") * (self.engine.kv_blocks + 1))
             longest = self.engine.max_model_len
@@ -524,7 +525,7 @@ class Instance:
             if tokens <= 0:
                 continue
             if not self.make_room(plan, job, tokens, now):
-                if self.policy.preemption_victim == "cheapest-recompute":
+                if self.policy.preemption_victim == "cheapest-recompute" or self.latest:
                     continue
                 break
             self.grant(plan, job, tokens, now)
@@ -597,7 +598,7 @@ class Instance:
         for job in self.waiting:
             if self.queue is not None and self.queue.is_late(job):
                 continue
-            if self.shelf is None or self.shelf.passes(job):
+            if self.shelf is None or self.shelf.passes(job, self.ending if self.latest else []):
                 return job
             self.shelf.hold(job, "slots", now, self.event)
         return None

@@ -166,9 +166,9 @@ def _batching(draw: Draw, pressure: str) -> PluginConfig:
 
 
 def vllm(draw: Draw, **settings: float) -> PluginConfig:
-    """vLLM's rule of either version, with these settings and others."""
+    """vLLM's rule of any version, with these settings and others."""
     settings |= {"reserve_full_input": draw(st.booleans()), "async_scheduling": draw(st.booleans())}
-    version = draw(st.sampled_from(("0.32", "0.32", "0.10")))
+    version = draw(st.sampled_from(("0.32", "0.33", "0.10")))
     if version == "0.10":
         settings["max_num_partial_prefills"] = draw(st.integers(1, 2))
     else:

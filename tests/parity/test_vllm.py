@@ -1,4 +1,8 @@
-"""Runs of vLLM's own scheduler (``vllm-0.32.0.jsonl``, see ``make_vllm_cases.py``): the same batch in every step."""
+"""Runs of vLLM's own scheduler: the same batch in every step.
+
+``vllm-0.32.0.jsonl`` is what ``make_vllm_cases.py`` recorded; ``vllm-0.33.0.jsonl`` has runs of the next version with
+priorities and too few KV blocks.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,14 @@ from tests.builders import Outcome, experiment, request
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
-FILE: Final = Path(__file__).with_name("vllm-0.32.0.jsonl")
-RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+
+def recorded(version: str) -> list[dict[str, Any]]:
+    text = Path(__file__).with_name(f"vllm-{version}.0.jsonl").read_text("utf-8")
+    return [{"version": version, **json.loads(line)} for line in text.splitlines()]
+
+
+RUNS: Final = recorded("0.32")
+NEWER: Final = recorded("0.33")
 SHARED: Final = Path(os.environ.get("BLIS_PARITY_VLLM_CASES", Path(__file__).parents[2].parent / "shared/parity-vllm"))
 FOLDERS: Final = [folder for folder in (SHARED, SHARED / "async") if folder.is_dir()]
 
@@ -29,6 +39,7 @@ def outcome(run: dict[str, Any]) -> Outcome:
     made = experiment(
         batching="vllm-v1",
         settings={
+            "version": run["version"],
             "async_scheduling": case["async_scheduling"],
             "watermark": case["watermark"],
             "reserve_full_input": case["scheduler_reserve_full_isl"],
@@ -98,15 +109,24 @@ def batches(steps: list[StepFinished], prompts: list[int]) -> list[dict[str, Any
     return found
 
 
-@pytest.mark.parametrize("number", range(len(RUNS)))
+def found_in(run: dict[str, Any]) -> list[dict[str, Any]]:
+    steps = [record for record in outcome(run).records if isinstance(record, StepFinished)]
+    return batches(steps, [row[1] + row[4] for row in run["trace"]])
+
+
+@pytest.mark.parametrize("number", range(len(RUNS) + len(NEWER)))
 def test_every_batch_is_vllms(number: int) -> None:
-    run = RUNS[number]
-    result = outcome(run)
-    steps = [record for record in result.records if isinstance(record, StepFinished)]
-    found = batches(steps, [row[1] + row[4] for row in run["trace"]])
-    for ours, theirs in zip(found, run["steps"], strict=True):
+    run = [*RUNS, *NEWER][number]
+    for ours, theirs in zip(found_in(run), run["steps"], strict=True):
         expected = {**theirs, "batch": sorted(theirs["batch"])}
         assert {key: ours[key] for key in expected} == expected
+
+
+def test_versions_differ() -> None:
+    """A request that is its own victim: in 0.33 those behind it run all the same."""
+    other = [found_in(run) != found_in({**run, "version": "0.32"}) for run in NEWER]
+    assert any(other)
+    assert not all(other)
 
 
 def test_the_runs_cover_what_is_hard() -> None:

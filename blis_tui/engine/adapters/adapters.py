@@ -11,7 +11,7 @@ from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from blis_tui.engine.adapters.costs import LoadTimes
     from blis_tui.engine.events import EventQueue
@@ -89,6 +89,7 @@ class Adapters(StepPart):
 
     __slots__ = (
         "_cpu_slots",
+        "_ending",
         "_events",
         "_held_us",
         "_host",
@@ -129,8 +130,10 @@ class Adapters(StepPart):
         index: int,
         *,
         beside: bool,
+        ending: Mapping[int, Request],
     ) -> None:
         self.beside = beside
+        self._ending = ending
         self.in_use: dict[str, int] = {}
         self.resident: dict[str, None] = {}
         self.loading: Loading | None = None
@@ -189,7 +192,16 @@ class Adapters(StepPart):
         return None
 
     def _has_place(self, adapter: str) -> bool:
-        return not adapter or adapter in self.in_use or len(self.in_use) < self._slots
+        if not adapter or adapter in self.in_use:
+            return True
+        used = len(self.in_use)
+        if self._ending:
+            late = {one.adapter: None for one in self._ending.values() if one.adapter not in self.in_use}
+            late.pop("", None)
+            if adapter in late:
+                return True
+            used += len(late)
+        return used < self._slots
 
     def has(self, request: Request) -> bool:
         """Whether a request would not have to wait for its adapter."""

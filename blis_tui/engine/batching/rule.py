@@ -242,7 +242,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             if victim is request:
                 break
         if request.batch_slot < 0:
-            if batch.victim.serves_on:
+            if batch.serves_on:
                 continue
             break  # it was its own victim: none behind it is served either
         if prefilling:

@@ -70,6 +70,10 @@ class Traits:
     """A radix tree shares prompts (``kv.radix_pool``), and steps follow one another as in SGLang's event loops."""
     step_tokens: int = 0
     """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
+    serves_behind_own_victim: bool = False
+    """Requests behind one that is its own victim get their tokens in the same step, whatever chooses victims."""
+    ending_use_adapters: bool = False
+    """A request whose last token is being computed counts among those that use LoRA adapters."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

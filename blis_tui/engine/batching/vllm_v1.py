@@ -1,6 +1,7 @@
 """``vllm-v1``: the scheduler of vLLM's V1 engine, batch for batch.
 
-Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_scheduler.py``, ``v1/engine/core.py``.
+Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_scheduler.py``, ``v1/engine/core.py``; where
+0.33 differs, 0.33.0, ``v1/core/sched/scheduler.py`` lines 982 to 993 and 1038 to 1047.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.batching.versions import VERSIONS, foreign
+from blis_tui.engine.batching.versions import DEFAULT, OLD, VERSIONS, foreign
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
@@ -31,8 +32,10 @@ class Settings:
 
     version: str = setting(
         "The vLLM whose scheduler it is, where versions differ: 0.10 applies long_prefill_token_threshold to a lone "
-        "request, too, and knows max_num_partial_prefills; 0.32 knows max_num_active_seqs and the adaptive threshold.",
-        default=VERSIONS[0],
+        "request, too, and knows max_num_partial_prefills; later ones know max_num_active_seqs and the adaptive "
+        "threshold; in 0.33 a request that is its own victim does not keep those behind it from running, and the "
+        "adapters of requests whose last token is being computed count.",
+        default=DEFAULT,
         enum=list(VERSIONS),
     )
     async_scheduling: bool = setting(
@@ -78,7 +81,8 @@ class VllmV1Batching(RunningFirst):
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._new = settings.version == VERSIONS[0]
+        self._new = settings.version != OLD
+        latest = settings.version == VERSIONS[0]
         for _, message, advice in foreign(settings.version, partial(getattr, settings)):
             raise PolicyError(message, help=advice)
         self._adaptive = settings.long_prefill_token_threshold_adaptive
@@ -99,6 +103,8 @@ class VllmV1Batching(RunningFirst):
             adapters="in-step",
             pipelines="queue",
             cuts_output=True,
+            serves_behind_own_victim=latest,
+            ending_use_adapters=latest,
         )
 
     @property
