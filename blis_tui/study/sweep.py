@@ -142,6 +142,8 @@ class Sweep:
         for task, outcome in ended:
             places = self._waiting.pop(task.key)
             rows = [self._row(place, outcome) for place in places]
+            # Counted before it is kept: a signal in between leaves nothing behind that is not told.
+            self._enter(places[0].number, rows[0])
             self._results.keep(task.key, self._stop_at, outcome, rows[0])
             self._known += len(places) - 1
             for place, row in zip(places, rows, strict=True):
