@@ -306,7 +306,6 @@ class LifecycleControl(AlwaysUp):
         pipeline.dispatcher.break_off(index, now)
         instance.abandon()
         self._roster.forget(index)
-        self._slow_down(index, 1.0)
         if life.failure is not None and life.returns:
             self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
         elif life.state == FAILED:

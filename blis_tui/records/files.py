@@ -50,6 +50,8 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 @contextmanager
 def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
     """As :func:`atomic_text`, for bytes."""
+    if not str(path):
+        raise InputError("cannot write: the name of the file is empty")
     try:
         place = _place(Path(path))
         opened = BufferedWriter(_Target(place.descriptor, path), _BUFFER_BYTES)

@@ -114,6 +114,7 @@ def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
         (["run", "{small}", "--seed", "-1"], ExitCode.USAGE, "Invalid value for '--seed'"),
         (["run", "{small}", "-o", "{tmp}/no/where.json"], ExitCode.IO, "error: cannot write"),
         (["run", "{small}", "--records", "{tmp}/no/where.jsonl"], ExitCode.IO, "error: cannot write"),
+        (["run", "{small}", "-o", ""], ExitCode.IO, "error: cannot write: the name of the file is empty"),
         (["run", "{small}", "--trace-output", "{tmp}/no/where"], ExitCode.IO, "error: cannot write"),
         (["run", "{small}", "--trace-output", "{tmp}/a", "-o", "{tmp}/a.csv"], ExitCode.USAGE, "must be different"),
         (["run"], ExitCode.USAGE, "Missing argument 'SPEC'"),
