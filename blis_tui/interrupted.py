@@ -8,10 +8,12 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 
 TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all that is here
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from sys import UnraisableHookArgs
     from types import FrameType
 
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -41,6 +43,7 @@ def heed_from_the_start() -> None:
     back to the system, which answers with another exit code.
     """
     _heed(_end_at_once)
+    sys.unraisablehook = _kept_back
     atexit.register(_heed, signal.SIG_IGN)
 
 
@@ -51,6 +54,16 @@ def command_begins() -> None:
     """
     if any(signal.getsignal(number) is _end_at_once for number in numbers()):
         _heed(_end)
+
+
+def raise_what_was_lost() -> None:
+    """What calls Python code from C may drop its exception without a word: a signal that has come counts all the same.
+
+    Raises:
+        Interrupted: this command has had its first signal.
+    """
+    if any(signal.getsignal(number) is _end_at_once for number in numbers()):
+        raise Interrupted
 
 
 def command_ended() -> None:
@@ -74,6 +87,16 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 def _end_at_once(_number: int, _frame: FrameType | None) -> None:
     """Another one, or one outside a command: it does not even clean up."""
     os._exit(INTERRUPTED)
+
+
+def _kept_back(found: UnraisableHookArgs) -> None:
+    """What is raised in a finalizer or a weak reference's callback (each import has one) goes no further.
+
+    Were it a signal's, nobody would ever hear of it again, and a run would go on to its end.
+    """
+    if by_a_signal(found.exc_value):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(found)
 
 
 def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:

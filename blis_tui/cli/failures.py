@@ -38,23 +38,31 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        from blis_tui import errors  # noqa: PLC0415  (heavy imports only when a command runs)
-
         try:
             command(*args, **kwargs)
-        except errors.BlisError as error:
-            located = isinstance(error, errors.SpecError | errors.TraceError)
-            tell(str(error) if located else f"error: {error}")
-            sys.exit(_exit_code(error))
         except (Exception, SystemExit) as error:
-            from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (as above)
-
-            if not (place := place_in_plugin(error)):
+            if (code := _told(error)) is None:
                 raise
-            tell(f"error: {type(error).__name__}: {error}\n  = help: {place}")
-            sys.exit(ExitCode.SIMULATION)
+            sys.exit(code)
 
     return wrapper
+
+
+def _told(error: BaseException) -> ExitCode | None:
+    """Tell what has failed; the exit code that goes with it, or nothing where it is not a failure of a known kind."""
+    from blis_tui import errors  # noqa: PLC0415  (most commands do not fail)
+
+    if isinstance(error, errors.BlisError):
+        located = isinstance(error, errors.SpecError | errors.TraceError)
+        tell(str(error) if located else f"error: {error}")
+        return _exit_code(error)
+
+    from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (as above)
+
+    if not (place := place_in_plugin(error)):
+        return None
+    tell(f"error: {type(error).__name__}: {error}\n  = help: {place}")
+    return ExitCode.SIMULATION
 
 
 def _exit_code(error: Exception) -> ExitCode:

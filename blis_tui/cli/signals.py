@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cli.failures import ExitCode
-from blis_tui.interrupted import Interrupted, numbers
+from blis_tui.interrupted import Interrupted, numbers, raise_what_was_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _ECHO_S: Final = 0.1
 """`timeout` and terminals may send a signal twice, to the process and to its group: that is still one."""
 
 
-class OverdueError(BaseException):
+class OverdueError(Interrupted):
     """Work that was asked to stop went on for too long: it is broken off wherever it is."""
 
 
@@ -43,8 +43,10 @@ class Signals:
 
         Raises:
             OverdueError: it did not within half a second.
-            KeyboardInterrupt: another signal came.
+            KeyboardInterrupt: another signal came, or one before whose exception was lost on its way.
         """
+        if self._raised:
+            raise Interrupted
         self._stop = stop
         try:
             yield
@@ -89,6 +91,7 @@ def _set_alarm(seconds: float) -> None:
 @contextmanager
 def ending_on_signals() -> Iterator[Signals]:
     """Within the block signals that ask the process to end raise ``KeyboardInterrupt``."""
+    raise_what_was_lost()
     signals = Signals()
     previous = signals.install()
     try:

@@ -212,12 +212,32 @@ def _at_import_of(module: str, text: str) -> str:
         ("click", "while a class is made"),
         ("click", "while an object is thrown away"),
         ("blis_tui.cli.run", "while an object is thrown away"),
+        ("blis_tui.simulation", "while an object is thrown away"),
         ("blis_tui.simulation", "while a class is made"),
     ],
 )
 def test_a_signal_that_comes_where_python_keeps_errors_to_itself_is_an_exit_code_too(module: str, text: str) -> None:
     child = Child("run", "quickstart", before=_at_import_of(module, CALLED_BY_PYTHON[text]))
     code, out, err = child.end(signal.SIGTERM)
+    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+
+
+@pytest.mark.parametrize("place", ["cli.run.Outputs", "spec.load.build"])
+def test_a_signal_whose_exception_is_dropped_ends_the_command_before_it_simulates(place: str) -> None:
+    """As C does that looks whether an object has an attribute, in the few lines before a command heeds signals too."""
+    module, name = place.rsplit(".", 1)
+    dropping = f"""
+import blis_tui.{module} as module
+known = module.{name}
+def dropping(*arguments):
+    try:
+        {SAY}
+        while True: pass
+    except BaseException:
+        return known(*arguments)
+module.{name} = dropping
+"""
+    code, out, err = Child(*ENDLESS[:-1], before=dropping).end(signal.SIGTERM)
     assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
 
 
