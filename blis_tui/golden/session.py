@@ -182,7 +182,7 @@ def describe(
     what = "the study" if experiment is None else f"case `{case.name}`"
     lines = [printable(f"{files.name}: the result of {what} differs from its golden")]
     if difference.engine is not None:
-        lines.append(f"the engine has changed: {difference.engine[0]} -> {difference.engine[1]}")
+        lines += engine_lines(*difference.engine, alone=_only_the_engine(difference))
     lines += plugin_lines(golden, result)
     lines += ["--- golden", "+++ this run"]
     if difference.spec:
@@ -211,6 +211,34 @@ def describe(
             where = f"{quote(from_here(case.spec))}{chosen} --at {divergence.event}"
             lines.append(printable(f"see it in the debugger: blis-tui tui {where}"))
     return "\n".join(lines)
+
+
+def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
+    """What it means that a golden was made by another engine, and what to do; ``docs/golden.md`` says it with reasons.
+
+    Args:
+        golden: the engine number of the golden.
+        here: that of the engine that runs.
+        alone: nothing else of the report has changed.
+    """
+    lines = [f"the engine has changed: {golden} -> {here}"]
+    if golden.isdecimal() and here.isdecimal() and int(golden) > int(here):
+        return [
+            *lines,
+            f"    the golden is of a newer engine: install a blis-tui of engine {golden}, do not accept this result",
+        ]
+    if alone:
+        return [*lines, "    nothing else of the report has: accept it"]
+    lines.append(
+        "    so an equal spec may give another result: see CHANGELOG.md, look at the difference and accept it;"
+    )
+    return [*lines, f"    to tell it from a change of yours, compare with a blis-tui of engine {golden} first"]
+
+
+def _only_the_engine(difference: ResultDifference) -> bool:
+    return (
+        not difference.records and not difference.spec and {one.path for one in difference.report} <= {"/meta/engine"}
+    )
 
 
 def plugin_lines(golden: Golden, result: Golden) -> list[str]:

@@ -1,0 +1,36 @@
+"""``CITATION.cff`` is a citation file of format 1.2.0, and says what the package says of itself."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from blis_tui._version import __version__
+
+ROOT = Path(__file__).parents[1]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+REQUIRED = {"authors", "cff-version", "message", "title"}
+"""By the schema of Citation File Format 1.2.0; ``OPTIONAL`` are those of its other keys that are used here."""
+OPTIONAL = {"abstract": str, "keywords": list, "license": str, "type": str, "version": str}
+
+
+def test_it_is_a_citation_file() -> None:
+    assert CITATION.keys() >= REQUIRED
+    assert CITATION.keys() - REQUIRED <= OPTIONAL.keys()
+    assert CITATION["cff-version"] == "1.2.0"
+    assert [key for key, kind in OPTIONAL.items() if not isinstance(CITATION[key], kind)] == []
+    assert CITATION["type"] in {"software", "dataset"}
+    assert [author for author in CITATION["authors"] if author.keys() != {"name"}] == []
+
+
+def test_it_says_what_the_package_says() -> None:
+    assert CITATION["version"] == __version__
+    assert CITATION["title"] == PROJECT["name"]
+    assert CITATION["abstract"] == PROJECT["description"]
+    assert CITATION["license"] == PROJECT["license"]
+    assert CITATION["authors"] == PROJECT["authors"]
+    assert CITATION["keywords"] == PROJECT["keywords"]
