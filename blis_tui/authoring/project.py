@@ -70,6 +70,7 @@ batching: {kind: vllm-v1}
 _WORKFLOW: Final = """\
 name: blis
 on: [push, pull_request]
+permissions: {contents: read, pull-requests: write}
 jobs:
   check:
     runs-on: ubuntu-latest
@@ -80,7 +81,50 @@ jobs:
       - run: pip install -r requirements.txt
       - run: blis-tui validate specs
       - run: blis-tui spec fmt --check specs
-      - run: pytest --blis-obsolete=fail
+      - run: pytest --blis-obsolete=fail --blis-update=new
+      # What has changed: on the page of the run, and below the pull request (the token of a fork may not write there).
+      - if: failure()
+        run: |
+          if blis-tui golden report --format github > golden-report.md; then rm golden-report.md; fi
+          if [ -s golden-report.md ]; then cat golden-report.md >> "$GITHUB_STEP_SUMMARY"; fi
+      - if: failure() && github.event_name == 'pull_request'
+        continue-on-error: true
+        env: {GH_TOKEN: "${{ github.token }}", NUMBER: "${{ github.event.number }}"}
+        run: |
+          if [ -s golden-report.md ]; then gh pr comment "$NUMBER" --body-file golden-report.md; fi
+"""
+
+_GITLAB: Final = """\
+# What has changed is an artifact, and stands below a merge request where the variable BLIS_TOKEN holds a token of the
+# project with the scope `api`.
+blis:
+  image: python:3.12
+  rules:
+    - if: $CI_PIPELINE_SOURCE == "merge_request_event"
+    - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
+  script:
+    - pip install -r requirements.txt
+    - blis-tui validate specs
+    - blis-tui spec fmt --check specs
+    - pytest --blis-obsolete=fail --blis-update=new --junitxml=golden.xml
+  after_script:
+    - |
+      if blis-tui golden report --format gitlab > golden-report.md; then rm golden-report.md; fi
+      if [ -s golden-report.md ] && [ -n "$BLIS_TOKEN" ] && [ -n "$CI_MERGE_REQUEST_IID" ]; then
+        curl --fail --silent --show-error -H "PRIVATE-TOKEN: $BLIS_TOKEN" --data-urlencode body@golden-report.md \\
+          "$CI_API_V4_URL/projects/$CI_PROJECT_ID/merge_requests/$CI_MERGE_REQUEST_IID/notes"
+      fi
+  artifacts:
+    when: always
+    paths: [golden-report.md]
+    reports: {junit: golden.xml}
+"""
+
+_REQUIREMENTS: Final = f"""\
+# Where no package index has this blis-tui, put its wheel into wheels/: `pip wheel --no-deps -w wheels CLONE` makes one.
+--find-links wheels
+blis-tui=={__version__}
+pytest>=8.2
 """
 
 _README: Final = """\
@@ -112,7 +156,7 @@ testpaths = specs
 blis_spec_root = specs
 blis_golden_dir = golden
 """
-_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n"
+_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n/golden-report.md\n/golden.xml\n"
 
 
 _SHOWN: Final = 4
@@ -123,12 +167,13 @@ def project_files() -> dict[str, str]:
     """Every file of a new project: path below its folder -> text."""
     return {
         "README.md": _README,
-        "requirements.txt": f"blis-tui=={__version__}\npytest>=8.2\n",
+        "requirements.txt": _REQUIREMENTS,
         "pytest.ini": _PYTEST,
         ".gitignore": _IGNORED,
         ".vscode/settings.json": _settings(),
         ".vscode/extensions.json": json.dumps({"recommendations": ["redhat.vscode-yaml"]}, indent=2) + "\n",
         ".github/workflows/blis.yml": _WORKFLOW,
+        ".gitlab-ci.yml": _GITLAB,
         DEMO: _DEMO,
         "specs/workloads/support-chats.yaml": _WORKLOAD,
         "specs/policies/house.yaml": _POLICY,

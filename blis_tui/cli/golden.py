@@ -83,6 +83,36 @@ def diff(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, .
         print_text(difference_text(files, root, known) + "\n")
 
 
+@golden.command("report", short_help="What has changed, as a comment on a change of code.")
+@_names
+@_folder
+@_root
+@plugins_option
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["github", "gitlab", "markdown"]),
+    default="markdown",
+    show_default=True,
+    help="Where it is to be shown: how long it may be, and whether all differences stand folded below it.",
+)
+@reported
+def report_(names: tuple[str, ...], folder: Path, root: Path, style: str, plugins: tuple[str, ...]) -> None:
+    """Write what has changed as a comment on a pull request.
+
+    Figures before and after, what was expected, the first event that diverged, and the command that opens the debugger
+    there. Exit code 1 when a result waits, a golden is obsolete or broken, or what it expects does not hold.
+
+    On CI `pytest --blis-update=new` leaves the results that it speaks of.
+    """
+    from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415
+
+    text, holds = comment(folder, root, names, known_plugins(plugins), STYLES[style])
+    print_text(text, nl=False)
+    if not holds:
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
 @golden.command(short_help="Make waiting results the goldens.")
 @_names
 @_folder

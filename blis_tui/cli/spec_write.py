@@ -74,8 +74,8 @@ def init(folder: Path, *, force: bool) -> None:
     """Make a small project in DIR: an experiment, its parts, its golden result, CI.
 
     The experiment has a workload and a policy of its own. Also there: its result, with which `pytest` compares, the
-    schemas with settings for editors, and a workflow for GitHub. Nothing is written when one of the files
-    exists already.
+    schemas with settings for editors, and what GitHub and GitLab run on each change: they write below it what has
+    changed. Nothing is written when one of the files exists already.
     """
     from blis_tui.authoring.project import DEMO, project_files, write_tree  # noqa: PLC0415
 

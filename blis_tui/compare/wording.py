@@ -40,7 +40,8 @@ def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
         if old:
             lines.append(f"  - {one.path:<{paths}}  {old:>{width}}")
         if new:
-            lines.append(f"  + {one.path:<{paths}}  {new:>{width}}{_share(one)}")
+            share = share_text(one)
+            lines.append(f"  + {one.path:<{paths}}  {new:>{width}}{'  ' if share else ''}{share}")
     lines += [f"  … {len(found) - most:,} more"] * (len(found) > most)
     return [printable(line) for line in lines]
 
@@ -68,6 +69,19 @@ def value_texts(one: Difference) -> tuple[str, str]:
     return _value(old, bare=bare), _value(new, bare=bare)
 
 
+def share_text(one: Difference) -> str:
+    """The change as a share of the old value, such as ``-65.23 %``; empty where there is none."""
+    old, new = one.old, one.new
+    if isinstance(old, bool) or isinstance(new, bool) or not old:
+        return ""
+    if not isinstance(old, int | float) or not isinstance(new, int | float):
+        return ""
+    share = (new - old) / abs(old)
+    if not share:
+        return ""
+    return f"{share:+.2%}".replace("%", " %") if abs(share) >= _NO_CHANGE else "< 0.01 %"
+
+
 def clip(text: str, room: int) -> str:
     """The text, its middle left out where it is too long: both ends of a path matter."""
     if len(text) <= room:
@@ -90,16 +104,3 @@ def _value(value: object, *, bare: bool = True) -> str:
         text = value if bare and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
         return _DIGEST.sub(lambda found: f"{found[0][:_DIGEST_SHOWN]}…", text)
     return _number(value, _DIGITS[0]) if _is_number(value) else json.dumps(value, ensure_ascii=False)
-
-
-def _share(one: Difference) -> str:
-    """The change as a share of the old value."""
-    old, new = one.old, one.new
-    if isinstance(old, bool) or isinstance(new, bool) or not old:
-        return ""
-    if not isinstance(old, int | float) or not isinstance(new, int | float):
-        return ""
-    share = (new - old) / abs(old)
-    if not share:
-        return ""
-    return f"  {share:+.2%}".replace("%", " %") if abs(share) >= _NO_CHANGE else "  < 0.01 %"

@@ -206,11 +206,17 @@ def describe(
     divergence = None if experiment is None else find_divergence(golden, result, experiment, files)
     if divergence is not None:
         lines.append(divergence.text())
-        if find_spec("blis_tui.tui") is not None:  # the terminal interface, where it is there
-            chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
-            where = f"{quote(from_here(case.spec))}{chosen} --at {divergence.event}"
-            lines.append(printable(f"see it in the debugger: blis-tui tui {where}"))
+        if command := debugger_command(case, divergence.event):
+            lines.append(f"see it in the debugger: {command}")
     return "\n".join(lines)
+
+
+def debugger_command(case: Case, event: int) -> str:
+    """What opens a case in the debugger at an event, typed in the present folder; empty where there is no debugger."""
+    if find_spec("blis_tui.tui") is None:
+        return ""
+    chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
+    return printable(f"blis-tui tui {quote(from_here(case.spec))}{chosen} --at {event}")
 
 
 def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:

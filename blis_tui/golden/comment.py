@@ -1,0 +1,251 @@
+"""What has become of goldens as a comment on a change: Markdown, as GitHub and GitLab show it beside the code.
+
+Names of experiments, cases, requests and plug-ins come from documents that a stranger may propose. They stand in code
+only, so that they neither mention people, nor link, nor end a table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.compare.documents import experiment_differences
+from blis_tui.compare.wording import clip, difference_lines, share_text, value_texts
+from blis_tui.errors import BlisError, InputError
+from blis_tui.golden.compare import compare
+from blis_tui.golden.divergence import find_divergence
+from blis_tui.golden.review import case_of, survey
+from blis_tui.golden.session import debugger_command, engine_lines, plugin_lines
+from blis_tui.golden.studies import changes
+from blis_tui.metrics.expectations import Verdict
+from blis_tui.printable import printable, printable_lines
+from blis_tui.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from blis_tui.compare.documents import Difference
+    from blis_tui.golden.case import Case
+    from blis_tui.golden.review import Entry
+    from blis_tui.golden.store import Golden
+    from blis_tui.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """What the page that shows a comment can do."""
+
+    folds: bool
+    """It folds what stands in `<details>`; where it does not, that is left out."""
+    most: int
+    """Characters of a comment that it takes; 0 = any number."""
+
+
+STYLES: Final[Mapping[str, Style]] = {
+    "github": Style(folds=True, most=65_000),
+    "gitlab": Style(folds=True, most=1_000_000),
+    "markdown": Style(folds=False, most=0),
+}
+"""GitHub takes 65,536 characters, GitLab 1,000,000 (https://docs.gitlab.com/administration/instance_limits/)."""
+
+_FIGURES: Final = 12
+_FOLDED: Final = 60
+_VALUE: Final = 40
+"""Columns of a value in a table."""
+_HEADLINES: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"/slo/.*",
+        r"/requests/(completed|rejected|timed_out|dropped_unservable)",
+        r"/throughput/.*",
+        r"/latency/(ttft|itl|e2e)_ms/(p50|p99)",
+        r"/kv/(preemptions|hit_rate|peak_used)",
+        r"/duration_us",
+    )
+)
+"""What a reader looks for first, in this order; other figures follow as the report has them."""
+_TOLD_ELSEWHERE: Final = re.compile(r"/(meta|expectations|invariants|warnings)/.*")
+
+
+def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | None, style: Style) -> tuple[str, bool]:
+    """The comment, and whether every golden holds: none waits, is obsolete or broken, or breaks what it expects.
+
+    Args:
+        folder: of the golden files.
+        root: the folder that the tests run in.
+        names: goldens or patterns; none = all.
+        plugins: what experiments may name besides the package's own.
+        style: where it is to be shown.
+    """
+    entries = survey(folder, root, names, plugins)
+    told = [(entry, text) for entry in entries if (text := _about(entry, root, plugins, style))]
+    if not told:
+        return f"### Golden tests: {plural(len(entries), 'golden')}, nothing has changed\n", True
+    counts = {state: len([1 for entry, _ in told if _state(entry) == state]) for state in _STATES}
+    said = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    head = f"### Golden tests: {said}, of {plural(len(entries), 'golden')}\n"
+    return _cut(head, [text for _, text in told], style.most), False
+
+
+_STATES: Final = ("changed", "new", "not as expected", "obsolete", "broken")
+
+
+def _state(entry: Entry) -> str:
+    return "not as expected" if entry.state == "golden" else entry.state
+
+
+def _cut(head: str, parts: Sequence[str], most: int) -> str:
+    """As many whole parts as there is room for; how many are left out."""
+    text = head
+    for number, part in enumerate(parts):
+        if most and len(text) + len(part) + 1 > most:
+            return f"{text}\n… and {len(parts) - number:,} more: see the log of the tests\n"
+        text += f"\n{part}"
+    return text
+
+
+def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> str:
+    """The part of a golden test; empty where nothing is to be told."""
+    head = f"#### {_code(entry.name)}: {_state(entry)}\n\n"
+    if entry.state == "broken":
+        return head + _block(entry.problem)
+    if entry.state == "obsolete":
+        return f"{head}No experiment has it any more: `--blis-obsolete=delete` removes it.\n"
+    try:
+        case = case_of(entry.files, root, plugins)
+        new = entry.files.read(pending=entry.waiting)
+        golden = entry.files.read() if entry.state == "changed" else None
+        if case is None or not entry.waiting:
+            broken = _expectations(None, new)
+            return head + broken if case is not None and _breaks(new) else ""
+        body = _unseen(new) if golden is None else _changed(entry, case, golden, new, style)
+    except BlisError as error:
+        return head + _block(str(error))
+    return f"{head}{_code(entry.spec)}, case {_code(entry.case)}.\n\n{body}"
+
+
+def _unseen(new: Golden) -> str:
+    return f"There is no golden of it yet.\n{_expectations(None, new)}"
+
+
+def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style) -> str:
+    difference = compare(golden, new, case.comparison)
+    lines = plugin_lines(golden, new)
+    if difference.engine is not None:
+        lines += engine_lines(*difference.engine)
+    parts = [_block("\n".join(lines))] if lines else []
+    if difference.spec:
+        changed = experiment_differences(golden.document, new.document)
+        parts += [_table("experiment", changed, len(changed))] if changed else []
+    if case.is_study:
+        parts.append(_block("\n".join(changes(golden, new))))
+    figures = _figures(difference.report)
+    parts.append(_table("figure", figures, len(difference.report)))
+    parts.append(_expectations(golden, new))
+    if difference.records and not difference.report:
+        parts.append("The report is the same, but the record stream is not.\n")
+    if difference.text is not None:
+        parts.append(f"The values are the same, but not the text of the {difference.text[0]}.\n")
+    if not case.is_study:
+        parts.append(_divergence(entry, case, golden, new))
+    if style.folds and len(difference.report) > len(figures[:_FIGURES]):
+        parts.append(_folded(difference.report))
+    return "\n".join(filter(None, parts))
+
+
+def _figures(found: Sequence[Difference]) -> list[Difference]:
+    """Those of the report that are figures, what is looked for first in front."""
+    figures = [one for one in found if not _TOLD_ELSEWHERE.match(one.path)]
+    return sorted(figures, key=lambda one: _rank(one.path))  # stable: in the order of the report otherwise
+
+
+def _rank(path: str) -> int:
+    return next((rank for rank, pattern in enumerate(_HEADLINES) if pattern.fullmatch(path)), len(_HEADLINES))
+
+
+def _table(title: str, found: Sequence[Difference], total: int) -> str:
+    """Before and after of the first of these; of ``total``, how many are left out."""
+    if not found:
+        return ""
+    rows = [f"| {title} | golden | now | change |", "|---|--:|--:|--:|"]
+    for one in found[:_FIGURES]:
+        old, new = (_cell(clip(text, _VALUE)) if text else "" for text in value_texts(one))
+        rows.append(f"| {_cell(one.path.lstrip('/').replace('/', '.'))} | {old} | {new} | {share_text(one)} |")
+    left = total - len(found[:_FIGURES])
+    return "\n".join(rows) + "\n" + (f"\n{left:,} more differences.\n" if left else "")
+
+
+def _expectations(golden: Golden | None, new: Golden) -> str:
+    """What the experiment expects and how that stands, before and now; broken invariants, too."""
+    before = {} if golden is None else {_wish(one): one for one in _verdicts(golden)}
+    rows = []
+    for one in _verdicts(new):
+        old = before.get(_wish(one))
+        rows.append(f"| {_cell(_wish(one))} | {'' if old is None else _held(old)} | {_held(one)} |")
+    text = "\n".join(["| expected | golden | now |", "|---|---|---|", *rows]) + "\n" if rows else ""
+    return "\n".join(filter(None, [text, *(f"Invariant {_code(one)}.\n" for one in _broken_invariants(new))]))
+
+
+def _held(verdict: Verdict) -> str:
+    value = "nothing" if verdict.value is None else verdict.value
+    shown = _cell(f"{value:,.6g}" if isinstance(value, float) else str(value))
+    return f"holds ({shown})" if verdict.ok else f"**broken** ({shown})"
+
+
+def _wish(verdict: Verdict) -> str:
+    return f"{verdict.metric} {verdict.wish()}"
+
+
+def _breaks(golden: Golden) -> bool:
+    return not all(one.ok for one in _verdicts(golden)) or bool(_broken_invariants(golden))
+
+
+def _verdicts(golden: Golden) -> list[Verdict]:
+    """An experiment's; a study's report has none."""
+    try:
+        return [Verdict(**one) for one in json.loads(golden.report).get("expectations", [])]
+    except TypeError as error:
+        raise InputError(f"the expectations of the stored report of {golden.spec} are damaged: {error}") from error
+
+
+def _broken_invariants(golden: Golden) -> list[str]:
+    found = json.loads(golden.report).get("invariants", {})
+    return [f"{name}: {text}" for name, text in found.items() if text != "ok"]
+
+
+def _folded(found: Sequence[Difference]) -> str:
+    lines = "\n".join(difference_lines(found, _FOLDED))
+    return f"<details><summary>All {len(found):,} differences of the report</summary>\n\n{_block(lines)}\n</details>\n"
+
+
+def _divergence(entry: Entry, case: Case, golden: Golden, new: Golden) -> str:
+    """The first event that parts, and what opens the debugger there."""
+    found = find_divergence(golden, new, case.load(), entry.files)
+    if found is None:
+        return ""
+    opens = debugger_command(case, found.event)
+    return _block(found.text()) + (f"\nSee it in the debugger:\n\n{_block(opens, 'sh')}" if opens else "")
+
+
+def _code(text: str) -> str:
+    """A text as code inside a line: whatever it holds, it stays code."""
+    text = printable(text)
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    fence = "`" * (longest + 1)
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _cell(text: str) -> str:
+    """The same inside a table, where a bar ends a cell even in code."""
+    return _code(text).replace("|", "\\|")
+
+
+def _block(text: str, language: str = "text") -> str:
+    """A text as a block of code."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{printable_lines(text)}\n{fence}\n"

@@ -1,0 +1,147 @@
+"""What ``spec init`` writes for GitHub and GitLab does what it says: its own lines, run in a project that changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import yaml
+
+from blis_tui.authoring.project import project_files
+from tests.golden.projects import blis_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
+GITHUB: Final = ".github/workflows/blis.yml"
+GITLAB: Final = ".gitlab-ci.yml"
+INSTALLS: Final = "pip install -r requirements.txt"
+TOOLS: Final = """\
+#!{python}
+import json, os, sys
+if "{name}" in ("gh", "curl"):
+    with open("{name}.json", "a") as out:
+        print(json.dumps(sys.argv[1:]), file=out)
+else:
+    os.execv(sys.executable, [sys.executable, "-m", "{module}", *sys.argv[1:]])
+"""
+
+
+def changed(project: Path) -> None:
+    """Another order of the queue: its golden no longer holds."""
+    policy = project / "specs" / "policies" / "house.yaml"
+    policy.write_text(policy.read_text(encoding="utf-8").replace("kind: fcfs", "kind: sjf"), encoding="utf-8")
+
+
+def unreadable(project: Path) -> None:
+    """No valid document any more: the first check fails, and there is no result to tell of."""
+    policy = project / "specs" / "policies" / "house.yaml"
+    policy.write_text(policy.read_text(encoding="utf-8").replace("kind: fcfs", "kind: fastest"), encoding="utf-8")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A new project, and programs of those names: ours, and recorders of what ``gh`` and ``curl`` are told."""
+    assert blis_in(tmp_path, "spec", "init", "demo").returncode == 0
+    (tmp_path / "bin").mkdir()
+    for name, module in (("blis-tui", "blis_tui"), ("pytest", "pytest"), ("gh", ""), ("curl", "")):
+        tool = tmp_path / "bin" / name
+        tool.write_text(TOOLS.format(python=sys.executable, name=name, module=module), encoding="utf-8")
+        tool.chmod(0o755)
+    return tmp_path / "demo"
+
+
+def shell(project: Path, script: str, environment: Mapping[str, str]) -> int:
+    """The exit code of a script, as both systems run it: it ends with the first line that fails."""
+    ours = ("CI", "GITHUB", "PYTEST", "BLIS")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    path = f"{project.parent / 'bin'}{os.pathsep}{clean['PATH']}"
+    pytest_alone = {
+        "PYTEST_ADDOPTS": "-p blis_tui.pytest_plugin -p no:cacheprovider -o blis_checks=observers",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # others take long to import
+    }
+    env = {**clean, **pytest_alone, "PATH": path, "PYTHONPATH": str(ROOT), "CI": "true", **environment}
+    return subprocess.run(["bash", "-e", "-c", script], cwd=project, env=env, check=False).returncode
+
+
+def on_github(project: Path, event: str) -> Sequence[str]:
+    """Run the steps of the workflow; those that failed."""
+    (job,) = yaml.safe_load((project / GITHUB).read_text(encoding="utf-8"))["jobs"].values()
+    values = {"${{ github.token }}": "secret", "${{ github.event.number }}": "7"}
+    failed: list[str] = []
+    for step in job["steps"]:
+        if step.get("run", INSTALLS) == INSTALLS or not _runs(step.get("if", ""), event, failed=bool(failed)):
+            continue
+        environment = {name: values[text] for name, text in step.get("env", {}).items()}
+        environment["GITHUB_STEP_SUMMARY"] = str(project / "summary.md")
+        if shell(project, step["run"], environment):
+            failed.append(step["run"])
+    return failed
+
+
+def _runs(condition: str, event: str, *, failed: bool) -> bool:
+    """What a step's condition comes to; without one it runs while none has failed."""
+    known = {
+        "": not failed,
+        "failure()": failed,
+        "failure() && github.event_name == 'pull_request'": failed and event == "pull_request",
+    }
+    return known[condition]
+
+
+def on_gitlab(project: Path, environment: Mapping[str, str]) -> tuple[bool, int]:
+    """Run the job; whether it succeeds, and the exit code of what comes after it."""
+    job = yaml.safe_load((project / GITLAB).read_text(encoding="utf-8"))["blis"]
+    assert job["script"][0] == INSTALLS
+    server = {"CI_API_V4_URL": "https://gitlab.example/api/v4", "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "5"}
+    code = shell(project, "\n".join(job["script"][1:]), environment)
+    return code == 0, shell(project, "\n".join(job["after_script"]), server | environment)
+
+
+def test_the_page_shows_both_files() -> None:
+    for name in (GITHUB, GITLAB):
+        assert f"```yaml\n{project_files()[name]}```" in PAGE
+
+
+def test_github_tells_what_changed(project: Path) -> None:
+    changed(project)
+    assert on_github(project, "pull_request") == ["pytest --blis-obsolete=fail --blis-update=new"]
+    text = (project / "golden-report.md").read_text(encoding="utf-8")
+    assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
+    assert "first divergence: event " in text
+    assert (project / "summary.md").read_text(encoding="utf-8") == text
+    told = (project / "gh.json").read_text(encoding="utf-8")
+    assert told == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
+
+
+def test_gitlab_tells_what_changed_where_it_may(project: Path) -> None:
+    changed(project)
+    assert on_gitlab(project, {"BLIS_TOKEN": "secret"}) == (False, 0)
+    text = (project / "golden-report.md").read_text(encoding="utf-8")
+    assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
+    told = (project / "curl.json").read_text(encoding="utf-8")
+    assert '"body@golden-report.md", "https://gitlab.example/api/v4/projects/3/merge_requests/5/notes"' in told
+    assert (project / "golden.xml").is_file()
+    (project / "curl.json").unlink()
+    (after,) = yaml.safe_load((project / GITLAB).read_text(encoding="utf-8"))["blis"]["after_script"]
+    assert shell(project, after, {"CI_MERGE_REQUEST_IID": "5"}) == 0
+    assert (project / "golden-report.md").read_text(encoding="utf-8") == text
+    assert not (project / "curl.json").exists(), "without a token nothing is sent"
+
+
+def test_where_all_holds_nothing_is_told(project: Path) -> None:
+    assert on_github(project, "pull_request") == []
+    assert on_gitlab(project, {"BLIS_TOKEN": "secret"}) == (True, 0)
+    assert [name for name in ("golden-report.md", "gh.json", "curl.json") if (project / name).exists()] == []
+
+
+def test_where_a_document_is_wrong_the_log_says_it_and_no_comment(project: Path) -> None:
+    unreadable(project)
+    assert on_github(project, "pull_request") == ["blis-tui validate specs"]
+    assert not (project / "gh.json").exists()
