@@ -14,10 +14,12 @@ from blis_tui.classes import dataclass
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.wording import clip, difference_lines, share_text, value_texts
 from blis_tui.errors import BlisError, InputError
+from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence
+from blis_tui.golden.project import Project
 from blis_tui.golden.review import case_of, survey
-from blis_tui.golden.session import debugger_command, engine_lines, plugin_lines
+from blis_tui.golden.session import debugger_command, engine_lines, only_the_engine, plugin_lines
 from blis_tui.golden.studies import changes
 from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable, printable_lines
@@ -53,6 +55,7 @@ STYLES: Final[Mapping[str, Style]] = {
 
 _FIGURES: Final = 12
 _FOLDED: Final = 60
+_NAMES: Final = 10
 _VALUE: Final = 40
 """Columns of a value in a table."""
 _HEADLINES: Final = tuple(
@@ -81,20 +84,43 @@ def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | 
         style: where it is to be shown.
     """
     entries = survey(folder, root, names, plugins)
-    told = [(entry, text) for entry in entries if (text := _about(entry, root, plugins, style))]
+    told = [one for entry in entries if (one := _about(entry, root, plugins, style)) is not None]
     if not told:
         return f"### Golden tests: {plural(len(entries), 'golden')}, nothing has changed\n", True
-    counts = {state: len([1 for entry, _ in told if _state(entry) == state]) for state in _STATES}
+    counts = {state: len([1 for one in told if one.state == state]) for state in _STATES}
     said = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     head = f"### Golden tests: {said}, of {plural(len(entries), 'golden')}\n"
-    return _cut(head, [text for _, text in told], style.most), False
+    told.sort(key=lambda one: not one.breaks)  # stable: in the order of their names otherwise
+    if broken := [_code(one.name) for one in told if one.breaks]:
+        more = f" and {len(broken) - _NAMES:,} more" if len(broken) > _NAMES else ""
+        head += f"\n**Not as expected**: {', '.join(broken[:_NAMES])}{more}.\n"
+    if any(one.waiting for one in told):
+        review = Project(root, root, folder).review_command()
+        head += f"\nIf this is meant: run `pytest` and {_code(review)} in your checkout, and commit the goldens.\n"
+    return _cut(head, [one.text for one in told], style.most), False
 
 
-_STATES: Final = ("changed", "new", "not as expected", "obsolete", "broken")
+_UNEXPECTED: Final = "not as expected"
+_STATES: Final = ("changed", "new", _UNEXPECTED, "obsolete", "broken")
 
 
-def _state(entry: Entry) -> str:
-    return "not as expected" if entry.state == "golden" else entry.state
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is told of one golden test."""
+
+    name: str
+    state: str
+    """One of ``_STATES``."""
+    body: str
+    waiting: bool = False
+    """A result waits for a decision."""
+    breaks: bool = False
+    """Its present result breaks what its experiment expects, or an invariant."""
+
+    @property
+    def text(self) -> str:
+        """Its part of the comment."""
+        return f"#### {_code(self.name)}: {self.state}\n\n{self.body}"
 
 
 def _cut(head: str, parts: Sequence[str], most: int) -> str:
@@ -107,24 +133,25 @@ def _cut(head: str, parts: Sequence[str], most: int) -> str:
     return text
 
 
-def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> str:
-    """The part of a golden test; empty where nothing is to be told."""
-    head = f"#### {_code(entry.name)}: {_state(entry)}\n\n"
+def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> _Told | None:
+    """The part of a golden test; None where nothing is to be told."""
     if entry.state == "broken":
-        return head + _block(entry.problem)
+        return _Told(entry.name, "broken", _block(entry.problem))
     if entry.state == "obsolete":
-        return f"{head}No experiment has it any more: `--blis-obsolete=delete` removes it.\n"
+        text = "No experiment has it any more: `pytest --blis-obsolete=delete` removes it.\n"
+        return _Told(entry.name, "obsolete", text)
     try:
         case = case_of(entry.files, root, plugins)
         new = entry.files.read(pending=entry.waiting)
-        golden = entry.files.read() if entry.state == "changed" else None
+        breaks = _breaks(new)
         if case is None or not entry.waiting:
-            broken = _expectations(None, new)
-            return head + broken if case is not None and _breaks(new) else ""
+            return _Told(entry.name, _UNEXPECTED, _expectations(None, new), breaks=True) if breaks else None
+        golden = entry.files.read() if entry.state == "changed" else None
         body = _unseen(new) if golden is None else _changed(entry, case, golden, new, style)
     except BlisError as error:
-        return head + _block(str(error))
-    return f"{head}{_code(entry.spec)}, case {_code(entry.case)}.\n\n{body}"
+        return _Told(entry.name, "broken", _block(str(error)))
+    where = "" if entry.case == DEFAULT else f", case {_code(entry.case)}"
+    return _Told(entry.name, entry.state, f"{_code(entry.spec)}{where}\n\n{body}", waiting=True, breaks=breaks)
 
 
 def _unseen(new: Golden) -> str:
@@ -135,7 +162,7 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
     difference = compare(golden, new, case.comparison)
     lines = plugin_lines(golden, new)
     if difference.engine is not None:
-        lines += engine_lines(*difference.engine)
+        lines += engine_lines(*difference.engine, alone=only_the_engine(difference))
     parts = [_block("\n".join(lines))] if lines else []
     if difference.spec:
         changed = experiment_differences(golden.document, new.document)

@@ -182,7 +182,7 @@ def describe(
     what = "the study" if experiment is None else f"case `{case.name}`"
     lines = [printable(f"{files.name}: the result of {what} differs from its golden")]
     if difference.engine is not None:
-        lines += engine_lines(*difference.engine, alone=_only_the_engine(difference))
+        lines += engine_lines(*difference.engine, alone=only_the_engine(difference))
     lines += plugin_lines(golden, result)
     lines += ["--- golden", "+++ this run"]
     if difference.spec:
@@ -241,7 +241,8 @@ def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
     return [*lines, f"    to tell it from a change of yours, compare with a blis-tui of engine {golden} first"]
 
 
-def _only_the_engine(difference: ResultDifference) -> bool:
+def only_the_engine(difference: ResultDifference) -> bool:
+    """Whether a result is another one only because it names another engine."""
     return (
         not difference.records and not difference.spec and {one.path for one in difference.report} <= {"/meta/engine"}
     )

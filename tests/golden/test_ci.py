@@ -1,4 +1,4 @@
-"""What ``spec init`` writes for GitHub and GitLab does what it says: its own lines, run in a project that changed."""
+"""What ``spec init`` writes for GitHub and GitLab, and the action, do what they say: run in a project that changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
@@ -74,14 +74,31 @@ def on_github(project: Path, event: str) -> Sequence[str]:
     """Run the steps of the workflow; those that failed."""
     (job,) = yaml.safe_load((project / GITHUB).read_text(encoding="utf-8"))["jobs"].values()
     values = {"${{ github.token }}": "secret", "${{ github.event.number }}": "7"}
+    return steps(project, job["steps"], event, values)
+
+
+def as_action(project: Path, event: str, **inputs: str) -> Sequence[str]:
+    """Run the steps of the action; those that failed."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    assert inputs.keys() <= action["inputs"].keys()
+    asked = {name: inputs.get(name, one["default"]) for name, one in action["inputs"].items()}
+    values = {f"${{{{ inputs.{name} }}}}": text for name, text in asked.items()}
+    assert {step["shell"] for step in action["runs"]["steps"] if "run" in step} == {"bash"}
+    return steps(project, action["runs"]["steps"], event, values | {"${{ github.event.number }}": "7"})
+
+
+def steps(folder: Path, listed: Sequence[Mapping[str, Any]], event: str, values: Mapping[str, str]) -> Sequence[str]:
+    """Run the steps that run something, but for the installation; those that failed."""
     failed: list[str] = []
-    for step in job["steps"]:
-        if step.get("run", INSTALLS) == INSTALLS or not _runs(step.get("if", ""), event, failed=bool(failed)):
+    for step in listed:
+        script = step.get("run", "pip")
+        if script.startswith("pip ") or "uses" in step or not _runs(step.get("if", ""), event, failed=bool(failed)):
             continue
         environment = {name: values[text] for name, text in step.get("env", {}).items()}
-        environment["GITHUB_STEP_SUMMARY"] = str(project / "summary.md")
-        if shell(project, step["run"], environment):
-            failed.append(step["run"])
+        environment["GITHUB_STEP_SUMMARY"] = str(folder / "summary.md")
+        where = step.get("working-directory", ".")
+        if shell(folder / values.get(where, where), script, environment):
+            failed.append(script)
     return failed
 
 
@@ -101,7 +118,7 @@ def on_gitlab(project: Path, environment: Mapping[str, str]) -> tuple[bool, int]
     assert job["script"][0] == INSTALLS
     server = {"CI_API_V4_URL": "https://gitlab.example/api/v4", "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "5"}
     code = shell(project, "\n".join(job["script"][1:]), environment)
-    return code == 0, shell(project, "\n".join(job["after_script"]), server | environment)
+    return code == 0, shell(project, "\n".join(job["after_script"]), {**server, **environment})
 
 
 def test_the_page_shows_both_files() -> None:
@@ -118,6 +135,24 @@ def test_github_tells_what_changed(project: Path) -> None:
     assert (project / "summary.md").read_text(encoding="utf-8") == text
     told = (project / "gh.json").read_text(encoding="utf-8")
     assert told == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
+
+
+def test_the_action_tells_what_changed_in_its_folder(project: Path) -> None:
+    changed(project)
+    (script,) = as_action(project.parent, "pull_request", folder="demo", token="secret")  # noqa: S106  (no secret)
+    assert "pytest --blis-obsolete=fail" in script
+    text = (project / "golden-report.md").read_text(encoding="utf-8")
+    assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
+    assert (project.parent / "summary.md").read_text(encoding="utf-8") == text
+    told = (project / "gh.json").read_text(encoding="utf-8")
+    assert told == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
+
+
+def test_the_action_without_a_token_writes_on_the_page_of_the_run_only(project: Path) -> None:
+    changed(project)
+    assert len(as_action(project, "pull_request", token="")) == 1
+    assert (project / "summary.md").is_file()
+    assert not (project / "gh.json").exists()
 
 
 def test_gitlab_tells_what_changed_where_it_may(project: Path) -> None:
@@ -137,6 +172,7 @@ def test_gitlab_tells_what_changed_where_it_may(project: Path) -> None:
 
 def test_where_all_holds_nothing_is_told(project: Path) -> None:
     assert on_github(project, "pull_request") == []
+    assert as_action(project, "pull_request", token="secret") == []  # noqa: S106  (no secret)
     assert on_gitlab(project, {"BLIS_TOKEN": "secret"}) == (True, 0)
     assert [name for name in ("golden-report.md", "gh.json", "curl.json") if (project / name).exists()] == []
 

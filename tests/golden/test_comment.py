@@ -199,3 +199,23 @@ def test_names_stay_code(tmp_path: Path) -> None:
     bare = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", bare)
     assert "####" in bare
     assert [mark for mark in ("@team", "http:y", "`") if mark in bare] == []
+
+
+def test_what_is_not_as_expected_comes_first_and_by_name(tmp_path: Path) -> None:
+    for name, text in (("a", SPEC), ("b", EXPECTING)):
+        run(tmp_path, text, "unseen", f"{name}.blis.yaml")
+        run(tmp_path, text.replace("kv_blocks: 60", "kv_blocks: 40"), "new", f"{name}.blis.yaml")
+    text, _ = told(tmp_path)
+    assert "\n**Not as expected**: `b`.\n" in text
+    assert re.findall(r"^#### `(.)`", text, re.MULTILINE) == ["b", "a"]
+
+
+def test_it_says_how_to_accept_what_is_meant(changed: Path) -> None:
+    """The command, typed where the report was made, finds what waits."""
+    elsewhere = ("--golden-dir", f"{changed.name}/golden", "--root", changed.name)
+    for folder, options in ((changed, ()), (changed.parent, elsewhere)):
+        shown = blis_in(folder, "golden", "report", *options)
+        said = re.search(r"^If this is meant: run `pytest` and `blis-tui (.*?)`", shown.stdout, re.MULTILINE)
+        assert said is not None, shown.stderr
+        listed = blis_in(folder, *said[1].split())
+        assert listed.stdout.splitlines()[0] == "demo", listed.stderr
