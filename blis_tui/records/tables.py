@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.metrics.request_log import PLAIN_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from blis_tui.engine.records import Record
     from blis_tui.metrics.request_log import RequestTable
@@ -33,6 +34,23 @@ class _Fields(dict[type, tuple[str, ...]]):
 
 
 _FIELDS: Final = _Fields()
+
+
+class _Lines(dict[type, "tuple[str, Callable[[Record], tuple[object, ...]]]"]):
+    """The line of each kind of record that was written, with places for its values, and what takes these from one.
+
+    Most fields of most records are whole numbers, which need no encoder: this takes a fifth of its time.
+    """
+
+    def __missing__(self, kind: type[Record]) -> tuple[str, Callable[[Record], tuple[object, ...]]]:
+        names = _FIELDS[kind]
+        places = [f"{_LINE.encode(name)}:%s" for name in names]
+        line = ",".join([f'"kind":{_LINE.encode(kind.kind).replace("%", "%%")}', *places])
+        self[kind] = found = (f"{{{line}}}\n", attrgetter(*names))  # a tuple: all have an event and a time
+        return found
+
+
+_LINES: Final = _Lines()
 
 
 def requests_csv(rows: RequestTable, columns: Sequence[str] = PLAIN_COLUMNS) -> Iterator[str]:
@@ -77,7 +95,13 @@ def _cell(value: int | str | None) -> str:
 
 def record_line(record: Record) -> str:
     """A record as one line of JSON, ``kind`` first, fields in their order."""
-    return _LINE.encode(record_dict(record)) + "\n"
+    line, values = _LINES[type(record)]
+    return line % tuple([one if type(one) is int else _text(one) for one in values(record)])
+
+
+def _text(value: object) -> str:
+    """A value that is no plain number as JSON."""
+    return "[]" if value == () else _LINE.encode(_item(value))
 
 
 def record_dict(record: Record) -> dict[str, object]:

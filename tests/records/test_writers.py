@@ -1,9 +1,13 @@
 """Result files: their exact form, and that they appear whole or not at all."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from blis_tui.canonical import to_json, to_sorted_json
 from blis_tui.engine.records import RECORD_KINDS, Dropped
@@ -39,6 +43,34 @@ def test_records_keep_their_field_order() -> None:
     assert record_line(Dropped(3, 10, "r", 0, "too long")) == (
         '{"kind":"dropped","event":3,"time_us":10,"request_id":"r","instance":0,"reason":"too long"}\n'
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    holds: bool
+
+
+_VALUES = st.one_of(
+    st.integers(), st.booleans(), st.none(), st.text(), st.lists(st.text()).map(tuple), st.tuples(st.builds(_Part))
+)
+
+
+@given(values=st.lists(_VALUES, min_size=3, max_size=3))
+@example(values=["%s %d", (), '\u2028"\n'])
+@example(values=[True, (_Part("%", holds=False),), -1])
+def test_a_line_is_what_the_encoder_of_json_gives(values: list[Any]) -> None:
+    """Field by field, in the order of the class, without spaces."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, tuple):
+            return [plain(one) for one in value]
+        return {"name": value.name, "holds": value.holds} if isinstance(value, _Part) else value
+
+    expected = {"kind": "dropped", "event": 3, "time_us": 10}
+    expected |= dict(zip(("request_id", "instance", "reason"), map(plain, values), strict=True))
+    line = json.dumps(expected, ensure_ascii=False, separators=(",", ":")) + "\n"
+    assert record_line(Dropped(3, 10, *values)) == line
 
 
 def test_every_kind_of_record_is_plain_json() -> None:
