@@ -11,7 +11,7 @@ import pickle
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from blis_tui.errors import SimulationError
-from blis_tui.golden.produce import run_elsewhere
+from blis_tui.golden.produce import Elsewhere
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 
@@ -130,7 +130,8 @@ def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
 
 def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
     """In another process, where hashes of texts, and with them the order of sets, are others."""
-    *found, digest = run_elsewhere(_OTHER_PROCESS, experiment).splitlines(keepends=True)
+    with Elsewhere(_OTHER_PROCESS, experiment) as other:
+        *found, digest = other.output().splitlines(keepends=True)
     listener = _Listener(iter(lines))
     for line in found:
         listener.take(line)

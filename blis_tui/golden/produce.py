@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from hashlib import sha256
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
@@ -22,6 +24,7 @@ from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self
 
     from blis_tui.golden.chain import Chain
     from blis_tui.registry import Plugin
@@ -122,36 +125,87 @@ def _described(plugin: Plugin) -> Mapping[str, str]:
     return {"plug_point": plugin.path, "name": plugin.name, **where}
 
 
-def run_elsewhere(program: str, experiment: Experiment) -> str:
-    """What a Python program prints in another process, where hashes of texts differ; it reads the experiment as asked.
+class Elsewhere:
+    """A Python program in another process, where hashes of texts differ; it runs beside this one from the start.
+
+    Leaving its context ends it.
+    """
+
+    def __init__(self, program: str, experiment: Experiment) -> None:
+        """Start it; it reads the experiment as asked (:func:`as_asked`)."""
+        seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+        with TemporaryFile("w+", encoding="utf-8") as asked:  # a pipe would have to be fed
+            asked.write(as_asked(experiment))
+            asked.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _WITHOUT_TRACEBACK, program],
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env={
+                    **os.environ,
+                    "PYTHONHASHSEED": seed,
+                    "PYTHONIOENCODING": "utf-8",
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()  # nothing happens where it has ended
+        self._process.communicate()
+
+    def output(self) -> str:
+        """What it prints, once it has ended.
+
+        Raises:
+            SimulationError: it fails.
+        """
+        printed, said = self._process.communicate()
+        code = self._process.returncode
+        if code == _TOLD:
+            raise SimulationError(f"in another process, with another hash seed: {said}")
+        if code:
+            why = said.strip().rpartition("\n")[2]  # a traceback ends with the exception
+            raise SimulationError(f"another process fails with exit code {code}: {why}")
+        return printed
+
+
+def produce_checked(
+    experiment: Experiment,
+    *,
+    spec: str,
+    case: str,
+    checks: tuple[str, ...],
+    go_on: Callable[[Simulation], bool] | None = None,
+) -> tuple[Golden, str]:
+    """As :func:`produce`; second, why the result cannot be relied on: it changes with how the experiment is run.
+
+    Args:
+        experiment: what to run.
+        spec: its file, as it is stored.
+        case: which of its tests it is.
+        checks: ways of repeating the run that must give the same bytes (``CHECKS``).
+        go_on: called now and then; may raise to stop the run.
 
     Raises:
-        SimulationError: the process fails.
+        SimulationError: it cannot go on.
+        TraceError: rows of its trace are wrong.
     """
-    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-    run = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_TRACEBACK, program],
-        input=as_asked(experiment),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        check=False,
-    )
-    if run.returncode == _TOLD:
-        raise SimulationError(f"in another process, with another hash seed: {run.stderr}")
-    if run.returncode:
-        why = run.stderr.strip().rpartition("\n")[2]  # a traceback ends with the exception
-        raise SimulationError(f"another process fails with exit code {run.returncode}: {why}")
-    return run.stdout
-
-
-def nondeterminism(experiment: Experiment, result: Golden, checks: tuple[str, ...]) -> str:
-    """Why the result cannot be relied on: it changes with how the experiment is run. Empty when it does not."""
-    for check in checks:
-        found = _REPEATS[check](experiment, result)
-        if found:
-            return found
-    return ""
+    with Elsewhere(_OTHER_PROCESS, experiment) if "hash-seed" in checks else nullcontext() as other:
+        result = produce(experiment, spec=spec, case=case, go_on=go_on)
+        for check in checks:
+            if other is not None and check == "hash-seed":
+                found = _hash_seed(other, result)
+            else:
+                found = _REPEATS[check](experiment, result)
+            if found:
+                return result, found
+    return result, ""
 
 
 def _observers(experiment: Experiment, result: Golden) -> str:
@@ -176,14 +230,14 @@ def _checkpoint(experiment: Experiment, result: Golden) -> str:
     return "" if fresh.report().to_json() == result.report else "continuing from a checkpoint gives another report"
 
 
-def _hash_seed(experiment: Experiment, result: Golden) -> str:
+_REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint}
+
+
+def _hash_seed(other: Elsewhere, result: Golden) -> str:
     """In another process, where hashes of texts differ."""
     try:
-        found = json.loads(run_elsewhere(_OTHER_PROCESS, experiment))
+        found = json.loads(other.output())
     except SimulationError as error:
         return error.message
     same = (found["report"], found["sha256"]) == (result.report, result.chain.sha256)
     return "" if same else "another process, with another hash seed, gives another result"
-
-
-_REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint, "hash-seed": _hash_seed}

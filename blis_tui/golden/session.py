@@ -15,7 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
-from blis_tui.golden.produce import nondeterminism, produce
+from blis_tui.golden.produce import produce_checked
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.golden.studies import changes, produce_study
@@ -104,8 +104,7 @@ def run_case(
     if experiment is None:
         result, trouble = produce_study(case.load_study(), spec=spec, case=case.name, checks=settings.checks)
     else:
-        result = produce(experiment, spec=spec, case=case.name, go_on=go_on)
-        trouble = nondeterminism(experiment, result, settings.checks)
+        result, trouble = produce_checked(experiment, spec=spec, case=case.name, checks=settings.checks, go_on=go_on)
     if trouble:
         return Outcome(
             status="nondeterministic", text=f"the result is not deterministic: {trouble}", report=result.report

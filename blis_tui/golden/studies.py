@@ -10,7 +10,7 @@ from blis_tui._version import ENGINE
 from blis_tui.canonical import to_line, to_sorted_json
 from blis_tui.golden.chain import Chain
 from blis_tui.golden.layout import report_text
-from blis_tui.golden.produce import nondeterminism, produce, schemas_digest
+from blis_tui.golden.produce import produce_checked, schemas_digest
 from blis_tui.golden.store import Baseline, Golden
 from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
@@ -72,11 +72,10 @@ def produce_study(study: Study, *, spec: str, case: str, checks: tuple[str, ...]
 def _nondeterminism(study: Study, row: Row, checks: tuple[str, ...]) -> str:
     """Why a run of the sweep cannot be relied on: by itself, or repeated, it gives something else."""
     experiment = experiment_of(study, row.point, row.seed)
-    alone = produce(experiment, spec=study.name, case="")
+    alone, trouble = produce_checked(experiment, spec=study.name, case="", checks=checks)
     outcome = Outcome(status="done", report=alone.report)
     if row_of(study, row.point, row.seed, experiment, outcome) != row:
         return "its last run gives other figures when it is made by itself"
-    trouble = nondeterminism(experiment, alone, checks)
     return f"of its last run, {trouble}" if trouble else ""
 
 

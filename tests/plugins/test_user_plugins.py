@@ -15,7 +15,7 @@ import blis_tui
 from blis_tui.cli.main import cli
 from blis_tui.engine.records import Routed
 from blis_tui.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
-from blis_tui.golden.produce import CHECKS, nondeterminism, produce
+from blis_tui.golden.produce import CHECKS, produce, produce_checked
 from blis_tui.golden.session import plugin_lines
 from blis_tui.plug_points import POINTS
 from blis_tui.user_plugins import load_plugins
@@ -106,8 +106,8 @@ def test_a_package_offers_its_policies(names: dict[str, str]) -> None:
     simulation = blis_tui.Simulation(experiment, check="all")
     simulation.run()
     assert simulation.report().requests.completed == 30
-    result = produce(experiment, spec="x", case="default")
-    assert nondeterminism(experiment, result, CHECKS) == ""
+    result, trouble = produce_checked(experiment, spec="x", case="default", checks=CHECKS)
+    assert trouble == ""
     assert result.plugins == (
         {
             "plug_point": next(iter(names)),
