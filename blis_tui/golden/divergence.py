@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.compare.divergence import divergence_lines, first_divergence, record_stream, record_text
+from blis_tui.compare.divergence import NEIGHBOURS, divergence_lines, first_divergence, record_stream, record_text
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import ChainRecorder, divergence_window
 from blis_tui.inputs import parse_json
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
     from blis_tui.compare.divergence import Divergence, Fields
+    from blis_tui.engine.records import Record
     from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.spec.model import Experiment
 
@@ -72,12 +73,19 @@ def find_divergence(
     if window is None:
         return None
     after, until = window
-    old = files.read_records() or _repeated(golden, experiment)
-    if old is None:
-        inside = takewhile(lambda record: record.event <= until, record_stream(experiment, after))
-        records = tuple(map(record_dict, islice(inside, _SHOWN_OF_WINDOW)))
-        return GoldenDivergence(after=after, until=until, exact=None, records=records)
-    exact = first_divergence(old, record_lines(experiment), _fields)
+    stored = files.read_records()
+    if stored is not None:
+        exact = first_divergence(stored, record_lines(experiment), _fields)
+    else:
+        # What both share is not compared again, but for the records shown before the first that differs: each event
+        # has one at least.
+        start = max(0, after - NEIGHBOURS)
+        old = _repeated(golden, experiment, start, until)
+        if old is None:
+            inside = takewhile(lambda record: record.event <= until, record_stream(experiment, after))
+            records = tuple(map(record_dict, islice(inside, _SHOWN_OF_WINDOW)))
+            return GoldenDivergence(after=after, until=until, exact=None, records=records)
+        exact = first_divergence(old, record_lines(experiment, start), _fields)
     if exact is None:
         raise AssertionError("streams with different digests are equal")
     return GoldenDivergence(after=after, until=until, exact=exact, state=_state(experiment, exact))
@@ -115,27 +123,38 @@ def old_experiment(golden: Golden, experiment: Experiment) -> Experiment | None:
     return old if old.sha256 == golden.spec_sha256 else None
 
 
-def reproduces(old: Experiment, golden: Golden) -> bool:
-    """Whether this engine still gives a golden's records for its experiment."""
+def repeated(old: Experiment, golden: Golden, start: int, until: int) -> list[str] | None:
+    """The lines of a golden's records behind event ``start`` up to the event behind ``until``, by running it again.
+
+    None where this engine no longer gives the golden's records up to ``until``. One event more tells the end of the run
+    from the end of what was asked for.
+    """
+    lines: list[str] = []
+
+    def keep(record: Record) -> None:
+        if record.event > start:
+            lines.append(record_line(record))
+
+    recorder = ChainRecorder()
     try:
         simulation = Simulation(old)
-        recorder = ChainRecorder()
         simulation.subscribe("all", recorder)
-        simulation.run()
+        simulation.subscribe("all", keep)
+        simulation.run(max_events=until + 1)
     except Exception:  # noqa: BLE001  (as above)
-        return False
-    return recorder.finish(simulation.events).sha256 == golden.chain.sha256
+        return None
+    differs = divergence_window(golden.chain, recorder.finish(simulation.events))
+    return lines if differs is None or differs[0] >= until else None
 
 
-def _repeated(golden: Golden, experiment: Experiment) -> Iterator[str] | None:
-    """The golden's record lines, by running its experiment again; None when this engine no longer gives them."""
+def _repeated(golden: Golden, experiment: Experiment, start: int, until: int) -> list[str] | None:
     old = old_experiment(golden, experiment)
-    return None if old is None or not reproduces(old, golden) else record_lines(old)
+    return None if old is None else repeated(old, golden, start, until)
 
 
-def record_lines(experiment: Experiment) -> Iterator[str]:
-    """The whole record stream, line by line with its line ends, without holding it in memory."""
-    return map(record_line, record_stream(experiment))
+def record_lines(experiment: Experiment, after: int = 0) -> Iterator[str]:
+    """The record stream behind event ``after``, line by line with its line ends, without holding it in memory."""
+    return map(record_line, record_stream(experiment, after))
 
 
 def _state(experiment: Experiment, found: Divergence) -> str:

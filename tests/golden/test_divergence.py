@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
+from blis_tui.compare.divergence import first_divergence, record_stream
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.blis import BlisBatching
 from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
-from blis_tui.golden import session
+from blis_tui.golden import chain, session
 from blis_tui.golden.case import ComparisonOptions, cases_of
 from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import GoldenFiles
+from blis_tui.records.tables import record_dict
 
 from .projects import SPEC
 
@@ -185,6 +187,35 @@ def test_a_mutated_engine_is_caught_at_the_right_event(
         assert found.exact is None
         assert found.event == found.until
         assert found.until - found.after == golden.chain.every
+
+
+CHANGES: Final = {
+    "early": ("kv_blocks: 60", "kv_blocks: 30"),
+    "late": ("requests: 25", "requests: 24"),
+    "later": ("requests: 25", "requests: 26"),
+    "all": ("rate_per_s: 20", "rate_per_s: 21"),
+    "end": ("policy: blis", "policy: blis\nhorizon_us: 1200000"),
+}
+
+
+@pytest.mark.parametrize("most", [8, MAX_ENTRIES])
+@pytest.mark.parametrize(("before", "now"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_a_changed_spec_the_records_are_those_of_whole_streams(
+    before: str, now: str, most: int, *, backwards: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although only the window of the chains is compared, and the golden's run is repeated no further."""
+    monkeypatch.setattr(chain, "MAX_ENTRIES", most)
+    texts = [SPEC, SPEC.replace(before, now)][:: -1 if backwards else 1]
+    experiments = []
+    for name, text in zip(("old", "new"), texts, strict=True):
+        (tmp_path / f"{name}.blis.yaml").write_text(text, encoding="utf-8")
+        experiments.append(blis_tui.load(tmp_path / f"{name}.blis.yaml"))
+    old, new = (produce(one, spec="demo.blis.yaml", case="default") for one in experiments)
+    found = find_divergence(old, new, experiments[1], GoldenFiles(tmp_path, "none"))
+    expected = first_divergence(record_stream(experiments[0]), record_stream(experiments[1]), record_dict)
+    assert found is not None
+    assert found.exact == expected is not None
 
 
 def test_records_of_an_older_golden_do_not_outlive_it(experiment: blis_tui.Experiment, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.divergence import old_experiment, reproduces
+from blis_tui.golden.divergence import old_experiment, record_lines, repeated
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import look, survey
 from blis_tui.golden.session import Settings, run_case
@@ -71,8 +71,9 @@ def test_the_old_experiment_is_made_from_what_was_stored(tmp_path: Path) -> None
     old = old_experiment(golden, now)
     assert old is not None
     assert (old.pools[0].engine.kv_blocks, now.pools[0].engine.kv_blocks) == (60, 80)
-    assert reproduces(old, golden)
-    assert not reproduces(now, golden)
+    end = golden.chain.events
+    assert repeated(old, golden, 0, end) == list(record_lines(old))
+    assert repeated(now, golden, 0, end) is None
 
 
 def test_who_watches_a_golden_test_can_stop_it_before_anything_is_written(tmp_path: Path) -> None:
