@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +75,9 @@ def test_the_old_experiment_is_made_from_what_was_stored(tmp_path: Path) -> None
     end = golden.chain.events
     assert repeated(old, golden, 0, end) == list(record_lines(old))
     assert repeated(now, golden, 0, end) is None
+    middle = repeated(old, golden, 10, 20)
+    assert middle is not None
+    assert [json.loads(line)["event"] for line in (middle[0], middle[-1])] == [11, 21], "the next shows that it goes on"
 
 
 def test_who_watches_a_golden_test_can_stop_it_before_anything_is_written(tmp_path: Path) -> None:
