@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import termios
 import venv
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.processes import heed_ctrl_c
 
 from .cases import AS_IT_IS, EXPERIMENTS
 from .elsewhere import ROOT, RUNNER, run_elsewhere
@@ -108,3 +115,129 @@ def test_files_of_the_wheel(installed: Path) -> None:
 
 def files(site: Path, folder: str) -> Iterator[Path]:
     return (site / "blis_tui/_data" / folder).rglob("*.*")
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
+"""Each command on one line."""
+SHOWN = re.compile(r"^(?:\$ )?(blis-tui\b.*?)(?:  +#.*)?$", re.MULTILINE)
+"""A command of a page, without what is said about it."""
+
+
+@pytest.fixture(scope="module")
+def shell(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """An empty folder but for the README's experiment, with the wheel's programs on the path."""
+    folder = tmp_path_factory.mktemp("clean")
+    (experiment,) = re.findall(r"^```yaml\n(.*?name: mine.*?)^```", README, re.MULTILINE | re.DOTALL)
+    (folder / "mine.blis.yaml").write_text(experiment, encoding="utf-8")
+    path = f"{installed}{os.pathsep}{os.environ['PATH']}"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHONPATH", "PYTEST"))}
+    return Shell(
+        folder, {**environment, "PATH": path, "XDG_STATE_HOME": str(folder / "state"), "TERM": "xterm-256color"}
+    )
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Where commands are typed."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a line to its end."""
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def start(self, command: str, **streams: int) -> subprocess.Popen[bytes]:
+        """Run a line beside this process."""
+        return subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
+            preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (there are no threads)
+            stdin=streams.get("stdin"),
+            stdout=streams.get("stdout"),
+            stderr=streams.get("stderr"),
+        )
+
+
+def test_commands_of_the_readme_run_as_written(shell: Shell) -> None:
+    """All that end by themselves."""
+    commands = [
+        line
+        for line in SHOWN.findall(README)
+        if not re.match(r"blis-tui( (tui|serve|observe|twin|serve-api)\b|$)", line)
+    ]
+    assert len(commands) > 10
+    for command in commands:
+        done = shell.run(command)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert {path.name for path in shell.folder.iterdir()} >= {
+        *("requests.csv", "events.jsonl", "run.html", "run.pftrace", "metrics.txt", "runs.csv", "demo")
+    }
+
+
+def test_a_server_of_the_readme_is_observed_as_written(shell: Shell) -> None:
+    """At another port, with fewer requests and without a log, which a simulated server does not write."""
+    lines = {name: line for line in SHOWN.findall(README) for name in [line.split()[1:2]] for name in name}
+    served = shell.start(f"{lines['serve-api']} --port 0", stderr=subprocess.PIPE)
+    try:
+        assert served.stderr is not None
+        address = re.search(rb"http://\S+", served.stderr.readline())
+        assert address is not None
+        observe = lines["observe"].replace("http://127.0.0.1:8000", address[0].decode())
+        for command in (observe.replace("--requests 200 --log server.log", "--requests 10"), lines["twin"]):
+            done = shell.run(command)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+    finally:
+        served.send_signal(signal.SIGINT)
+        served.communicate(timeout=60)
+    assert served.returncode == 0
+    assert "requests   10 requests answered on both sides" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize("command", re.findall(r"^blis-tui(?: tui .*?)?(?=  +#|$)", README, re.MULTILINE))
+def test_screens_of_the_readme_open_as_written(command: str, shell: Shell) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (40, 140))
+    screen = shell.start(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while b"quit" not in seen:
+        seen += os.read(ours, 65_536)
+    os.write(ours, b"q")
+    with suppress(OSError):  # the end of what a pseudo-terminal shows is an error on Linux
+        while os.read(ours, 65_536):
+            pass
+    assert screen.wait(timeout=60) == 0
+    os.close(ours)
+
+
+def test_goldens_are_kept_as_the_guide_says(shell: Shell) -> None:
+    """What `spec init` wrote, with a change: its test fails, is looked at and accepted, and holds."""
+    page = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
+    guide = page[page.index("```sh\n") : page.index("git add golden")]
+    review = SHOWN.findall(guide)
+    assert review == ["blis-tui golden review"]
+    assert re.search(r"^pytest ", guide, re.MULTILINE)
+    project = replace(shell, folder=shell.folder / "demo")
+    assert project.run("python -m pytest -q").returncode == 0
+    policy = project.folder / "specs/policies/house.yaml"
+    policy.write_text(policy.read_text(encoding="utf-8").replace("kind: fcfs", "kind: sjf"), encoding="utf-8")
+    changed = project.run("python -m pytest -q")
+    assert changed.returncode == 1
+    assert "blis-tui golden accept" in changed.stdout
+    # Without a terminal to answer in, it lists what can be done.
+    (accept,) = re.findall(r"^ +(blis-tui golden accept .*)$", project.run(review[0]).stdout, re.MULTILINE)
+    assert project.run(accept).returncode == 0
+    assert project.run("python -m pytest -q").returncode == 0
