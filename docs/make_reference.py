@@ -36,43 +36,8 @@ if TYPE_CHECKING:
 _PACKAGE: Final = Path(blis_tui.__file__).resolve().parent
 FOLDER: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
-_REPORT_PARTS: Final = (
-    ("metrics/kv.py", "KvCounts"),
-    ("metrics/sections.py", "Sections"),
-    ("metrics/sections.py", "WarmUp"),
-    ("metrics/sections.py", "PromptThroughput"),
-    ("metrics/sections.py", "PipelineReport"),
-    ("metrics/sections.py", "PoolReport"),
-    ("metrics/sections.py", "ModelReport"),
-    ("metrics/reasoning.py", "ReasoningReport"),
-    ("metrics/reasoning.py", "MultimodalReport"),
-    ("metrics/goodput.py", "SloReport"),
-    ("metrics/goodput.py", "ClassSlo"),
-    ("metrics/goodput.py", "Met"),
-    ("metrics/sections.py", "Fairness"),
-    ("metrics/preemption.py", "PreemptionReport"),
-    ("metrics/tiers.py", "TiersReport"),
-    ("metrics/tiers.py", "TierReport"),
-    ("metrics/control_plane.py", "DeferralReport"),
-    ("metrics/control_plane.py", "GatewayReport"),
-    ("metrics/control_plane.py", "DisaggregationReport"),
-    ("metrics/goodput.py", "FitnessReport"),
-    ("metrics/anomalies.py", "Anomalies"),
-    ("metrics/saturation.py", "Saturation"),
-    ("metrics/load.py", "Offered"),
-    ("metrics/load.py", "Steady"),
-    ("metrics/stats.py", "Distribution"),
-    ("metrics/lifecycle.py", "LifecycleReport"),
-    ("metrics/lifecycle.py", "InstanceLife"),
-    ("metrics/lifecycle.py", "ScalingEvent"),
-    ("metrics/step_time.py", "StepTime"),
-    ("metrics/step_time.py", "ExpectedError"),
-    ("metrics/expectations.py", "Verdict"),
-    ("metrics/request_log.py", "RequestTable"),
-    ("metrics/request_log.py", "RequestRow"),
-    ("metrics/lints/finding.py", "Finding"),
-)
-"""What a report consists of besides the records of its own module."""
+_REPORT_ROOTS: Final = ("Report", "RequestTable", "RequestRow", "Finding")
+"""What the page of the report describes, with all that these consist of."""
 _LAYERS: Final = {"BLIS0": "YAML syntax", "BLIS1": "Schema", "BLIS2": "Meaning"}
 
 
@@ -184,9 +149,7 @@ def _errors_page() -> str:
 def _report_page() -> str:
     lines = [_NOTE, "# Report", ""]
     lines += ["`blis-tui run` prints it as JSON in this order. Units are in the names.", ""]
-    parts = [found for found in _classes("metrics/report.py") if _is_dataclass(found)]
-    parts += [found for file, name in _REPORT_PARTS for found in _classes(file) if found.name == name]
-    for found in sorted(parts, key=lambda part: part.name != "Report"):  # what encloses the others comes first
+    for found in _report_parts():
         lines += _class_section(found, found.name)
     lines += ["## Warnings", "", "What each check of `warnings` looks for, by its `id`:", ""]
     lines += _checks()
@@ -199,6 +162,27 @@ def _report_page() -> str:
     ]
     lines += [f"- `{metric}`" for metric in sorted(all_metrics())]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _report_parts() -> Iterable[ast.ClassDef]:
+    """What a report consists of, each part behind what names it first."""
+    files = sorted((_PACKAGE / "metrics").rglob("*.py"))
+    known = {found.name: found for file in files for found in _classes(str(file.relative_to(_PACKAGE)))}
+    parts: dict[str, ast.ClassDef] = {}
+
+    def add(name: str) -> None:
+        if name in known and name not in parts:
+            parts[name] = known[name]
+            for field in known[name].body:
+                if isinstance(field, ast.AnnAssign):
+                    for inner in re.findall(r"\w+", ast.unparse(field.annotation)):
+                        add(inner)
+            for base in known[name].bases:
+                add(ast.unparse(base))
+
+    for name in _REPORT_ROOTS:
+        add(name)
+    return parts.values()
 
 
 def _checks() -> Iterator[str]:
