@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden docs pictures bench guard clean
+.PHONY: run test quick lint golden docs site pictures bench guard clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -30,6 +30,10 @@ docs: .venv/installed
 	$(BIN)/python docs/make_chunks.py
 	$(BIN)/python docs/make_studies.py
 
+site: .venv/installed
+	$(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 pictures: .venv/installed
 	$(BIN)/python docs/make_pictures.py
 
@@ -41,7 +45,7 @@ guard: .venv/installed
 	$(BIN)/python -m benchmarks.guard --all
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

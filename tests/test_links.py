@@ -46,3 +46,5 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
         assert target.exists(), link
         if heading and target.suffix == ".md":
             assert heading in anchors(target), link
+        if page.is_relative_to(ROOT / "docs"):
+            assert target.is_relative_to(ROOT / "docs"), f"{link}: the site has nothing else"

@@ -1,0 +1,48 @@
+"""The documentation as a site has every page, and nothing that leads nowhere."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[1]
+SITE: Final = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
+def pages(nav: object) -> Iterator[str]:
+    """The files that a part of the navigation names."""
+    if isinstance(nav, str):
+        yield nav
+    for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from pages(part)
+
+
+def test_each_page_is_in_the_navigation_once() -> None:
+    docs = ROOT / SITE["docs_dir"]
+    assert sorted(pages(SITE["nav"])) == sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
+
+
+def test_each_page_is_named_on_the_first() -> None:
+    first = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    parts = {page for page in pages(SITE["nav"]) if not page.startswith("reference/")} - {"index.md"}
+    assert {page for page in parts if f"({page})" not in first} == set()
+
+
+@pytest.mark.skipif(shutil.which("mkdocs") is None, reason="mkdocs is not installed (extra `docs`)")
+def test_it_is_built_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
