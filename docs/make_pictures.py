@@ -2,9 +2,8 @@
 
     make pictures
 
-Drives the program without a terminal, by the keys a reader would press, and lets Chromium turn what is on the screen
-into PNG files. Everything happens in a temporary home folder; the same program draws the same pictures wherever the
-same fonts are installed.
+Drives the program without a terminal, by the keys a reader would press, in a temporary home folder. The same program
+draws the same pictures: ``tests/tui/test_pictures.py`` says which are no longer what is on the screen.
 """
 
 from __future__ import annotations
@@ -13,12 +12,8 @@ import asyncio
 import os
 import re
 import shutil
-import struct
-import subprocess
 import sys
 import tempfile
-import zlib
-from collections import Counter
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -38,23 +33,10 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
 IMAGES: Final = Path(__file__).with_name("img")
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
-MOST_WIDTH: Final = 1400
-"""Pixels; what is narrower on the screen stays as it is."""
 NORMAL: Final = (140, 40)
 NARROW: Final = (80, 24)
-_FONTS: Final = '"DejaVu Sans Mono", monospace'
+_FONTS: Final = "'DejaVu Sans Mono', 'Fira Code', Menlo, Consolas, monospace"
 _FRAME: Final = re.compile(r'(clip-terminal">\s*<rect x="0" y="0" width="[\d.]+" height=")([\d.]+)')
-_QUIET: Final = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--disable-lcd-text",
-)
-
 STEP: Final = "2761"
 """A step of kv-pressure that preempts one request and completes another while fifteen wait."""
 OWN: Final = {
@@ -249,128 +231,23 @@ def _store(folder: Path, spec: Path, *, pending: bool) -> None:
         place.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
 
 
-# ---- from SVG to PNG ----
+# ---- the files ----
 
 
-def browser() -> str:
-    """The program that draws. Raises SystemExit when there is none."""
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        raise SystemExit(f"no Chromium found (looked for {', '.join(BROWSERS)}): install it to draw the pictures")
-    return found
-
-
-def page(svg: str) -> tuple[str, int, int]:
-    """An HTML page with nothing but the picture, and its size in pixels."""
-    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    if found is None:
-        raise SystemExit("the screenshot has no size: was it made by another version of Textual?")
-    columns, rows = float(found[1]), float(found[2])
-    width = min(round(columns), MOST_WIDTH)
-    height = round(rows * width / columns)
+def picture(svg: str) -> str:
+    """What Textual exports, with fonts that a reader has: nothing is loaded from elsewhere."""
     svg = re.sub(r"(?s)@font-face \{.*?\}", "", svg).replace("Fira Code, monospace", _FONTS)
+    svg = re.sub(r"terminal-\d+", "terminal", svg)
     # The frame ends a little above the last line's descenders.
-    svg = _FRAME.sub(lambda found: f"{found[1]}{float(found[2]) + 4}", svg)
-    style = f"margin: 0; width: {width}px; height: {height}px; overflow: hidden"
-    return f'<body style="{style}">{svg.replace("<svg ", f"<svg width={width} ", 1)}</body>', width, height
+    return _FRAME.sub(lambda found: f"{found[1]}{float(found[2]) + 4}", svg)
 
 
-def draw(svg: str, target: Path, scratch: Path) -> None:
-    """Write a picture as PNG."""
-    html, width, height = page(svg)
-    source = scratch / f"{target.stem}.html"
-    source.write_text(f"<!doctype html><meta charset=utf-8>{html}", encoding="utf-8")
-    command = [browser(), *_QUIET, f"--user-data-dir={scratch / 'browser'}", "--default-background-color=00000000"]
-    command += [f"--screenshot={target}", f"--window-size={width},{height}", source.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode or not target.is_file():
-        raise SystemExit(f"the browser could not draw {target.name}:\n{done.stderr.strip()}")
-    target.write_bytes(packed(target.read_bytes()))
-
-
-# ---- fewer colours ----
-
-
-def packed(png: bytes) -> bytes:
-    """The same picture with at most 256 colours."""
-    data = b""
-    head, at = b"", 8
-    while at < len(png):
-        size, kind = struct.unpack(">I4s", png[at : at + 8])
-        chunk = png[at + 8 : at + 8 + size]
-        at += size + 12
-        head = chunk if kind == b"IHDR" else head
-        data += chunk if kind == b"IDAT" else b""
-    width, height, depth, colours, *_ = struct.unpack(">IIBBBBB", head)
-    if (depth, colours) not in ((8, 2), (8, 6)):
-        return png
-    bytes_each = 3 if colours == 2 else 4
-    rows = unfiltered(zlib.decompress(data), width * bytes_each, bytes_each)
-    pixels = [row[x : x + bytes_each] for row in rows for x in range(0, len(row), bytes_each)]
-    counted = Counter(pixels)
-    palette = palette_of(counted)
-    place = {colour: _nearest(colour, palette) for colour in counted}
-    indexes = bytes(place[pixel] for pixel in pixels)
-    lines = b"".join(b"\0" + indexes[y * width : (y + 1) * width] for y in range(height))
-    return b"".join(
-        (
-            png[:8],
-            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            _chunk(b"PLTE", b"".join(colour[:3] for colour in palette)),
-            _chunk(b"tRNS", b"".join(colour[3:] or b"\xff" for colour in palette)),
-            _chunk(b"IDAT", zlib.compress(lines, 9)),
-            _chunk(b"IEND", b""),
-        )
-    )
-
-
-def palette_of(counted: Counter[bytes]) -> list[bytes]:
-    """The most frequent colour of each region of the colour space; the regions are as small as 256 of them allow."""
-    often = sorted(counted, key=lambda colour: (-counted[colour], colour))
-    for size in range(8, 129, 4):
-        chosen: dict[tuple[int, ...], bytes] = {}
-        for colour in often:
-            chosen.setdefault(tuple(value // size for value in colour), colour)
-        if len(chosen) <= 256:
-            break
-    return list(chosen.values())
-
-
-def unfiltered(data: bytes, stride: int, step: int) -> list[bytes]:
-    """The rows of an inflated PNG; ``stride`` bytes each, ``step`` bytes a pixel."""
-    before = bytes(stride)
-    rows: list[bytes] = []
-    for at in range(0, len(data), stride + 1):
-        row, kind = bytearray(data[at + 1 : at + 1 + stride]), data[at]
-        if kind == 2:
-            row = bytearray((one + up) & 255 for one, up in zip(row, before, strict=True))
-        elif kind:
-            for x in range(stride):
-                left, corner = (row[x - step], before[x - step]) if x >= step else (0, 0)
-                row[x] = (row[x] + _predicted(kind, left, before[x], corner)) & 255
-        before = bytes(row)
-        rows.append(before)
-    return rows
-
-
-def _predicted(kind: int, left: int, up: int, corner: int) -> int:
-    if kind == 1:
-        return left
-    if kind == 3:
-        return (left + up) // 2
-    guess = left + up - corner
-    return min((left, up, corner), key=lambda one: abs(guess - one))
-
-
-def _nearest(colour: bytes, palette: list[bytes]) -> int:
-    def distance(place: int) -> int:
-        return sum((one - other) ** 2 for one, other in zip(colour, palette[place], strict=True))
-
-    return min(range(len(palette)), key=distance)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def furnished(name: str, home: Path) -> Path:
+    """The folder below a home where a picture is taken, with what lies in it."""
+    folder = home / ("goldens" if name == "goldens" else "capacity")
+    folder.mkdir(parents=True, exist_ok=True)
+    (furnish_goldens if name == "goldens" else furnish)(folder)
+    return folder
 
 
 def main() -> None:
@@ -379,20 +256,15 @@ def main() -> None:
     unknown = [name for name in names if name not in SCENES]
     if unknown:
         raise SystemExit(f"no such picture: {', '.join(unknown)} (there are {', '.join(SCENES)})")
-    browser()
-    IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        home_folder = Path(scratch) / "home"
-        os.environ.update(HOME=str(home_folder), TEXTUAL_ANIMATIONS="none", TEXTUAL_THEME="blis-dark")
-        os.environ.update({f"BLIS_TUI_{kind}_DIR": str(home_folder / kind) for kind in ("STATE", "CONFIG")})
+        home = Path(scratch) / "home"
+        os.environ.update(HOME=str(home), TEXTUAL_ANIMATIONS="none", TEXTUAL_THEME="blis-dark")
+        os.environ.update({f"BLIS_TUI_{kind}_DIR": str(home / kind) for kind in ("STATE", "CONFIG")})
         for name in names:
-            folder = home_folder / ("goldens" if name == "goldens" else "capacity")
-            folder.mkdir(parents=True, exist_ok=True)
-            (furnish_goldens if name == "goldens" else furnish)(folder)
-            with chdir(folder):
-                svg = asyncio.run(screenshot(name))
-            draw(svg, IMAGES / f"{name}.png", Path(scratch))
-            sys.stdout.write(f"{name}.png: {(IMAGES / f'{name}.png').stat().st_size / 1000:.0f} kB\n")
+            target = IMAGES / f"{name}.svg"
+            with chdir(furnished(name, home)):
+                target.write_text(picture(asyncio.run(screenshot(name))), encoding="utf-8", newline="\n")
+            sys.stdout.write(f"{target.name}: {target.stat().st_size / 1000:.0f} kB\n")
 
 
 if __name__ == "__main__":
