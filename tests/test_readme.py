@@ -35,20 +35,12 @@ def mine(tmp_path: Path) -> Path:
 
 def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
     run = blis("run", "quickstart", "--format", "table", cwd=tmp_path)
-    assert run.stdout == block("text", "experiment  quickstart")
-
-
-def test_the_plan_is_that_of_its_page() -> None:
-    """Where another test runs it."""
-    page = (Path(__file__).parents[1] / "docs" / "planning.md").read_text(encoding="utf-8")
-    assert f"```console\n{block('console', 'blis-tui plan')}```" in page
-
-
-def test_the_example_experiment_is_valid_and_runs(mine: Path) -> None:
-    for command in re.findall(r"^blis-tui (.*?)(?:  +#.*)?$", block("sh", "blis-tui validate"), re.MULTILINE):
-        run = blis(*command.split(), cwd=mine.parent)
-        assert run.returncode == 0, run.stdout + run.stderr
-    assert (mine.parent / "requests.csv").exists()
+    # Lines are left out where an ellipsis stands.
+    lines = [
+        ".*\n" if line == "…\n" else re.escape(line)
+        for line in block("text", "experiment  quickstart").splitlines(True)
+    ]
+    assert re.fullmatch("".join(lines), run.stdout, re.DOTALL)
 
 
 def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
@@ -68,7 +60,7 @@ def test_the_python_examples_work(containing: str, tmp_path: Path) -> None:
 def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
     listed = [line.split()[0] for line in blis("spec", "list", cwd=tmp_path).stdout.splitlines()]
     shown = re.search(
-        r"(\d+) experiments.*?(\d+) models, (\d+) GPUs, (\d+) workloads, (\d+) policies", README, re.DOTALL
+        r"(\d+) experiments.*?(\d+) models, (\d+) GPUs,\s+(\d+) workloads, (\d+) policies", README, re.DOTALL
     )
     assert shown is not None
     kinds = ("experiment", "model", "hardware", "workload", "policy")
@@ -78,23 +70,12 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 def test_every_policy_and_model_in_the_table_exists() -> None:
     from blis_tui.shipped import builtin  # noqa: PLC0415
 
-    rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", page, re.MULTILINE))
     points = [plugin.path for plugin in builtin().plugins if not plugin.path.startswith("workload.")]
     known = {point: [plugin.name for plugin in builtin().of(point)] for point in points}
     for name, there in known.items():
         assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(there)
-
-
-def test_the_keys_in_the_table_are_keys_of_the_debugger() -> None:
-    from blis_tui.tui.actions import APP, of_scope  # noqa: PLC0415
-
-    known = {key for scope in (APP, "debugger") for action in of_scope(scope) for key in action.keys}
-    rows = re.findall(
-        r"^\| (`.*?`) \| (?:back|next|play|breakpoint|\*\*why|events|compare|all keys).*\|$", README, re.MULTILINE
-    )
-    named = [key for row in rows for key in re.findall(r"`(.+?)`", row)]
-    assert len(named) > 20
-    assert [key for key in named if key not in known] == []
 
 
 def test_the_pictures_are_there() -> None:
@@ -103,8 +84,3 @@ def test_the_pictures_are_there() -> None:
     for page in pages:
         for picture in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
-
-
-def test_the_plan_is_the_one_of_the_guide() -> None:
-    guide = (Path(__file__).parents[1] / "docs" / "planning.md").read_text(encoding="utf-8")
-    assert f"```console\n{block('console', 'blis-tui plan quickstart')}```" in guide  # which is run by its own test
