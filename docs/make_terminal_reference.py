@@ -12,8 +12,8 @@ from typing import Final
 import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.authoring.project import write_tree
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.conditions.breakpoints import FIRST, KEYWORDS
+from blis_tui.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.tui.actions import ACTIONS, shown_key
 

@@ -123,7 +123,7 @@ def _show_experiment(
     seed: int | None,
     known: Registry | None,
 ) -> None:
-    from blis_tui.debugger.conditions.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.conditions.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Routes
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
-    from blis_tui.debugger.conditions.breakpoints import Watch
+    from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.history import Done
     from blis_tui.debugger.moves import Move
     from blis_tui.debugger.rows import EventRow

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from blis_tui.cluster.snapshot import Snapshot
-    from blis_tui.debugger.conditions.breakpoints import Hit, Watch
+    from blis_tui.conditions.breakpoints import Hit, Watch
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Record
     from blis_tui.simulation import Mark, Simulation

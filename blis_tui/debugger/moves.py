@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.conditions.breakpoints import Hit
+    from blis_tui.conditions.breakpoints import Hit
 
 SLICE: Final = 64
 """Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""

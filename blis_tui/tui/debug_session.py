@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.provenance import Composed, compose
-from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.conditions.expression import parse_expression
-from blis_tui.debugger.conditions.suggestions import suggestions
+from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.conditions.expression import parse_expression
+from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.why.ranking import ORDERS
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.cluster.reroute import Routes
-    from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
-    from blis_tui.debugger.conditions.expression import Expression
-    from blis_tui.debugger.conditions.suggestions import Suggestion
+    from blis_tui.conditions.breakpoints import Breakpoint, Hit
+    from blis_tui.conditions.expression import Expression
+    from blis_tui.conditions.suggestions import Suggestion
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
 

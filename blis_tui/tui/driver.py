@@ -11,7 +11,7 @@ from blis_tui.debugger.moves import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from blis_tui.debugger.conditions.breakpoints import Watch
+    from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.moves import Move, Stop
 

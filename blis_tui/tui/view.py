@@ -11,7 +11,7 @@ from blis_tui.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.conditions.breakpoints import Breakpoint
+    from blis_tui.conditions.breakpoints import Breakpoint
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Record

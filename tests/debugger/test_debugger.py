@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import blis_tui
-from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.conditions.vocabulary import subject_of
+from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.conditions.vocabulary import subject_of
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE
 from blis_tui.debugger.moves import Move, run_to_stop

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.conditions.suggestions import suggestions
+from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import compare, differences
 from blis_tui.debugger.moves import run_to_stop

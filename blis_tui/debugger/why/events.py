@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.decisions import ALTERNATIVES
-from blis_tui.debugger.conditions.probes import sentence
+from blis_tui.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.content import answers_begun, media_text
 from blis_tui.debugger.why.control import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.conditions.probes import sentence
+from blis_tui.conditions.probes import sentence
 from blis_tui.debugger.why.adapters import adapter_parts
 from blis_tui.debugger.why.breakdown import (
     KINDS,

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
-from blis_tui.debugger.conditions.probes import Happens, Reaches
+from blis_tui.conditions.probes import Happens, Reaches
 from blis_tui.debugger.moment import settles
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
@@ -17,7 +17,7 @@ from blis_tui.units import count_text, filled, plural, span_text, time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from blis_tui.debugger.conditions.probes import Condition
+    from blis_tui.conditions.probes import Condition
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.debugger.tape import Tape

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
-from blis_tui.debugger.conditions.probes import Reaches
+from blis_tui.conditions.probes import Reaches
 from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.tui.presenters.series import (
     KV_USE,

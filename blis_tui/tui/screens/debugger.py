@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on, work
 
-from blis_tui.debugger.conditions.breakpoints import about_request, about_session
+from blis_tui.conditions.breakpoints import about_request, about_session
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session

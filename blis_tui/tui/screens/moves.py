@@ -12,7 +12,7 @@ from blis_tui.tui.screens.stage import GOING, Stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.debugger.conditions.breakpoints import Watch
+    from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.moves import Move
 
 _UNIT_US: Final = 100_000

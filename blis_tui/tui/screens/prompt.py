@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.debugger.conditions.suggestions import Suggestion
+    from blis_tui.conditions.suggestions import Suggestion
 
 
 def _nothing(_text: str) -> None:

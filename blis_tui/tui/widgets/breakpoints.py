@@ -13,7 +13,7 @@ from blis_tui.tui.presenters.lines import Line, line
 from blis_tui.tui.widgets.lines import Lines, LinesPane
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.conditions.breakpoints import Breakpoint
+    from blis_tui.conditions.breakpoints import Breakpoint
     from blis_tui.tui.view import View
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.conditions.breakpoints import Watch, about_session, parse_breakpoint
+from blis_tui.conditions.breakpoints import Watch, about_session, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.session_course import (

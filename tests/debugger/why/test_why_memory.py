@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.engine.preemption.records import RestoreChosen, Retracted, SwappedBack, TiersLoaded

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.lexer import ConditionError
-from blis_tui.debugger.conditions.syntax import MAX_DEPTH, Syntax
-from blis_tui.debugger.conditions.vocabulary import (
+from blis_tui.conditions.lexer import ConditionError
+from blis_tui.conditions.syntax import MAX_DEPTH, Syntax
+from blis_tui.conditions.vocabulary import (
     EVENT_NUMBERS,
     EVENT_TEXTS,
     TEXT,
@@ -43,8 +43,8 @@ from blis_tui.spec.diagnostics import suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.conditions.syntax import Measure, Operand
-    from blis_tui.debugger.conditions.vocabulary import State
+    from blis_tui.conditions.syntax import Measure, Operand
+    from blis_tui.conditions.vocabulary import State
     from blis_tui.engine.records import Record
 
 _ATOM: Final = 6

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.lexer import ConditionError, Token, tokens, unquoted
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TEXT, TIME_UNITS, Quantity, of_unit
+from blis_tui.conditions.lexer import ConditionError, Token, tokens, unquoted
+from blis_tui.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TEXT, TIME_UNITS, Quantity, of_unit
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.printable import printable
 from blis_tui.spec.diagnostics import suggestion
@@ -24,7 +24,7 @@ from blis_tui.spec.diagnostics import suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.conditions.vocabulary import State
+    from blis_tui.conditions.vocabulary import State
     from blis_tui.engine.records import Record
 
     Measure: TypeAlias = Callable[[State, Sequence[Record]], float]

@@ -21,10 +21,10 @@ from blis_tui.cluster.records import (
     TransferFinished,
     TransferStarted,
 )
-from blis_tui.debugger.conditions.breakpoints import FIRST, Breakpoint, Hit, Watch, about_request, parse_breakpoint
-from blis_tui.debugger.conditions.lexer import ConditionError
-from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
-from blis_tui.debugger.conditions.suggestions import suggestions
+from blis_tui.conditions.breakpoints import FIRST, Breakpoint, Hit, Watch, about_request, parse_breakpoint
+from blis_tui.conditions.lexer import ConditionError
+from blis_tui.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
+from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import (

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.records import RoutingDecision, ScalingDecided
-from blis_tui.debugger.conditions.expression import Expression, parse_condition, parse_expression
-from blis_tui.debugger.conditions.lexer import ConditionError
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.conditions.expression import Expression, parse_condition, parse_expression
+from blis_tui.conditions.lexer import ConditionError
+from blis_tui.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
     ChunkDone,
     Completed,

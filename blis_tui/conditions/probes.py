@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.records import SessionBegun, SessionContinued
-from blis_tui.debugger.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
+from blis_tui.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished, streamed_kinds
 from blis_tui.errors import InvariantError
 from blis_tui.records.tables import record_dict
@@ -16,7 +16,7 @@ from blis_tui.units import count_text, filled, milliseconds, time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.conditions.expression import Expression
+    from blis_tui.conditions.expression import Expression
     from blis_tui.engine.records import Record
 
 

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.debugger.conditions.expression import parse_condition
-from blis_tui.debugger.conditions.lexer import ConditionError, check_length, unquoted
-from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches, Sends
-from blis_tui.debugger.conditions.syntax import NAMES, check_instance
-from blis_tui.debugger.conditions.vocabulary import TIME_UNITS
+from blis_tui.conditions.expression import parse_condition
+from blis_tui.conditions.lexer import ConditionError, check_length, unquoted
+from blis_tui.conditions.probes import Breaks, Happens, Holds, Misses, Reaches, Sends
+from blis_tui.conditions.syntax import NAMES, check_instance
+from blis_tui.conditions.vocabulary import TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.printable import printable
 from blis_tui.spec.diagnostics import suggestion
@@ -19,7 +19,7 @@ from blis_tui.spec.diagnostics import suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from blis_tui.debugger.conditions.probes import Condition, Watched
+    from blis_tui.conditions.probes import Condition, Watched
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 

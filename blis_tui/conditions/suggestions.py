@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
-from blis_tui.debugger.conditions.syntax import COMPARISONS
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TIME_UNITS
+from blis_tui.conditions.breakpoints import FIRST, KEYWORDS
+from blis_tui.conditions.syntax import COMPARISONS
+from blis_tui.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.figures import Figure
-    from blis_tui.debugger.conditions.vocabulary import EventNumber
+    from blis_tui.conditions.vocabulary import EventNumber
     from blis_tui.spec.model import Experiment
 
 _TYPED: Final = re.compile(r"""[A-Za-z0-9_.\-]*(?:\[[0-9]*\]?)?[A-Za-z0-9_.\-]*\Z""")
