@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import wraps
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
@@ -156,6 +157,7 @@ class Simulation:
         # Where a plug-in fails, the number of the event is told.
         self._one_by_one = bool(experiment.plugins_used())
         self._look: Callable[[], None] | None = None
+        self._repeatable = source is None
         try:
             if source is None:
                 source = create_source(experiment.workload, experiment.seed, experiment.plugins)
@@ -378,7 +380,7 @@ class Simulation:
         """
         self._require_sound()
         verify = verify and self._check != "off"
-        return build_report(
+        report = build_report(
             self.experiment,
             self._cluster,
             self.log,
@@ -388,6 +390,15 @@ class Simulation:
             now_us=self.now_us if by_clock and not self.done else None,
             left_out=self.left_out,
         )
+        return self._with_course(report) if self.experiment.course and self.done and self._repeatable else report
+
+    def _with_course(self, report: Report) -> Report:
+        """With verdicts on the course of the run, which is repeated for them from its beginning."""
+        from blis_tui.conditions.course import judged  # noqa: PLC0415  (few experiments expect anything of it)
+
+        again = Simulation(self.experiment, check="off", routes=self._routes)
+        found = judged(self.experiment.course, self.experiment, again)
+        return replace(report, expectations=(*report.expectations, *found))
 
     @_says_who_failed
     def checkup(self) -> Checkup:
@@ -476,6 +487,7 @@ class Simulation:
         other._routes = {**self._routes, **more}
         other._one_by_one = self._one_by_one
         other._look = None
+        other._repeatable = self._repeatable
         other._observers = Observers()
         other.log = RequestLog()
         other._archive = self._archive

@@ -120,6 +120,7 @@ _TABLE: Final = {
     ),
     "BLIS2010": Example(_clients('input_tokens: {kind: empirical, weights: {"10": 0, "20": 0}}', _OUTPUT)),
     "BLIS2011": Example("latency: {kind: blackbox}\ncluster: {tensor_parallel: 32}"),
+    "BLIS2070": Example('expect: [{never: "kv.utilisation > 90%"}]'),
     "BLIS2012": Example("expect: [{metric: latency.ttft_ms.p99}]"),
     "BLIS2013": Example("expect: [{metric: latency.ttft_ms.p98, max: 250}]"),
     "BLIS2014": Example("workload: {requests: 10, rate_per_s: 1}"),

@@ -19,6 +19,7 @@ from blis_tui.cli.signals import OverdueError, ending_on_signals
 from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from blis_tui.cli.signals import Signals
@@ -142,6 +143,7 @@ def run(
         },
         max(round(interval_s * 1e6), 1),
     )
+    given = overrides
     if counterfactual is not None:
         overrides = (*overrides, f"counterfactual={counterfactual}")
     with ending_on_signals() as signals:
@@ -161,7 +163,28 @@ def run(
         _warn(report)
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
-    _judge(report)
+    _judge(report, lambda event: _opening(source, case, given, seed, plugins, event))
+
+
+def _opening(
+    source: str, case: str | None, overrides: tuple[str, ...], seed: int | None, plugins: tuple[str, ...], event: int
+) -> str:
+    """What opens the debugger at an event of this run; empty where it cannot be typed again."""
+    from importlib.util import find_spec  # noqa: PLC0415  (as below)
+    from shlex import join  # noqa: PLC0415  (few runs are not as expected)
+
+    if source == "-" or find_spec("blis_tui.tui") is None:
+        return ""
+    words = ["blis-tui", "tui", source]
+    for option, values in (
+        ("--case", () if case is None else (case,)),
+        ("--set", overrides),
+        ("--seed", () if seed is None else (str(seed),)),
+        ("--plugins", plugins),
+        ("--at", (str(event),)),
+    ):
+        words += [word for value in values for word in (option, value)]
+    return join(words)
 
 
 def _table(report: Report) -> str:
@@ -220,7 +243,7 @@ def _warn(report: Report) -> None:
     tell(warnings_text(report), nl=False)
 
 
-def _judge(report: Report) -> None:
+def _judge(report: Report, opening: Callable[[int], str]) -> None:
     """Tell on standard error what does not hold, and exit accordingly."""
     counts = report.requests
     if counts.completed < counts.total:
@@ -230,5 +253,8 @@ def _judge(report: Report) -> None:
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:
         tell(printable(f"FAIL  {failure}"))
+    first = min((one.event for one in report.expectations if one.event is not None), default=None)
+    if first is not None and (command := opening(first)):
+        tell(printable(f"see it in the debugger: {command}"))
     if failures:
         sys.exit(ExitCode.CHECK_FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import dataclass
 from blis_tui.conditions.expression import parse_condition
@@ -21,7 +21,19 @@ if TYPE_CHECKING:
 
     from blis_tui.conditions.probes import Condition, Watched
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Expectation
+
+
+class Known(Protocol):
+    """What breakpoints may speak of: an experiment."""
+
+    @property
+    def instance_numbers(self) -> int:
+        """Instances have numbers below this one."""
+
+    @property
+    def expect(self) -> tuple[Expectation, ...]:
+        """Bounds on its report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +127,18 @@ _STRICTNESS: Final = ("max", "p99", "p95", "p90", "p50", "mean")
 """Statistics of a latency; the first one that is bounded says best what a single request may take."""
 
 
+def duration_us(text: str) -> float:
+    """A time such as ``1.5s`` or ``250ms``, in microseconds. Raises ValueError: it is none."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"`{text}` is not a time with a unit")
+    return float(match[1]) * TIME_UNITS[match[2]]
+
+
 class _Reader:
     """The words after a keyword, taken one after another."""
 
-    def __init__(self, text: str, words: Sequence[re.Match[str]], experiment: Experiment) -> None:
+    def __init__(self, text: str, words: Sequence[re.Match[str]], experiment: Known) -> None:
         self.text = text
         self.experiment = experiment
         self._words = words
@@ -151,11 +171,11 @@ class _Reader:
     def duration_us(self, example: str) -> tuple[float, str]:
         """The next word as a time, in microseconds and as written."""
         word = self.take("a time", example)
-        match = _DURATION.fullmatch(word.group())
-        if match is None:
-            message = f"`{printable(word.group())}` is not a time with a unit"
-            raise self.error(word, message, f"write one in us, ms or s, such as `{example}`")
-        return float(match[1]) * TIME_UNITS[match[2]], word.group()
+        try:
+            return duration_us(word.group()), word.group()
+        except ValueError as error:
+            message = f"write one in us, ms or s, such as `{example}`"
+            raise self.error(word, printable(str(error)), message) from error
 
     def finish(self) -> None:
         """Nothing may be left."""
@@ -240,7 +260,7 @@ def _slo_miss(reader: _Reader) -> Condition:
     return expected
 
 
-def _expected_us(experiment: Experiment, latency: str) -> float | None:
+def _expected_us(experiment: Known, latency: str) -> float | None:
     """The bound the experiment's ``expect:`` sets to a latency, in microseconds; None when it sets none."""
     bounds = {one.metric: one.max for one in experiment.expect if one.max is not None}
     for statistic in _STRICTNESS:
@@ -281,7 +301,7 @@ KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
 """Breakpoints that are no conditions, by their first word; a kind of record alone is one, too."""
 
 
-def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
+def parse_breakpoint(text: str, experiment: Known) -> Breakpoint:
     """Understand a breakpoint: a kind of record, one of :data:`KEYWORDS`, or a condition.
 
     Raises:

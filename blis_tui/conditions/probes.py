@@ -119,7 +119,7 @@ class Happens:
         return _Each(find_kind)
 
     def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
-        found = [record for record in records if self._fits(record)]
+        found = [record for record in records if self.fits(record)]
         if not found:
             return ""
         first = found[0]
@@ -128,7 +128,8 @@ class Happens:
         more = f" (and {len(found) - 1} more)" if self.kind and len(found) > 1 else ""
         return sentence(first) + more
 
-    def _fits(self, record: Record) -> bool:
+    def fits(self, record: Record) -> bool:
+        """Whether a record is what is waited for."""
         if self.kind and record.kind != self.kind:
             return False
         if self.instance is not None and instance_of(record) != self.instance:
@@ -196,14 +197,15 @@ class Holds:
         """Stops as the class says."""
         truth = self.condition.measure
         if not self.condition.about_event:
-            return _Edge(truth, lambda simulation, records: self._words("became", simulation, records))
+            return _Edge(truth, lambda simulation, records: self.words("became true", simulation, records))
 
         def find(simulation: Watched, records: Sequence[Record]) -> str:
-            return self._words("is", simulation, records) if truth(simulation, records) else ""
+            return self.words("is true", simulation, records) if truth(simulation, records) else ""
 
         return _Each(find)
 
-    def _words(self, verb: str, simulation: Watched, records: Sequence[Record]) -> str:
+    def words(self, says: str, simulation: Watched, records: Sequence[Record]) -> str:
+        """The condition, what is to be said of it, and the figures that it names."""
         numbers = [one for one in self.condition.names if one.quantity.is_number]
         values: list[str] = []
         for one in numbers:
@@ -211,7 +213,7 @@ class Holds:
             if isfinite(value):
                 shown = amount(value, one.quantity.unit)
                 values.append(shown if len(numbers) == 1 else f"{one.text}: {shown}")
-        return f"{self.condition} {verb} true" + (f" ({', '.join(values)})" if values else "")
+        return f"{self.condition} {says}" + (f" ({', '.join(values)})" if values else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,17 +145,17 @@ def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> 
         new = entry.files.read(pending=entry.waiting)
         breaks = _breaks(new)
         if case is None or not entry.waiting:
-            return _Told(entry.name, _UNEXPECTED, _expectations(None, new), breaks=True) if breaks else None
+            return _Told(entry.name, _UNEXPECTED, _expectations(None, new, case), breaks=True) if breaks else None
         golden = entry.files.read() if entry.state == "changed" else None
-        body = _unseen(new) if golden is None else _changed(entry, case, golden, new, style)
+        body = _unseen(new, case) if golden is None else _changed(entry, case, golden, new, style)
     except BlisError as error:
         return _Told(entry.name, "broken", _block(str(error)))
     where = "" if entry.case == DEFAULT else f", case {_code(entry.case)}"
     return _Told(entry.name, entry.state, f"{_code(entry.spec)}{where}\n\n{body}", waiting=True, breaks=breaks)
 
 
-def _unseen(new: Golden) -> str:
-    return f"There is no golden of it yet.\n{_expectations(None, new)}"
+def _unseen(new: Golden, case: Case) -> str:
+    return f"There is no golden of it yet.\n{_expectations(None, new, case)}"
 
 
 def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style) -> str:
@@ -171,7 +171,7 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
         parts.append(_block("\n".join(changes(golden, new))))
     figures = _figures(difference.report)
     parts.append(_table("figure", figures, len(difference.report)))
-    parts.append(_expectations(golden, new))
+    parts.append(_expectations(golden, new, case))
     if difference.records and not difference.report:
         parts.append("The report is the same, but the record stream is not.\n")
     if difference.text is not None:
@@ -205,25 +205,37 @@ def _table(title: str, found: Sequence[Difference], total: int) -> str:
     return "\n".join(rows) + "\n" + (f"\n{left:,} more differences.\n" if left else "")
 
 
-def _expectations(golden: Golden | None, new: Golden) -> str:
+def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
     """What the experiment expects and how that stands, before and now; broken invariants, too."""
     before = {} if golden is None else {_wish(one): one for one in _verdicts(golden)}
-    rows = []
+    rows, opens = [], []
     for one in _verdicts(new):
         old = before.get(_wish(one))
         rows.append(f"| {_cell(_wish(one))} | {'' if old is None else _held(old)} | {_held(one)} |")
+        opens.append(_opening(one, case))
     text = "\n".join(["| expected | golden | now |", "|---|---|---|", *rows]) + "\n" if rows else ""
-    return "\n".join(filter(None, [text, *(f"Invariant {_code(one)}.\n" for one in _broken_invariants(new))]))
+    return "\n".join(filter(None, [text, *opens, *(f"Invariant {_code(one)}.\n" for one in _broken_invariants(new))]))
+
+
+def _opening(verdict: Verdict, case: Case | None) -> str:
+    """Where a wish for the course of the run was broken first, and what opens the debugger there."""
+    if verdict.event is None or case is None:
+        return ""
+    where = f"{_code(_wish(verdict))} was broken at event {verdict.event:,}: {_code(verdict.why or '')}.\n"
+    command = debugger_command(case, verdict.event)
+    return where + (f"\n{_block(command, 'sh')}" if command else "")
 
 
 def _held(verdict: Verdict) -> str:
+    if not verdict.wish():  # of the course of the run
+        return "holds" if verdict.ok else "**broken**"
     value = "nothing" if verdict.value is None else verdict.value
     shown = _cell(f"{value:,.6g}" if isinstance(value, float) else str(value))
     return f"holds ({shown})" if verdict.ok else f"**broken** ({shown})"
 
 
 def _wish(verdict: Verdict) -> str:
-    return f"{verdict.metric} {verdict.wish()}"
+    return f"{verdict.metric} {verdict.wish()}".rstrip()
 
 
 def _breaks(golden: Golden) -> bool:

@@ -19,6 +19,7 @@ from blis_tui.golden.produce import produce_checked
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.golden.studies import changes, produce_study
+from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable
 from blis_tui.units import plural
 
@@ -122,7 +123,7 @@ def run_case(
         return outcome
     if settings.full and outcome.ok:
         files.write_records(record_lines(experiment))
-    return _with_expectations(outcome)
+    return _with_expectations(outcome, case)
 
 
 def _read(files: GoldenFiles, settings: Settings) -> Golden | None:
@@ -268,10 +269,15 @@ def _refusal(golden: Golden) -> str:
     )
 
 
-def _with_expectations(outcome: Outcome) -> Outcome:
+def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
     """A result that breaks its own expectations or an invariant fails, golden or not."""
     report = json.loads(outcome.report)
-    broken = [f"expected: {one['metric']} is {one['value']}" for one in report["expectations"] if not one["ok"]]
+    broken = []
+    for one in (Verdict(**found) for found in report["expectations"]):
+        if not one.ok:
+            broken.append(f"not as expected: {one.sentence()}")
+        if one.event is not None and (command := debugger_command(case, one.event)):
+            broken.append(f"    see it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken or not outcome.ok:
         return outcome

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
 from blis_tui.metrics.kv import zero_where_left_out
+from blis_tui.metrics.stats import WHERE_IT_APPLIES
+from blis_tui.units import time_text
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Expectation
@@ -22,6 +25,12 @@ class Verdict:
     value: float | str | bool | None
     """What the report says; None when it has no such metric, or nothing was observed."""
     ok: bool
+    event: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Of what is expected of the course of the run: the event at which it was broken first."""
+    time_us: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """When that was, in microseconds."""
+    why: str | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """What happened there."""
 
     def wish(self) -> str:
         """What was expected, in words."""
@@ -34,8 +43,13 @@ class Verdict:
 
     def sentence(self) -> str:
         """The verdict in words."""
+        broken = "" if self.event is None else f" at event {self.event:,} ({time_text(self.time_us or 0)}): {self.why}"
+        if not self.wish():
+            return f"{self.metric}: {'holds' if self.ok else 'broken'}{broken}"
+        if broken:
+            broken = f"; exceeded{broken}"
         value = "nothing" if self.value is None else self.value
-        return f"{self.metric} is {value}, expected {self.wish()}"
+        return f"{self.metric} is {value}, expected {self.wish()}{broken}"
 
 
 def judge(expectation: Expectation, report: dict[str, object]) -> Verdict:
@@ -47,7 +61,7 @@ def judge(expectation: Expectation, report: dict[str, object]) -> Verdict:
         max=expectation.max,
         equals=expectation.equals,
         value=value,
-        ok=_holds(expectation, value),
+        ok=holds(expectation, value),
     )
 
 
@@ -71,7 +85,8 @@ def _same(value: float | str | bool, wish: float | str | bool) -> bool:
     return isinstance(value, bool) == isinstance(wish, bool) and value == wish
 
 
-def _holds(expectation: Expectation, value: float | str | bool | None) -> bool:
+def holds(expectation: Expectation, value: float | str | bool | None) -> bool:
+    """Whether a value is within the bounds; none never is."""
     if value is None:
         return False
     if expectation.equals is not None and not _same(value, expectation.equals):

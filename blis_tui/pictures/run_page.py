@@ -262,7 +262,7 @@ def _percent(share: float | None) -> str:
 def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:
     if not verdicts:
         return []
-    rows = [(one.metric, one.wish(), _value(one.value), "holds" if one.ok else "does not hold") for one in verdicts]
+    rows = [(one.metric, one.wish(), _found(one), "holds" if one.ok else "does not hold") for one in verdicts]
     return [
         Table(
             caption="What the experiment expects of the report",
@@ -272,6 +272,11 @@ def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:
             classes=["good" if one.ok else "bad" for one in verdicts],
         )
     ]
+
+
+def _found(one: Verdict) -> str:
+    where = "" if one.event is None else f"event {one.event:,}: {one.why}"
+    return ", ".join(filter(None, (_value(one.value) if one.wish() else "", where)))
 
 
 def _value(value: float | str | bool | None) -> str:

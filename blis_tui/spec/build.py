@@ -62,6 +62,7 @@ def build_experiment(
     metadata = top.part("metadata")
     policy = _policy(top.part("policy"))
     pools = _pools(resolved)
+    expected = tuple(top.parts("expect"))
     return decode(
         spec.Experiment,
         top,
@@ -71,6 +72,8 @@ def build_experiment(
         policy=policy,
         cluster=_cluster(top.part("cluster"), policy, pools),
         pools=pools,
+        expect=tuple(decode(spec.Expectation, one) for one in expected if "metric" in one.data),
+        course=tuple(decode(spec.CourseExpectation, one) for one in expected if "metric" not in one.data),
         sha256=digest(resolved),
         document=resolved,
         plugins=plugins or builtin(),

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import adapter_bytes, batching_traits, build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
+from blis_tui.spec.decode import decode
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.document_parts import Part
 from blis_tui.spec.engine_checks import check_batching, check_lora, check_memory, check_operators, check_version
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import all_metrics, is_metric, is_open_ended
+from blis_tui.spec.model import ANY_INSTANCE, CourseExpectation, Expectation
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.workload_checks import check_answer_targets, check_workload
@@ -43,6 +46,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += check_lora(document)
     problems += check_cluster(document)
     problems += expectation_problems(document, ("expect",))
+    problems += _course_problems(document)
     if sound:
         used = [_Stack(document, owner) for owner in owners]
         problems += [problem for stack in used for problem in _check_heads(stack)]
@@ -243,11 +247,37 @@ def _smallest(document: Document, path: DataPath) -> int:
     return document.whole(*path, "min") or 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What breakpoints may speak of, before there is an experiment."""
+
+    instance_numbers: int
+    expect: tuple[Expectation, ...]
+
+
+def _course_problems(document: Document) -> Iterator[Diagnostic]:
+    """What is wrong with what is expected of the course of the run."""
+    entries = list(enumerate(map(as_map, as_list(document.get("expect")))))
+    if all("metric" in entry for _, entry in entries):
+        return
+    from blis_tui.conditions.course import problems  # noqa: PLC0415  (few experiments expect anything of it)
+
+    instances = sum(document.whole(*path, "instances") or 0 for path in pool_paths(document) or [("cluster",)])
+    named = [decode(Expectation, Part(entry, "")) for _, entry in entries if "metric" in entry]
+    known = _Known(ANY_INSTANCE if document.get("cluster", "autoscaler") else instances, tuple(named))
+    for number, entry in entries:
+        if "metric" not in entry:
+            for key, message, hint in problems(decode(CourseExpectation, Part(entry, "")), known):
+                yield about(document, ("expect", number, key), "BLIS2070", message, hint=hint)
+
+
 def expectation_problems(
     document: Document, at: DataPath, others: Collection[str] = (), noun: str = "expectation"
 ) -> Iterator[Diagnostic]:
     """What is wrong with the expectations in the list at ``at``; ``others``: metrics beside the report's."""
     for number, entry in enumerate(map(as_map, as_list(document.get(*at)))):
+        if "metric" not in entry:
+            continue
         path = (*at, number)
         metric = str(entry.get("metric"))
         if not is_metric(metric) and metric not in others and not is_open_ended(metric):

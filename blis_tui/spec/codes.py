@@ -303,6 +303,12 @@ _TABLE: Final = {
         "about a pool, an instance, a class or a tenant that is not there.",
         "Name a figure of this experiment's report (`blis-tui run` prints one), or configure what it is about.",
     ),
+    "BLIS2070": CodeInfo(
+        "unusable expectation of the course",
+        "An entry of `expect` with `always`, `never`, `eventually` or `count` is no breakpoint or condition, or has "
+        "keys that do not go together.",
+        "Write it as a breakpoint (docs/reference/terminal/conditions.md).",
+    ),
     "BLIS2100": CodeInfo(
         "unusable trace",
         "A recorded workload cannot be read: a column is missing, unknown or given twice, the unit of its times is not "

@@ -81,6 +81,16 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
             "cluster": Definition(of=model.Cluster),
             "engine": Definition(of=model.Engine),
             "expectation": Definition(of=model.Expectation),
+            "course_expectation": Definition(of=model.CourseExpectation),
+            "expected": Definition(
+                doc="A metric of the report and what it must be, or what must hold in the course of the run.",
+                limits={
+                    "type": "object",
+                    "if": {"anyOf": [{"required": [name]} for name in ("always", "never", "eventually", "count")]},
+                    "then": {"$ref": "#/$defs/course_expectation"},
+                    "else": {"$ref": "#/$defs/expectation"},
+                },
+            ),
             "overrides": Definition(
                 doc="Values to replace, by dotted path; as with `--set`.",
                 limits={

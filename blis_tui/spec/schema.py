@@ -320,9 +320,11 @@ def _typed(data: Json, types: Json) -> Json:
 
 
 def matches(data: Json, condition: Json) -> bool:
-    """Whether an ``if`` of the schemas holds: ``type``, ``required``, ``const`` or ``enum`` of properties."""
+    """Whether an ``if`` of the schemas holds: ``type``, ``anyOf``, ``required``, ``const`` or ``enum`` of properties."""
     if not isinstance(condition, dict):
         return True
+    if "anyOf" in condition and not any(matches(data, one) for one in as_list(condition["anyOf"])):
+        return False
     names = {"object": dict, "string": str, "array": list}
     if isinstance(wanted := condition.get("type"), str) and not isinstance(data, names.get(wanted, object)):
         return False

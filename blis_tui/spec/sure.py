@@ -118,6 +118,10 @@ def _all_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa
     return all(sure.allows(data, part) for part in cast("list[Json]", wanted))
 
 
+def _any_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    return any(sure.allows(data, part) for part in cast("list[Json]", wanted))
+
+
 def _if(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:
     holds = sure.allows(data, wanted)
     if not holds and not _decides(wanted):
@@ -134,7 +138,8 @@ def _decides(condition: Json) -> bool:
         return False
     plain = [condition.get("const"), *cast("list[Json]", condition.get("enum", []))]
     parts = cast("Schema", condition.get("properties", {}))
-    return not any(isinstance(one, dict | list) for one in plain) and all(map(_decides, parts.values()))
+    inner = [*parts.values(), *cast("list[Json]", condition.get("anyOf", []))]
+    return not any(isinstance(one, dict | list) for one in plain) and all(map(_decides, inner))
 
 
 def _number(holds: Callable[[float, float], bool]) -> Keyword:
@@ -172,7 +177,7 @@ _TYPES: Final[Mapping[str, type]] = MappingProxyType(
         "null": type(None),
     }
 )
-_DECIDING: Final = frozenset({"type", "const", "enum", "required", "properties"})
+_DECIDING: Final = frozenset({"type", "const", "enum", "required", "properties", "anyOf"})
 _KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
         **dict.fromkeys(("$schema", "$defs", "title", "description", "default", "examples"), _says_nothing),
@@ -189,6 +194,7 @@ _KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
         "uniqueItems": _unique,
         "$ref": _reference,
         "allOf": _all_of,
+        "anyOf": _any_of,
         "if": _if,
         "minimum": _number(lambda data, least: data >= least),
         "maximum": _number(lambda data, most: data <= most),

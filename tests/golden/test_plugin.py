@@ -219,7 +219,7 @@ def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) 
     pytest_in(folder, "--blis-update=always")
     run = pytest_in(folder)
     assert run.returncode == 1
-    assert "expected: requests.completed is 25" in run.stdout
+    assert "not as expected: requests.completed is 25, expected" in run.stdout
 
 
 @pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])

@@ -28,7 +28,7 @@ COMPUTED = {
     "Pool": {"operators"},
     "Trace": {"path"},
     "Workload": {"name"},
-    "Experiment": {"name", "description", "pools", "sha256", "document", "plugins"},
+    "Experiment": {"name", "description", "course", "pools", "sha256", "document", "plugins"},
 }
 """Fields of records that no single key of a document says."""
 NOT_WRITTEN = {"AdapterMix", "Budget", "KvTiers", "Model", "PluginConfig"}

@@ -18,7 +18,7 @@ from blis_tui.spec.model.cluster import (
     Transfer,
 )
 from blis_tui.spec.model.engine import Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
-from blis_tui.spec.model.experiment import Expectation, Experiment, Pool, SloTarget
+from blis_tui.spec.model.experiment import ANY_INSTANCE, CourseExpectation, Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
@@ -41,6 +41,7 @@ from blis_tui.spec.model.workload import (
 )
 
 __all__ = [
+    "ANY_INSTANCE",
     "SLO_CLASSES",
     "SLO_PRIORITIES",
     "AdapterMix",
@@ -48,6 +49,7 @@ __all__ = [
     "Budget",
     "Client",
     "Cluster",
+    "CourseExpectation",
     "Delay",
     "Disaggregation",
     "Encoder",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model.policy import Policy
     from blis_tui.spec.model.workload import Workload
 
-_ANY_INSTANCE: Final = 1 << 15
+ANY_INSTANCE: Final = 1 << 15
 """More instances than there ever are in a run."""
 _MOST_US: Final = 10**15
 _HERE: Final = "#/$defs/document/properties/"
@@ -97,6 +97,56 @@ class Expectation:
     min: float | None = key("Smallest value that passes, in the metric's own unit.", absent=None, examples=[100])
     max: float | None = key("Largest value that passes, in the metric's own unit.", absent=None, examples=[250])
     equals: float | str | bool | None = key("The only value that passes.", absent=None, examples=[0])
+
+
+_DURATION: Final = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(us|ms|s)$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CourseExpectation:
+    """What must hold in the course of the run, in the words of breakpoints."""
+
+    always: str = key(
+        "A condition on the state that must hold after every event.",
+        absent="",
+        minLength=1,
+        maxLength=1000,
+        examples=["kv.utilization < 95%"],
+    )
+    never: str = key(
+        "What must not happen: a kind of record, another breakpoint, or a condition.",
+        absent="",
+        minLength=1,
+        maxLength=1000,
+        examples=["preempted", "gateway.waiting > 100"],
+    )
+    eventually: str = key(
+        "What must happen, or hold, once: of the whole run, or each time behind `after`.",
+        absent="",
+        minLength=1,
+        maxLength=1000,
+        examples=["waiting == 0"],
+    )
+    count: str = key(
+        "What is counted: records of a kind, or how often a condition becomes true.",
+        absent="",
+        minLength=1,
+        maxLength=1000,
+        examples=["preempted"],
+    )
+    after: str = key(
+        "A breakpoint: only what comes behind it counts.",
+        absent="",
+        minLength=1,
+        maxLength=1000,
+        examples=["scaled"],
+    )
+    within: str = key(
+        "How long behind `after`, in simulated time.", absent="", pattern=_DURATION, examples=["1s", "250ms"]
+    )
+    by: str = key("The simulated time by which it must have happened.", absent="", pattern=_DURATION, examples=["30s"])
+    min: float | None = key("Smallest count that passes.", absent=None, minimum=0, examples=[1])
+    max: float | None = key("Largest count that passes.", absent=None, minimum=0, examples=[10])
 
 
 def _weight(doc: str) -> Said:
@@ -245,11 +295,13 @@ class Experiment:
         examples=[60_000_000],
     )
     expect: tuple[Expectation, ...] = part(
-        "What the report must show; each entry becomes a check of the run.",
-        (Expectation,),
+        "What the report must show, and what must hold in the course of the run; each entry becomes a check.",
+        ("#/$defs/expected",),
         default=[],
-        examples=[[{"metric": "latency.ttft_ms.p99", "max": 250}]],
+        examples=[[{"metric": "latency.ttft_ms.p99", "max": 250}, {"never": "preempted"}]],
     )
+    course: tuple[CourseExpectation, ...] = ()
+    """Those entries of `expect` that are about the course of the run."""
     slo_targets: Mapping[str, SloTarget] = part(
         "What a request of each SLO class must keep to to count as good; the report says how many did, and"
         " `goodput_rps`.",
@@ -380,4 +432,4 @@ class Experiment:
     @property
     def instance_numbers(self) -> int:
         """Instances have numbers below this one; who comes later gets the next one, so an autoscaler may need any."""
-        return self.instances if self.cluster.autoscaler is None else _ANY_INSTANCE
+        return self.instances if self.cluster.autoscaler is None else ANY_INSTANCE
