@@ -119,7 +119,12 @@ def _all_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa
 
 
 def _any_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
-    return any(sure.allows(data, part) for part in cast("list[Json]", wanted))
+    for part in cast("list[Json]", wanted):
+        if sure.allows(data, part):
+            return True
+        if not _decides(part):
+            return False
+    return False
 
 
 def _if(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:

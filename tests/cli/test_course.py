@@ -1,0 +1,46 @@
+"""What a broken expectation of the course of a run looks like to those who run it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+from click.testing import CliRunner
+
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+from tests.golden.projects import SPEC, blis_in, project, pytest_in
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "golden.md").read_text(encoding="utf-8")
+
+
+def test_the_guide_shows_what_is_told() -> None:
+    """The event, the exit code, and a command that opens the debugger there."""
+    found = re.search(r"^\$ blis-tui (run recovery .*)\n((?:.+\n)+)```", PAGE, re.MULTILINE)
+    assert found is not None
+    done = CliRunner().invoke(cli, found[1].split())
+    assert done.exit_code == ExitCode.CHECK_FAILED
+    assert done.stderr.endswith(found[2])
+    broken = [one for one in json.loads(done.stdout)["expectations"] if not one["ok"]]
+    assert [one["event"] for one in broken] == [24711]
+    assert f"--at {broken[0]['event']}" in found[2]
+
+
+def test_its_golden_test_and_its_comment_open_the_debugger_there(tmp_path: Path) -> None:
+    """A golden does not make it right."""
+    folder = project(tmp_path, f"{SPEC}expect:\n  - {{never: completed}}\n")
+    pytest_in(folder)
+    assert blis_in(folder, "golden", "accept").returncode == 0
+    run = pytest_in(folder)
+    assert run.returncode == 1
+    told = re.search(r"not as expected: never completed: broken at event (\d+) ", run.stdout)
+    assert told is not None
+    opens = f"blis-tui tui demo.blis.yaml --at {told[1]}\n"
+    assert f"see it in the debugger: {opens}" in run.stdout
+    comment = blis_in(folder, "golden", "report")
+    assert comment.returncode == 1
+    assert "| `never completed` |  | **broken** |" in comment.stdout
+    assert f"`never completed` was broken at event {told[1]}: " in comment.stdout
+    assert f"```sh\n{opens}```" in comment.stdout

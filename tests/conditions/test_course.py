@@ -1,0 +1,217 @@
+"""What is expected of the course of a run, judged once more from the files that the run writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blis_tui
+from blis_tui.conditions.breakpoints import duration_us
+from blis_tui.errors import SpecError
+from blis_tui.records.tables import record_line
+from blis_tui.spec.load import load
+from blis_tui.spec.model import CourseExpectation as Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.metrics.expectations import Verdict
+
+PRESSURE: Final = blis_tui.load("kv-pressure", set={"workload.requests": 60})
+KINDS: Final = ("preempted", "completed", "scheduled", "first-token", "rejected")
+
+
+class Told:
+    """A run as its record file tells it: no condition's code is used to read it."""
+
+    def __init__(self, experiment: blis_tui.Experiment) -> None:
+        simulation = blis_tui.Simulation(experiment)
+        lines: list[str] = []
+        simulation.subscribe("all", lambda record: lines.append(record_line(record)))
+        self.waiting: list[tuple[int, int, int]] = []
+        """Event, time and how many wait behind it."""
+        while not simulation.done:
+            simulation.step()
+            waiting = len(simulation.snapshot().instances[0].waiting)
+            self.waiting.append((simulation.events, simulation.now_us, waiting))
+        self.records = [json.loads(line) for line in lines]
+        self.end = simulation.events, simulation.now_us
+
+    def events_of(self, kind: str) -> list[tuple[int, int]]:
+        """Event and time of each record of a kind."""
+        return [(one["event"], one["time_us"]) for one in self.records if one["kind"] == kind]
+
+
+@cache
+def told() -> Told:
+    return Told(PRESSURE)
+
+
+def whole(experiment: blis_tui.Experiment) -> blis_tui.Simulation:
+    simulation = blis_tui.Simulation(experiment)
+    simulation.run()
+    return simulation
+
+
+def verdict(wish: Wish, experiment: blis_tui.Experiment = PRESSURE) -> Verdict:
+    (found,) = whole(replace(experiment, expect=(), course=(wish,))).report().expectations
+    return found
+
+
+def same(found: Verdict, event: int | None) -> None:
+    assert (found.ok, found.event) == (event is None, event)
+    if event is not None:
+        times = {number: time for number, time, _ in told().waiting}
+        assert found.time_us == times[event]
+        assert found.why
+
+
+@settings(max_examples=40, deadline=None)
+@given(most=st.integers(0, 20))
+def test_always(most: int) -> None:
+    broken = [event for event, _, waiting in told().waiting if waiting > most]
+    same(verdict(Wish(always=f"waiting <= {most}")), min(broken, default=None))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    after=st.none() | st.sampled_from(KINDS),
+    within_ms=st.none() | st.sampled_from([0, 1, 20, 400]),
+)
+def test_never(kind: str, after: str | None, within_ms: int | None) -> None:
+    """Behind an event of the one kind none of the other within the time; the same event does not count."""
+    broken = [event for event, _ in told().events_of(kind)]
+    wish = Wish(never=kind)
+    if after is not None:
+        wish = Wish(never=kind, after=after, within="" if within_ms is None else f"{within_ms}ms")
+        broken = [
+            event
+            for event, time in told().events_of(kind)
+            if any(
+                before < event and (within_ms is None or time - then <= within_ms * 1000)
+                for before, then in told().events_of(after)
+            )
+        ]
+    same(verdict(wish), min(broken, default=None))
+
+
+@settings(max_examples=60, deadline=None)
+@given(most=st.integers(0, 12), by_ms=st.none() | st.sampled_from([1, 50, 500, 3000]))
+def test_eventually(most: int, by_ms: int | None) -> None:
+    met = [time for _, time, waiting in told().waiting if waiting > most]
+    wish = Wish(eventually=f"waiting > {most}", by="" if by_ms is None else f"{by_ms}ms")
+    if met and (by_ms is None or min(met) <= by_ms * 1000):
+        same(verdict(wish), None)
+    else:
+        late = [event for event, time, _ in told().waiting if by_ms is not None and time > by_ms * 1000]
+        same(verdict(wish), min(late, default=told().end[0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(kind=st.sampled_from(KINDS), after=st.sampled_from(KINDS), within_ms=st.sampled_from([0, 2, 30, 300, 2000]))
+def test_eventually_behind_something(kind: str, after: str, within_ms: int) -> None:
+    """Each event of the one kind is followed, or accompanied, by one of the other within the time."""
+    broken = []
+    for before, then in told().events_of(after):
+        following = [time for event, time in told().events_of(kind) if event >= before]
+        if following and min(following) - then <= within_ms * 1000:
+            continue
+        late = [event for event, time, _ in told().waiting if event > before and time - then > within_ms * 1000]
+        broken.append(min(late, default=told().end[0]))
+    same(verdict(Wish(eventually=kind, after=after, within=f"{within_ms}ms")), min(broken, default=None))
+
+
+@settings(max_examples=40, deadline=None)
+@given(kind=st.sampled_from(KINDS), most=st.integers(0, 70), least=st.none() | st.integers(0, 70))
+def test_count(kind: str, most: int, least: int | None) -> None:
+    events = told().events_of(kind)
+    found = verdict(Wish(count=kind, max=float(most), min=None if least is None else float(least)))
+    assert found.value == len(events)
+    assert found.ok == (len(events) <= most and len(events) >= (least or 0))
+    assert found.event == (events[most][0] if len(events) > most else None)
+
+
+def test_a_condition_is_counted_where_it_becomes_true() -> None:
+    above = [waiting > 3 for _, _, waiting in told().waiting]
+    rises = sum(now and not before for before, now in zip([False, *above], above, strict=False))
+    assert verdict(Wish(count="waiting > 3", max=1000.0)).value == rises
+
+
+def test_what_holds_before_the_first_event_is_not_overlooked() -> None:
+    assert verdict(Wish(never="waiting == 0")).event == 1
+
+
+SPEC: Final = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: mine}
+extends: kv-pressure
+workload: {requests: 60}
+expect:
+  - {metric: requests.completed, equals: 60}
+  - {never: preempted}
+  - {eventually: waiting == 0, after: preempted, within: 30s}
+  - {count: preempted, max: 1000}
+"""
+
+
+def test_they_are_part_of_the_report_behind_bounds_on_its_figures() -> None:
+    report = whole(load("-", stdin_text=SPEC)).report()
+    first = min(event for event, _ in told().events_of("preempted"))
+    assert [(one.metric, one.ok, one.event) for one in report.expectations] == [
+        ("requests.completed", True, None),
+        ("never preempted", False, first),
+        ("eventually waiting == 0 within 30s after preempted", True, None),
+        ("count(preempted)", True, None),
+    ]
+    assert not report.ok
+    written = json.loads(report.to_json())["expectations"]
+    assert "event" not in written[0]
+    assert (written[1]["event"], written[1]["value"]) == (first, False)
+
+
+def test_a_run_under_way_or_with_requests_of_its_own_is_not_judged() -> None:
+    """It is judged as a whole, by repeating it."""
+    experiment = load("-", stdin_text=SPEC)
+    simulation = blis_tui.Simulation(experiment)
+    simulation.run(max_events=100)
+    assert [one.metric for one in simulation.report().expectations] == ["requests.completed"]
+    at_once = whole(experiment).report().to_json()
+    simulation.run()
+    assert simulation.report().to_json() == at_once
+    resumed = blis_tui.Simulation(experiment)
+    resumed.run(max_events=200)
+    other = blis_tui.Simulation(experiment)
+    other.restore(resumed.checkpoint())
+    other.run()
+    assert other.report().to_json() == at_once
+
+
+@pytest.mark.parametrize("bound", ["min: 1", "max: 3", "by: 1s", "within: 1s", "after: completed"])
+@pytest.mark.parametrize("subject", ["always: queue < 10", "never: preempted", "eventually: completed", "count: step"])
+def test_keys_that_do_not_go_together_are_errors(subject: str, bound: str) -> None:
+    allowed: dict[str, Sequence[str]] = {"never": ["after"], "eventually": ["after", "by"], "count": ["min", "max"]}
+    text = SPEC + f"  - {{{subject}, {bound}}}\n"
+    if bound.partition(":")[0] in allowed.get(subject.partition(":")[0], ()):
+        load("-", stdin_text=text)
+        return
+    with pytest.raises(SpecError) as caught:
+        load("-", stdin_text=text)
+    assert {one.code for one in caught.value.diagnostics} == {"BLIS2070"}
+
+
+@pytest.mark.parametrize(("text", "us"), [("1s", 1e6), (".5ms", 500.0), ("250us", 250.0), ("1.5s", 1.5e6)])
+def test_a_duration(text: str, us: float) -> None:
+    assert duration_us(text) == us
+
+
+def test_no_duration() -> None:
+    with pytest.raises(ValueError, match="`3` is not a time with a unit"):
+        duration_us("3")
