@@ -320,7 +320,7 @@ def _typed(data: Json, types: Json) -> Json:
 
 
 def matches(data: Json, condition: Json) -> bool:
-    """Whether an ``if`` of the schemas holds: ``type``, ``anyOf``, ``required``, ``const`` or ``enum`` of properties."""
+    """Whether an ``if`` of the schemas holds: ``type``, ``required``, ``anyOf``, ``const`` or ``enum`` of values."""
     if not isinstance(condition, dict):
         return True
     if "anyOf" in condition and not any(matches(data, one) for one in as_list(condition["anyOf"])):

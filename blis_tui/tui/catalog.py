@@ -186,10 +186,16 @@ def facts_of(experiment: Experiment) -> Facts:
         ("step time", _each(pool.latency.kind for pool in pools)),
         ("workload", f"{experiment.workload.name}: {_requests(experiment)}"),
         ("policy", f"{policy.name}: {policy.scheduling.kind}, {policy.batching.kind} batching"),
-        ("expects", plural(len(experiment.expect), "figure") if experiment.expect else "nothing"),
+        ("expects", _expected(experiment)),
         ("seed", str(experiment.seed)),
     )
     return Facts(experiment.description, lines)
+
+
+def _expected(experiment: Experiment) -> str:
+    figures = plural(len(experiment.expect), "figure") if experiment.expect else ""
+    course = f"{len(experiment.course)} of its course" if experiment.course else ""
+    return ", ".join(filter(None, (figures, course))) or "nothing"
 
 
 def _study_facts(path: Path) -> Facts:
