@@ -91,6 +91,7 @@ def compose(
     stdin_text: str | None = None,
     plugins: Registry | None = None,
     relative_to: Path | None = None,
+    trace_name: str = "",
 ) -> Composed:
     """Resolve an experiment and note where everything comes from.
 
@@ -102,6 +103,7 @@ def compose(
         plugins: what its names may refer to; None = this package's own plug-ins.
         relative_to: the folder the text will be in, so that a trace can be named from there; without it, a trace is
             named by its absolute path.
+        trace_name: what a trace will be called beside the text; empty = as ``relative_to`` says.
 
     Raises:
         SpecError: the experiment is not valid.
@@ -114,7 +116,7 @@ def compose(
     data = cast("Json", dict(experiment.document))
     origins = {path: _origin(document, path, value) for path, value in _leaves(data, ())}
     if trace is not None:
-        data = _with_trace(data, _named_from(trace, relative_to))
+        data = _with_trace(data, trace_name or _named_from(trace, relative_to))
     return Composed(data, origins, experiment.sha256, resolved.files)
 
 

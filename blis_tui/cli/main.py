@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
     "workload": ("blis_tui.cli.workload", "workload", "Look at workloads and traces, and make them from others."),
+    "bundle": ("blis_tui.cli.bundle", "bundle", "Write a run as one file, to be opened elsewhere."),
     "observe": ("blis_tui.cli.observe", "observe", "Load a real server with a workload, and record it."),
     "twin": ("blis_tui.cli.twin", "twin", "Compare a recording with a simulation, or with another recording."),
     "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit step times to measured requests, or judge them."),

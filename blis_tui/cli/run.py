@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.cli import completion
+from blis_tui.cli.bundle import is_bundle, opened
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell, tell_left_out
@@ -123,8 +124,8 @@ def run(
 ) -> None:
     """Simulate an experiment and print its report.
 
-    SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file, or - for standard
-    input. What looks wrong with the run (overload, a KV cache that is too small, too few requests ...) stands in the
+    SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file or of a bundle
+    (`blis-tui bundle`), or - for standard input. What looks wrong with the run (overload, a KV cache that is too small, too few requests ...) stands in the
     report's `warnings`, and on standard error. Ctrl-C stops the run and reports what has happened so far, marked as
     incomplete; once more ends it at once.
     """
@@ -146,10 +147,14 @@ def run(
     given = overrides
     if counterfactual is not None:
         overrides = (*overrides, f"counterfactual={counterfactual}")
-    with ending_on_signals() as signals:
+    same = True
+    with ExitStack() as held, ending_on_signals() as signals:
+        if is_bundle(source):
+            found, same = held.enter_context(opened(source, known_plugins(plugins)))
+            source = str(found.spec)
         experiment, read = _load(source, case, overrides, seed, plugins)
-        with ExitStack() as opened:
-            outputs.open(opened, read)
+        with ExitStack() as files:
+            outputs.open(files, read)
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))
@@ -163,6 +168,8 @@ def run(
         _warn(report)
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
+    if not same:
+        sys.exit(ExitCode.CHECK_FAILED)
     _judge(report, lambda event: _opening(source, case, given, seed, plugins, event))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completion
+from blis_tui.cli.bundle import is_bundle, opened
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
@@ -71,8 +72,8 @@ def tui(
 ) -> None:
     """Step through an experiment in the terminal, or look at the points of a study.
 
-    SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file, STUDY that of a Study
-    document; without it, a list of both is shown. With --axis, an experiment becomes a study: see `blis-tui sweep
+    SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file, or of a bundle
+    (`blis-tui bundle`), STUDY that of a Study document; without it, a list of both is shown. With --axis, an experiment becomes a study: see `blis-tui sweep
     --help`. Inside, h shows the keys and q goes back.
     """
     of_run = at or breaks or case or seed is not None or recording
@@ -89,6 +90,11 @@ def tui(
         )
     if source is None:
         show_home()
+    elif is_bundle(source):
+        if of_study or recording or case or overrides or seed is not None:
+            raise click.UsageError("a bundle is opened as it is: only --at, --break and --plugins go with it")
+        with opened(source, known := known_plugins(plugins)) as (found, _):
+            _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known)
     elif of_study or _is_study(source):
         if of_run:
             raise click.UsageError("--at, --break, --case, --seed and --twin are for an experiment, not for a study")

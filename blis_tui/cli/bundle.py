@@ -1,0 +1,92 @@
+"""``blis-tui bundle``, and what other commands do with the files that it writes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.cases import case_option, case_overrides, mention_cases
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import tell
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.signals import ending_on_signals
+from blis_tui.printable import printable, printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.golden.bundle import Bundle
+    from blis_tui.registry import Registry
+
+_SUFFIX: Final = ".blis"
+"""Of bundles; experiments are named `.blis.yaml`."""
+
+
+@click.command()
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+@click.option("-o", "--output", required=True, metavar="FILE.blis", help="Where to write it.")
+@click.option("--at", metavar="EVENT|TIME|REQUEST", help="Where the debugger goes first when it is opened.")
+@click.option("--break", "breaks", multiple=True, metavar="CONDITION", help="A breakpoint to set then; repeatable.")
+@case_option
+@set_option
+@seed_option
+@plugins_option
+@reported
+def bundle(
+    source: str,
+    output: str,
+    at: str | None,
+    breaks: tuple[str, ...],
+    case: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+) -> None:
+    """Write a run as one file, to be opened elsewhere.
+
+    It holds the experiment with all that it refers to, its trace, its results, a position and breakpoints. `blis-tui
+    tui FILE.blis` opens it there; `blis-tui run FILE.blis` runs it; both say where results differ from those it
+    holds. Plug-ins are not in it: name them again with --plugins.
+    """
+    from blis_tui.debugger.places import parse_place  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.golden.bundle import pack  # noqa: PLC0415
+
+    if source == "-":
+        raise click.UsageError("a bundle is made of files: write the experiment to one, and name it as SPEC")
+    if not is_bundle(output):
+        raise click.UsageError(f"--output {printable(output)}: the name of a bundle ends in {_SUFFIX}")
+    try:
+        parse_place("0" if at is None else at)
+    except InputError as error:
+        raise click.UsageError(f"--at: {error}") from error
+    known = known_plugins(plugins)
+    assignments = case_overrides(source, case, overrides, None, known)
+    with ending_on_signals():
+        events = pack(output, source, overrides=assignments, seed=seed, at=at, breaks=breaks, plugins=known)
+    if case is None:
+        mention_cases(source, None, known)
+    size = Path(output).stat().st_size
+    tell(f"wrote {printable(output)}: a run of {events:,} events, {size / 1000:,.0f} kB")
+
+
+def is_bundle(source: str | None) -> bool:
+    """Whether it is the name of a bundle."""
+    return source is not None and source.endswith(_SUFFIX)
+
+
+@contextmanager
+def opened(source: str, known: Registry | None) -> Iterator[tuple[Bundle, bool]]:
+    """A bundle to be looked at, and whether its run gives here what it holds; if not, standard error says where."""
+    from blis_tui.golden.bundle import unpacked, verified  # noqa: PLC0415  (heavy imports only when it runs)
+
+    with unpacked(source, known) as found:
+        with ending_on_signals():
+            difference = verified(found)
+        if difference:
+            tell(printable_lines(f"warning: {source} holds other results than this run gives\n{difference}"))
+        yield found, not difference

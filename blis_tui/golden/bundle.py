@@ -1,0 +1,219 @@
+"""A run as one file: its experiment with all that it refers to, its recorded workload, its golden, and where to look.
+
+A bundle is a zip file whose members are a project of one golden test: unpacked, `pytest` runs it. It is stored without
+compression and with fixed dates, so that equal runs give equal bytes. It holds no code: plug-ins are named with their
+versions, and are run only where they are asked for again.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from blis_tui.authoring.provenance import compose
+from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
+from blis_tui.conditions.breakpoints import parse_breakpoint
+from blis_tui.errors import InputError
+from blis_tui.golden.case import DEFAULT, cases_of
+from blis_tui.golden.compare import compare
+from blis_tui.golden.produce import produce
+from blis_tui.golden.session import describe
+from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
+from blis_tui.inputs import MAX_TRACE_BYTES, open_input, parse_json
+from blis_tui.records.files import atomic_bytes
+from blis_tui.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from blis_tui.golden.case import Case
+    from blis_tui.golden.store import Golden
+    from blis_tui.registry import Registry
+    from blis_tui.simulation import Simulation
+
+SUFFIX: Final = ".blis"
+FORMAT: Final = 1
+_ABOUT: Final = "bundle.json"
+_GOLDENS: Final = "golden"
+_PYTEST: Final = "[pytest]\ntestpaths = .\n"
+_DATE: Final = (1980, 1, 1, 0, 0, 0)
+_MEMBER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+_MOST_MEMBERS: Final = 8
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""Of each member but the recorded workload."""
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """One that has been unpacked."""
+
+    spec: Path
+    case: Case
+    files: GoldenFiles
+    at: str | None
+    """Where to go first, as `--at` takes it."""
+    breaks: tuple[str, ...]
+    """Breakpoints to set."""
+    golden: Golden
+    """The results that it holds."""
+
+
+def pack(
+    target: str,
+    source: str,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    at: str | None = None,
+    breaks: Sequence[str] = (),
+    plugins: Registry | None = None,
+    go_on: Callable[[Simulation], bool] | None = None,
+) -> int:
+    """Run an experiment and write it with its results to a file; how many events the run had.
+
+    Args:
+        target: the file.
+        source: the experiment, as :func:`blis_tui.spec.load.load` takes it.
+        overrides: ``path=value`` texts.
+        seed: replaces the document's.
+        at: where whoever opens it is led first.
+        breaks: breakpoints that are set then.
+        plugins: what the experiment may name.
+        go_on: called now and then; may raise to stop the run.
+
+    Raises:
+        SpecError: the experiment is not valid.
+        InputError: a file cannot be read or written.
+        SimulationError: it cannot go on.
+        ConditionError: a breakpoint is none.
+    """
+    experiment = load(source, overrides=list(overrides), seed=seed, plugins=plugins)
+    for text in breaks:
+        parse_breakpoint(text, experiment)
+    trace = experiment.workload.trace
+    carried = "" if trace is None else "trace" + "".join(Path(trace.path).suffixes[-2:])
+    composed = compose(source, overrides=overrides, seed=seed, plugins=plugins, trace_name=carried)
+    spec = f"{experiment.name}.blis.yaml"
+    golden = produce(experiment, spec=spec, case=DEFAULT, go_on=go_on)
+    files = GoldenFiles(Path(_GOLDENS), experiment.name)
+    members = {
+        _ABOUT: to_json({"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}),
+        "pytest.ini": _PYTEST,
+        spec: composed.to_yaml(),
+        files.file(HEADER).as_posix(): golden.header(),
+        files.file(REPORT).as_posix(): golden.report,
+    }
+    with atomic_bytes(target) as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as out:
+        for member, content in members.items():
+            out.writestr(zipfile.ZipInfo(member, _DATE), content.encode())
+        if trace is not None:
+            _copy(trace.path, out, carried)
+    return golden.chain.events
+
+
+def _copy(path: str, out: zipfile.ZipFile, name: str) -> None:
+    member = zipfile.ZipInfo(name, _DATE)
+    with open_input(path, limit=MAX_TRACE_BYTES) as rows, out.open(member, "w", force_zip64=True) as copy:
+        while chunk := rows.read(_CHUNK):
+            copy.write(chunk)
+
+
+@contextmanager
+def unpacked(path: str, plugins: Registry | None = None) -> Iterator[Bundle]:
+    """A bundle in a folder of its own, which goes at the end.
+
+    Args:
+        path: the file.
+        plugins: what its experiment may name.
+
+    Raises:
+        InputError: it is no bundle of this format, is damaged, or holds more than bundles do.
+        SpecError: its experiment is not valid here.
+    """
+    with TemporaryDirectory(prefix="blis-") as folder:
+        with open_input(path, limit=_MOST_BYTES + MAX_TRACE_BYTES) as raw:
+            about = _read(path, raw, Path(folder))
+        yield _bundle(path, Path(folder), about, plugins)
+
+
+def _read(path: str, raw: BinaryIO, folder: Path) -> object:
+    try:
+        with zipfile.ZipFile(raw) as opened:
+            return _unpack(opened, folder)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, ValueError) as error:
+        raise _foreign(path, error) from error
+
+
+def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
+    """Write its members below a folder; what the bundle says of itself."""
+    members = opened.infolist()
+    if len(members) > _MOST_MEMBERS:
+        raise ValueError(f"it has {len(members)} members")
+    for member in members:
+        if _MEMBER.fullmatch(member.filename) is None:
+            raise ValueError("the name of a member leads out of it")
+        most = MAX_TRACE_BYTES if member.filename.startswith("trace") else _MOST_BYTES
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("a member is compressed in a way that bundles are not")
+        if member.file_size > most:
+            raise ValueError(f"a member has {member.file_size:,} bytes")
+        target = folder / PurePosixPath(member.filename)
+        target.parent.mkdir(exist_ok=True)
+        left = most  # what its head says is not to be relied on
+        with opened.open(member) as content, target.open("wb") as out:
+            while chunk := content.read(_CHUNK):
+                left -= len(chunk)
+                if left < 0:
+                    raise ValueError(f"a member has more than {most:,} bytes")
+                out.write(chunk)
+    about = folder / _ABOUT
+    return parse_json(about.read_text(encoding="utf-8")) if about.is_file() else None
+
+
+def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) -> Bundle:
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        said = about.get("format") if isinstance(about, dict) else None
+        raise _foreign(path, f"it has format {said!r}" if said is not None else f"it has no {_ABOUT}")
+    name, at, breaks = about.get("spec"), about.get("at"), about.get("breaks", [])
+    if (
+        not isinstance(name, str)
+        or _MEMBER.fullmatch(name) is None
+        or not (at is None or isinstance(at, str))
+        or not isinstance(breaks, list)
+        or not all(isinstance(one, str) for one in breaks)
+    ):
+        raise _foreign(path, f"what {_ABOUT} says is not understood")
+    spec = folder / name
+    cases = cases_of(spec, plugins) if spec.is_file() else ()
+    if len(cases) != 1:
+        raise _foreign(path, "it holds no experiment")
+    (case,) = cases
+    files = files_of(spec, case.name, folder=folder / _GOLDENS, root=folder)
+    return Bundle(spec=spec, case=case, files=files, golden=files.read(), at=at, breaks=tuple(breaks))
+
+
+def verified(bundle: Bundle, go_on: Callable[[Simulation], bool] | None = None) -> str:
+    """Run it: how its results differ here from those that it holds; empty where they are the same.
+
+    Raises:
+        BlisError: its experiment cannot be loaded or run here.
+    """
+    experiment = bundle.case.load()
+    result = produce(experiment, spec=bundle.golden.spec, case=bundle.case.name, go_on=go_on)
+    found = compare(bundle.golden, result, bundle.case.comparison)
+    if not (found.report or found.records or found.spec):
+        return ""  # the order of keys in the header is that of another document
+    return describe(bundle.case, bundle.files, bundle.golden, result, found, experiment)
+
+
+def _foreign(path: str, why: object) -> InputError:
+    return InputError(
+        f"{path} is not a bundle of format {FORMAT}: {why}", help="`blis-tui bundle SPEC -o FILE` writes one"
+    )
