@@ -125,9 +125,9 @@ def run(
     """Simulate an experiment and print its report.
 
     SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file or of a bundle
-    (`blis-tui bundle`), or - for standard input. What looks wrong with the run (overload, a KV cache that is too small, too few requests ...) stands in the
-    report's `warnings`, and on standard error. Ctrl-C stops the run and reports what has happened so far, marked as
-    incomplete; once more ends it at once.
+    (`blis-tui bundle`), or - for standard input. What looks wrong with the run (overload, a KV cache that is too small,
+    too few requests ...) stands in the report's `warnings`, and on standard error. Ctrl-C stops the run and reports
+    what has happened so far, marked as incomplete; once more ends it at once.
     """
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 

@@ -73,8 +73,8 @@ def tui(
     """Step through an experiment in the terminal, or look at the points of a study.
 
     SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file, or of a bundle
-    (`blis-tui bundle`), STUDY that of a Study document; without it, a list of both is shown. With --axis, an experiment becomes a study: see `blis-tui sweep
-    --help`. Inside, h shows the keys and q goes back.
+    (`blis-tui bundle`), STUDY that of a Study document; without it, a list of both is shown. With --axis, an experiment
+    becomes a study: see `blis-tui sweep --help`. Inside, h shows the keys and q goes back.
     """
     of_run = at or breaks or case or seed is not None or recording
     of_study = axes or seeds or slos or objectives or jobs or early_stop or store

@@ -13,7 +13,7 @@ import zlib
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, BinaryIO, Final
 
 from blis_tui.authoring.provenance import compose
 from blis_tui.canonical import to_json
@@ -101,28 +101,34 @@ def pack(
     carried = "" if trace is None else "trace" + "".join(Path(trace.path).suffixes[-2:])
     composed = compose(source, overrides=overrides, seed=seed, plugins=plugins, trace_name=carried)
     spec = f"{experiment.name}.blis.yaml"
-    golden = produce(experiment, spec=spec, case=DEFAULT, go_on=go_on)
-    files = GoldenFiles(Path(_GOLDENS), experiment.name)
-    members = {
-        _ABOUT: to_json({"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}),
-        "pytest.ini": _PYTEST,
-        spec: composed.to_yaml(),
-        files.file(HEADER).as_posix(): golden.header(),
-        files.file(REPORT).as_posix(): golden.report,
-    }
-    with atomic_bytes(target) as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as out:
-        for member, content in members.items():
-            out.writestr(zipfile.ZipInfo(member, _DATE), content.encode())
+    with TemporaryDirectory(prefix="blis-") as folder:
+        # It is run as it will be opened: from its own document.
+        (Path(folder) / spec).write_text(composed.to_yaml(), encoding="utf-8", newline="\n")
         if trace is not None:
-            _copy(trace.path, out, carried)
+            with (Path(folder) / carried).open("wb") as copy:
+                _copy(trace.path, copy)
+        golden = produce(load(Path(folder) / spec, plugins=plugins), spec=spec, case=DEFAULT, go_on=go_on)
+        files = GoldenFiles(Path(_GOLDENS), experiment.name)
+        members = {
+            _ABOUT: to_json({"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}),
+            "pytest.ini": _PYTEST,
+            spec: composed.to_yaml(),
+            files.file(HEADER).as_posix(): golden.header(),
+            files.file(REPORT).as_posix(): golden.report,
+        }
+        with atomic_bytes(target) as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as out:
+            for member, content in members.items():
+                out.writestr(zipfile.ZipInfo(member, _DATE), content.encode())
+            if trace is not None:
+                with out.open(zipfile.ZipInfo(carried, _DATE), "w", force_zip64=True) as rows:
+                    _copy(str(Path(folder) / carried), rows)
     return golden.chain.events
 
 
-def _copy(path: str, out: zipfile.ZipFile, name: str) -> None:
-    member = zipfile.ZipInfo(name, _DATE)
-    with open_input(path, limit=MAX_TRACE_BYTES) as rows, out.open(member, "w", force_zip64=True) as copy:
+def _copy(path: str, out: IO[bytes]) -> None:
+    with open_input(path, limit=MAX_TRACE_BYTES) as rows:
         while chunk := rows.read(_CHUNK):
-            copy.write(chunk)
+            out.write(chunk)
 
 
 @contextmanager

@@ -56,7 +56,11 @@ def test_it_opens_where_it_was_packed_to_open_with_the_same_results(bundle: Path
     assert not folder.exists()
 
 
-def test_unpacked_it_is_a_project_whose_golden_holds(bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["demo", "trace-replay"])
+def test_unpacked_it_is_a_project_whose_golden_holds(source: str, bundle: Path, tmp_path: Path) -> None:
+    if source != "demo":
+        bundle = tmp_path / "run.blis"
+        pack(str(bundle), source)
     with zipfile.ZipFile(bundle) as opened:
         opened.extractall(tmp_path)
     run = pytest_in(tmp_path, CI="true")
