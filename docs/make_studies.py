@@ -36,7 +36,7 @@ def _with_study(mark: re.Match[str]) -> str:
 
 def _with_output(block: re.Match[str]) -> str:
     arguments = shlex.split(block[2])
-    done = CliRunner().invoke(cli, arguments + (_QUIET if arguments[0] in {"sweep", "plan"} else []))
+    done = CliRunner().invoke(cli, arguments + (_QUIET if arguments[0] in {"sweep", "plan", "sensitivity"} else []))
     return f"{block[1]}{block[2]}\n{done.output.rstrip()}\n"
 
 

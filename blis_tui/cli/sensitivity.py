@@ -1,0 +1,97 @@
+"""``blis-tui sensitivity``: what each key does to the tightest bound."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import count
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import print_text
+from blis_tui.cli.options import format_option, plugins_option, set_option
+from blis_tui.cli.progress import ProgressLine
+from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.sweep import (
+    MOST_JOBS,
+    Asked,
+    case_option,
+    dask_option,
+    jobs_option,
+    open_study,
+    progress_option,
+    runner_of,
+    slo_option,
+    store_of,
+    store_option,
+    warn,
+)
+from blis_tui.printable import printable_lines
+
+if TYPE_CHECKING:
+    from blis_tui.study.rows import Row
+
+
+@click.command()
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+@slo_option
+@click.option("--seeds", metavar="N|LIST", default="5", show_default=True, help="How often each value runs, or seeds.")
+@case_option
+@set_option
+@plugins_option
+@jobs_option
+@dask_option
+@store_option
+@format_option("table", "json", about="table: for people; json: all figures.")
+@click.option("-o", "--output", metavar="FILE", help="Write it there instead of to standard output.")
+@progress_option
+@reported
+def sensitivity(
+    source: str,
+    slos: tuple[str, ...],
+    seeds: str,
+    case: str | None,
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+    jobs: int | None,
+    dask: str | None,
+    store: str | None,
+    output_format: str,
+    output: str | None,
+    progress: bool | None,
+) -> None:
+    """Find out which key to turn next: what each does to the tightest bound.
+
+    Instances, tensor parallelism, token budget, sequences, KV cache, orders and routers: each is set a step down and up
+    from what SPEC says, everything else as it is. Runs with equal seeds are compared, and a change counts where it is
+    larger than what seeds do (95 %).
+    """
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.study.sensitivity import sensitivity as find  # noqa: PLC0415
+    from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
+
+    if not slos:
+        raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
+    line, numbers = ProgressLine(progress), count(1)
+
+    def show(_: Row) -> None:
+        number = next(numbers)
+        line.show(lambda: f"{number:,} runs")
+
+    with ending_on_signals(), ExitStack() as opened:
+        study = open_study(source, Asked(slos=slos, seeds=seeds, case=case, overrides=overrides, plugins=plugins))
+        file = None if output is None else opened.enter_context(atomic_text(output))
+        try:
+            runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
+            found = find(study, runner, store_of(store), show, warn)
+        finally:
+            line.clear()
+        text = printable_lines(sensitivity_text(found)) if output_format == "table" else to_json(asdict(found))
+        if file is not None:
+            file.write(text)
+    if output is None:
+        print_text(text, nl=False)

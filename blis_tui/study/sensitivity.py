@@ -1,0 +1,316 @@
+"""Which knob next: what each key that one may turn does to the tightest bound, told apart from what seeds do.
+
+Each key is set a step down and a step up (a choice: to the others), everything else as it is, and runs with the same
+seeds are compared with each other: of equal requests, the difference alone varies. Its mean has a 95 % interval by
+Student's t, which takes the differences for normal; a change counts where the interval leaves out zero.
+"""
+
+from __future__ import annotations
+
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.columns import aligned
+from blis_tui.errors import InputError
+from blis_tui.spec.study.document import resolve_point
+from blis_tui.spec.study.model import Point
+from blis_tui.study.planning.driver import Driver, Run
+from blis_tui.study.planning.question import margins, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from blis_tui.spec.model import Expectation
+    from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row
+    from blis_tui.study.runners import Runner
+    from blis_tui.study.store import Store
+
+_HALVES: Final = "halves"
+_ONE: Final = "one"
+_SHARE: Final = "share"
+_SWITCH: Final = "switch"
+
+KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
+    "cluster.instances": _ONE,
+    "cluster.tensor_parallel": _HALVES,
+    "engine.max_num_batched_tokens": _HALVES,
+    "engine.long_prefill_token_threshold": (0, 512, 2048),
+    "engine.max_num_seqs": _HALVES,
+    "engine.kv_blocks": _HALVES,
+    "engine.gpu_memory_utilization": _SHARE,
+    "engine.block_size_tokens": _HALVES,
+    "engine.enable_prefix_caching": _SWITCH,
+    "engine.enforce_eager": _SWITCH,
+    "policy.scheduling": ("fcfs", "sjf", "lof"),
+    "policy.routing": ("round-robin", "least-loaded", "power-of-two", "least-estimated-ttft"),
+    "policy.preemption.victim": ("tail", "cheapest-recompute"),
+}
+"""What may be turned, and how: halved and doubled, by one, by 5 % of the whole, over, or to another of these values."""
+_LEFT_OUT: Final[Mapping[str, Json]] = {"engine.enforce_eager": False, "engine.long_prefill_token_threshold": 0}
+"""What a resolved experiment that does not say a key has there."""
+_PLAIN: Final = 100
+"""From here on figures are shown as whole numbers."""
+_STEP: Final = 0.05
+_MOST_SHARE: Final = 0.98
+_T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+"""Student's t for 1, 2, … degrees of freedom: 95 % lie within. From 16 on 2.12 is a little more than it takes."""
+_T_BEYOND: Final = 2.12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What one value of one key does."""
+
+    path: str
+    now: Json
+    value: Json
+    figure: float | None = None
+    """Mean of the tightest bound's figure over the seeds; None = it cannot be run."""
+    change: float | None = None
+    """Mean difference from the runs as they are."""
+    interval: float | None = None
+    """Half of the 95 % interval of that mean; 0 where no seed changes anything."""
+    holds: int = 0
+    """Seeds with which all bounds hold."""
+    why: str = ""
+    """Why it cannot be run."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it does anything beyond what seeds do."""
+        return self.change is not None and self.interval is not None and abs(self.change) > self.interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """What keys do to the tightest bound, the best first."""
+
+    metric: str
+    bound: float
+    upper: bool
+    """Whether the bound is an upper one: less is better then."""
+    figure: float
+    """Mean over the seeds, as things are."""
+    holds: int
+    seeds: tuple[int, ...]
+    effects: tuple[Effect, ...]
+    runs: int
+
+    def gain(self, effect: Effect) -> float:
+        """How much better it makes the figure; worse is negative."""
+        change = effect.change or 0.0
+        return -change if self.upper else change
+
+
+def sensitivity(
+    study: Study,
+    runner: Runner,
+    store: Store,
+    on_run: Callable[[Row], None] = lambda _: None,
+    warn: Callable[[str], None] | None = None,
+) -> Sensitivity:
+    """Turn each knob of a study's experiment a little.
+
+    Args:
+        study: one without axes; its constraints are the bounds.
+        runner: where runs are made.
+        store: where results are looked up and kept.
+        on_run: called with each row.
+        warn: is told what went wrong although it goes on.
+
+    Raises:
+        InputError: there are fewer than two seeds, or as it is the experiment cannot be run, or gives no figure.
+        SimulationError: the runner can make no runs any more.
+    """
+    if len(study.seeds) < 2:
+        raise InputError("one seed says nothing about what seeds do", help="take two or more, such as --seeds 5")
+    tried = tuple(_tried(resolve_point(study, Point(0, ()), study.seeds[0]).document))
+    driver = Driver(study, store, on_run, warn)
+    (rows,) = driver.answer([_search(study, tried)], runner)
+    count = len(study.seeds)
+    groups = [rows[at : at + count] for at in range(0, len(rows), count)]
+    metric, bound, upper = _tightest(groups[0], study.constraints)
+    base = [_figure(row, metric) for row in groups[0]]
+    known = [one for one in base if one is not None]
+    effects = [
+        _effect(path, now, value, group, base, metric, study.constraints)
+        for (path, now, value), group in zip(tried, groups[1:], strict=True)
+    ]
+    found = Sensitivity(
+        metric=metric,
+        bound=bound,
+        upper=upper,
+        figure=fsum(known) / len(known),
+        holds=_holding(groups[0], study.constraints),
+        seeds=study.seeds,
+        effects=(),
+        runs=driver.runs or len(rows),
+    )
+    ordered = sorted(effects, key=lambda one: (not one.counts, one.figure is None, -found.gain(one), one.path))
+    return Sensitivity(
+        metric=metric,
+        bound=bound,
+        upper=upper,
+        figure=found.figure,
+        holds=found.holds,
+        seeds=found.seeds,
+        effects=tuple(ordered),
+        runs=found.runs,
+    )
+
+
+def _search(study: Study, tried: Sequence[tuple[str, Json, Json]]) -> Generator[list[Run], list[Row], list[Row]]:
+    """All runs at once: first those of the experiment as it is."""
+    point = Point(0, ())
+    values: list[Mapping[str, object]] = [{}, *({path: value} for path, _, value in tried)]
+    rows = yield [Run(point=point, values=one, seed=seed, whole=True) for one in values for seed in study.seeds]
+    return rows
+
+
+def _tried(document: Document) -> list[tuple[str, Json, Json]]:
+    """The keys of an experiment that can be turned: path, value now, value to try."""
+    found = []
+    for path, how in KNOBS.items():
+        steps = tuple(path.split("."))
+        now = document.get(*steps)
+        if isinstance(now, dict):
+            now = now.get("kind")
+        elif now is None:
+            now = _LEFT_OUT.get(path)
+        found += [(path, now, value) for value in _steps(now, how)]
+    return found
+
+
+def _steps(now: Json, how: str | tuple[Json, ...]) -> list[Json]:
+    """The values beside the present one; none where it is not of the kind (`auto` follows from other keys)."""
+    if isinstance(how, tuple):
+        return [value for value in how if value != now] if now is not None else []
+    if how == _SWITCH:
+        return [not now] if isinstance(now, bool) else []
+    if isinstance(now, bool) or not isinstance(now, int | float):
+        return []
+    if how == _SHARE:
+        return [round(value, 3) for value in (now - _STEP, now + _STEP) if 0 < value <= _MOST_SHARE]
+    number = int(now)
+    values = (number - 1, number + 1) if how == _ONE else (number // 2, number * 2)
+    return [value for value in values if value > 0 and value != number]
+
+
+def _tightest(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> tuple[str, float, bool]:
+    """The figure that is nearest to its bound, or farthest beyond it, on the mean over the seeds."""
+    for row in rows:
+        if row.status in ("invalid", "failed"):
+            raise InputError(f"as it is, the experiment cannot be run: {row.why}")
+    shares: dict[tuple[str, float], list[float]] = {}
+    for row in rows:
+        for one in margins(row, bounds):
+            shares.setdefault((one.metric, one.bound), []).append(one.of_bound)
+    if not shares:
+        raise InputError("no run has a figure that a bound is about")
+    metric, bound = max(shares, key=lambda one: fsum(shares[one]) / len(shares[one]))
+    upper = any(one.metric == metric and one.max == bound for one in bounds)
+    return metric, bound, upper
+
+
+def _effect(
+    path: str,
+    now: Json,
+    value: Json,
+    rows: Sequence[Row],
+    base: Sequence[float | None],
+    metric: str,
+    bounds: tuple[Expectation, ...],
+) -> Effect:
+    troubled = next((row for row in rows if row.status in ("invalid", "failed")), None)
+    pairs = [
+        (before, after)
+        for before, row in zip(base, rows, strict=True)
+        if before is not None and (after := _figure(row, metric)) is not None
+    ]
+    if troubled is not None or len(pairs) < len(rows):
+        why = "it has no such figure" if troubled is None else troubled.why
+        return Effect(path=path, now=now, value=value, why=why)
+    change, interval = mean_and_interval([after - before for before, after in pairs])
+    return Effect(
+        path=path,
+        now=now,
+        value=value,
+        figure=fsum(after for _, after in pairs) / len(pairs),
+        change=change,
+        interval=interval,
+        holds=_holding(rows, bounds),
+    )
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean of two or more values, and half of its 95 % interval."""
+    count = len(values)
+    mean = fsum(values) / count
+    spread = sqrt(fsum((one - mean) ** 2 for one in values) / (count - 1))
+    t = _T[count - 2] if count - 2 < len(_T) else _T_BEYOND
+    return mean, t * spread / sqrt(count)
+
+
+def _holding(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> int:
+    return len([row for row in rows if verdict_of(row, bounds).holds])
+
+
+def _figure(row: Row, metric: str) -> float | None:
+    value = row.figures.get(metric)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def sensitivity_text(found: Sensitivity) -> str:
+    """For people: what helps and what harms, what does nothing beyond the noise, and what cannot be run."""
+    count = len(found.seeds)
+    sign = "<=" if found.upper else ">="
+    head = (
+        f"{found.metric} is {_number(found.figure)} now ({sign} {found.bound:g}; all bounds hold with {found.holds} of "
+        f"{count} seeds)."
+    )
+    counting = [one for one in found.effects if one.counts]
+    rows = [("key", "now", "tried", "figure", "change", "seeds that hold")]
+    for one in counting:
+        change = f"{'+' if (one.change or 0.0) > 0 else ''}{_number(one.change)} ± {_number(one.interval)}"
+        share = f" ({(one.change or 0.0) / found.figure:+.0%})" if found.figure else ""
+        holds = f"{one.holds} of {count}"
+        rows.append((one.path, _value(one.now), _value(one.value), _number(one.figure), f"{change}{share}", holds))
+    lines = [head, ""]
+    lines += [line.rstrip() for line in aligned(rows, (1, 2, 3))] if counting else ["Nothing changes it."]
+    idle = [one for one in found.effects if one.figure is not None and not one.counts]
+    if idle:
+        lines += ["", f"No change beyond what {count} seeds do:"]
+        lines += [f"  {path}: {_value(now)} to {values}" for path, now, values in _by_path(idle)]
+    lost = [one for one in found.effects if one.figure is None]
+    if lost:
+        lines += ["", "Cannot be run:"]
+        lines += [f"  {one.path}: {_value(one.value)}: {one.why}" for one in lost]
+    lines += ["", f"{found.runs:,} runs; ± is half of a 95 % interval over the seeds, of equal requests with each."]
+    return "\n".join(lines) + "\n"
+
+
+def _by_path(effects: Sequence[Effect]) -> list[tuple[str, Json, str]]:
+    paths = dict.fromkeys(one.path for one in effects)
+    return [
+        (
+            path,
+            next(one.now for one in effects if one.path == path),
+            ", ".join(_value(one.value) for one in effects if one.path == path),
+        )
+        for path in paths
+    ]
+
+
+def _value(value: Json) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= _PLAIN else f"{value:.3g}"

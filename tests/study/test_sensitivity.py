@@ -1,0 +1,147 @@
+"""What each key does to the tightest bound, computed once more from plain runs."""
+
+from __future__ import annotations
+
+from math import sqrt
+from random import Random
+from statistics import mean, stdev
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from click.testing import CliRunner
+
+import blis_tui
+from blis_tui.cli.main import cli
+from blis_tui.errors import InputError
+from blis_tui.spec.schema import properties_of
+from blis_tui.study.api import study_from
+from blis_tui.study.runners import HereRunner
+from blis_tui.study.sensitivity import KNOBS, Sensitivity, mean_and_interval, sensitivity, sensitivity_text
+from blis_tui.study.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SEEDS: Final = [3, 4, 5]
+SMALL: Final[dict[str, object]] = {"workload.requests": 80}
+SLOS: Final = ["latency.ttft_ms.p99<=900", "requests.completed>=10"]
+
+
+def found(
+    slos: Sequence[str] = SLOS, seeds: Sequence[int] = SEEDS, settings: Mapping[str, object] = MappingProxyType({})
+) -> Sensitivity:
+    study = study_from("kv-pressure", {}, seeds, {**SMALL, **settings}, slos, (), (), {})
+    with HereRunner() as runner:
+        return sensitivity(study, runner, MemoryStore())
+
+
+@pytest.fixture(scope="module")
+def pressure() -> Sensitivity:
+    return found()
+
+
+def figure(seed: int, **settings: object) -> float:
+    return blis_tui.run("kv-pressure", set={**SMALL, **settings}, seed=seed).latency.ttft_ms.p99 or 0.0
+
+
+def test_figures_are_those_of_plain_runs(pressure: Sensitivity) -> None:
+    assert (pressure.metric, pressure.bound, pressure.upper) == ("latency.ttft_ms.p99", 900.0, True)
+    before = [figure(seed) for seed in SEEDS]
+    assert pressure.figure == pytest.approx(mean(before))
+    assert pressure.holds == len([one for one in before if one <= 900])
+    for path, value in (("engine.kv_blocks", 1200), ("policy.scheduling", "sjf"), ("engine.kv_blocks", 300)):
+        (effect,) = (one for one in pressure.effects if (one.path, one.value) == (path, value))
+        after = [figure(seed, **{path: value}) for seed in SEEDS]
+        differences = [two - one for one, two in zip(before, after, strict=True)]
+        assert effect.figure == pytest.approx(mean(after))
+        assert effect.change == pytest.approx(mean(differences))
+        assert effect.interval == pytest.approx(4.303 * stdev(differences) / sqrt(3))
+        assert effect.counts == (abs(mean(differences)) > 4.303 * stdev(differences) / sqrt(3))
+        assert effect.holds == len([one for one in after if one <= 900])
+
+
+def test_what_helps_most_comes_first(pressure: Sensitivity) -> None:
+    gains = [pressure.gain(one) for one in pressure.effects if one.counts]
+    assert gains == sorted(gains, reverse=True)
+    assert gains
+    first = [one.counts for one in pressure.effects]
+    assert first == sorted(first, reverse=True)
+
+
+def test_each_key_is_tried_that_the_experiment_says(pressure: Sensitivity) -> None:
+    tried = {one.path for one in pressure.effects}
+    assert tried == KNOBS.keys()
+    assert {one.value for one in pressure.effects if one.path == "engine.kv_blocks"} == {300, 1200}
+    assert {one.value for one in pressure.effects if one.path == "cluster.instances"} == {2}
+    assert {one.now for one in pressure.effects if one.path == "policy.scheduling"} == {"fcfs"}
+
+
+def test_every_knob_is_a_key() -> None:
+    for path in KNOBS:
+        part, key, *_ = path.split(".")
+        kind = ("Policy", "document") if part == "policy" else ("Experiment", part)
+        assert key in properties_of(*kind), path
+
+
+def test_a_lower_bound_is_better_for_more() -> None:
+    more = found(["throughput.requests_per_s>=30"], [1, 2])
+    assert not more.upper
+    best = more.effects[0]
+    assert best.counts
+    assert best.change is not None
+    assert best.change > 0
+
+
+def test_what_cannot_be_run_says_why() -> None:
+    settings: dict[str, object] = {"cluster.tensor_parallel": 8}
+    wide = found(SLOS, [1, 2], settings={**settings, "model": "qwen3-14b"})
+    (odd,) = (one for one in wide.effects if (one.path, one.value) == ("cluster.tensor_parallel", 16))
+    assert odd.figure is None
+    assert "40" in odd.why
+    assert f"cluster.tensor_parallel: 16: {odd.why}" in sensitivity_text(wide)
+
+
+def test_the_interval_holds_as_often_as_it_says() -> None:
+    """Of normal differences, whose mean is known."""
+    drawn = Random(7)  # noqa: S311  (no secret)
+    for count in (2, 3, 5, 12, 30):
+        held = 0
+        for _ in range(2000):
+            centre, half = mean_and_interval([drawn.gauss(3.0, 2.0) for _ in range(count)])
+            held += abs(centre - 3.0) <= half
+        assert 0.935 <= held / 2000 <= 0.97
+
+
+def test_one_seed_is_not_enough() -> None:
+    with pytest.raises(InputError, match="one seed says nothing about what seeds do"):
+        found(seeds=[1])
+
+
+COMMAND: Final = ["sensitivity", "kv-pressure", "--set", "workload.requests=80", "--store", "none", "--jobs", "1"]
+
+
+def test_the_command_prints_a_table_and_the_same_bytes_each_time() -> None:
+    command = [*COMMAND, "--slo", "latency.ttft_ms.p99<=900", "--seeds", "3,4,5"]
+    runs = [CliRunner().invoke(cli, command) for _ in range(2)]
+    assert runs[0].exit_code == 0, runs[0].stderr
+    assert runs[0].stdout == runs[1].stdout
+    assert runs[0].stdout.startswith("latency.ttft_ms.p99 is ")
+    assert "engine.kv_blocks" in runs[0].stdout
+    assert "± is half of a 95 % interval over the seeds" in runs[0].stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "say what must hold"),
+        (["--slo", "latency.ttft_ms.p99<=900", "--seeds", "1"], "one seed says nothing"),
+        (["--slo", "latency.ttft<=900"], "latency.ttft"),
+        (["--slo", "latency.ttft_ms.p99<=900", "--set", "engine.kv_blocks=1"], "exceeds the KV cache"),
+    ],
+)
+def test_bad_input_is_one_error(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(cli, [*COMMAND, *arguments])
+    assert done.exit_code in (2, 3)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
