@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,12 +16,16 @@ from blis_tui.cli.files import tell
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.printable import printable, printable_lines
+from blis_tui.units import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.debugger.places import Place
     from blis_tui.golden.bundle import Bundle
+    from blis_tui.golden.store import Golden
     from blis_tui.registry import Registry
+    from blis_tui.spec.model import Experiment
 
 _SUFFIX: Final = ".blis"
 """Of bundles; experiments are named `.blis.yaml`."""
@@ -61,22 +66,53 @@ def bundle(
     if not is_bundle(output):
         raise click.UsageError(f"--output {printable(output)}: the name of a bundle ends in {_SUFFIX}")
     try:
-        parse_place("0" if at is None else at)
+        place = parse_place("0" if at is None else at)
     except InputError as error:
         raise click.UsageError(f"--at: {error}") from error
     known = known_plugins(plugins)
     assignments = case_overrides(source, case, overrides, None, known)
     with ending_on_signals():
-        events = pack(output, source, overrides=assignments, seed=seed, at=at, breaks=breaks, plugins=known)
+        events = pack(
+            output,
+            source,
+            overrides=assignments,
+            seed=seed,
+            at=at,
+            breaks=breaks,
+            plugins=known,
+            accept=lambda golden, experiment: _require_place(place, golden, experiment),
+        )
     if case is None:
         mention_cases(source, None, known)
     size = Path(output).stat().st_size
     tell(f"wrote {printable(output)}: a run of {events:,} events, {size / 1000:,.0f} kB")
 
 
+def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None:
+    """Raise UsageError where a run has no such place."""
+    from blis_tui.compare.divergence import record_stream  # noqa: PLC0415
+    from blis_tui.engine.records import Arrived  # noqa: PLC0415
+
+    end_us = json.loads(golden.report)["duration_us"]
+    if place.event is not None and place.event > golden.chain.events:
+        raise click.UsageError(f"--at: the run ends after {golden.chain.events:,} events")
+    if place.time_us is not None and place.time_us > end_us:
+        raise click.UsageError(f"--at: the run ends at {time_text(end_us)}")
+    if place.request is not None and not any(
+        isinstance(one, Arrived) and one.request_id == place.request for one in record_stream(experiment)
+    ):
+        raise click.UsageError(f"--at: the run has no request `{printable(place.request)}`")
+
+
 def is_bundle(source: str | None) -> bool:
     """Whether it is the name of a bundle."""
     return source is not None and source.endswith(_SUFFIX)
+
+
+def require_as_packed(*changes: object) -> None:
+    """Raise UsageError where something is to be changed about a bundle."""
+    if any(changes):
+        raise click.UsageError("a bundle is opened as it is: neither --set, --seed nor --case go with it")
 
 
 @contextmanager

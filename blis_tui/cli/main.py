@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "sweep": ("blis_tui.cli.sweep", "sweep", "Run an experiment with many settings, and compare."),
     "plan": ("blis_tui.cli.plan", "plan", "Find how many GPUs a rate needs, or what rate they hold."),
     "sensitivity": ("blis_tui.cli.sensitivity", "sensitivity", "Find out which key to turn next."),
+    "shrink": ("blis_tui.cli.shrink", "shrink", "Find the smallest workload that breaks what is expected."),
     "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
     "serve-api": ("blis_tui.cli.serve_api", "serve_api", "Answer as an OpenAI-compatible server at simulated times."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.bundle import is_bundle, opened
+from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell, tell_left_out
@@ -150,6 +150,7 @@ def run(
     same = True
     with ExitStack() as held, ending_on_signals() as signals:
         if is_bundle(source):
+            require_as_packed(case, overrides, seed is not None)
             found, same = held.enter_context(opened(source, known_plugins(plugins)))
             source = str(found.spec)
         experiment, read = _load(source, case, overrides, seed, plugins)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.bundle import is_bundle, opened
+from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
@@ -91,8 +91,9 @@ def tui(
     if source is None:
         show_home()
     elif is_bundle(source):
-        if of_study or recording or case or overrides or seed is not None:
-            raise click.UsageError("a bundle is opened as it is: only --at, --break and --plugins go with it")
+        require_as_packed(case, overrides, seed is not None)
+        if of_study or recording:
+            raise click.UsageError("a bundle is one run: it is no study, and has no recording beside it")
         with opened(source, known := known_plugins(plugins)) as (found, _):
             _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known)
     elif of_study or _is_study(source):

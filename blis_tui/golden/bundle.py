@@ -1,8 +1,8 @@
 """A run as one file: its experiment with all that it refers to, its recorded workload, its golden, and where to look.
 
 A bundle is a zip file whose members are a project of one golden test: unpacked, `pytest` runs it. It is stored without
-compression and with fixed dates, so that equal runs give equal bytes. It holds no code: plug-ins are named with their
-versions, and are run only where they are asked for again.
+compression and with fixed dates, so that equal runs give equal bytes (but for the version of Python that wrote it, which
+a golden names). It holds no code: plug-ins are named with their versions, and are run only where they are asked for again.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.store import Golden
     from blis_tui.registry import Registry
     from blis_tui.simulation import Simulation
+    from blis_tui.spec.model import Experiment
 
 SUFFIX: Final = ".blis"
 FORMAT: Final = 1
@@ -43,10 +44,15 @@ _ABOUT: Final = "bundle.json"
 _GOLDENS: Final = "golden"
 _PYTEST: Final = "[pytest]\ntestpaths = .\n"
 _DATE: Final = (1980, 1, 1, 0, 0, 0)
-_MEMBER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
-_MOST_MEMBERS: Final = 8
+_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_SPEC: Final = re.compile(rf"{_NAME}\.blis\.yaml")
+_TRACE: Final = "trace."
+_MEMBER: Final = re.compile(
+    rf"{re.escape(_ABOUT)}|pytest\.ini|{_SPEC.pattern}|{_GOLDENS}/{_NAME}\.(report|golden)\.json|{re.escape(_TRACE)}[A-Za-z0-9.]+"
+)
+_MOST_MEMBERS: Final = 6
 _MOST_BYTES: Final = 256 * 1024 * 1024
-"""Of each member but the recorded workload."""
+"""Of all members together but the recorded workload."""
 _CHUNK: Final = 1 << 20
 
 
@@ -74,6 +80,7 @@ def pack(
     at: str | None = None,
     breaks: Sequence[str] = (),
     plugins: Registry | None = None,
+    accept: Callable[[Golden, Experiment], None] = lambda _golden, _experiment: None,
     go_on: Callable[[Simulation], bool] | None = None,
 ) -> int:
     """Run an experiment and write it with its results to a file; how many events the run had.
@@ -86,6 +93,7 @@ def pack(
         at: where whoever opens it is led first.
         breaks: breakpoints that are set then.
         plugins: what the experiment may name.
+        accept: called with the results before anything is written; may raise.
         go_on: called now and then; may raise to stop the run.
 
     Raises:
@@ -98,7 +106,7 @@ def pack(
     for text in breaks:
         parse_breakpoint(text, experiment)
     trace = experiment.workload.trace
-    carried = "" if trace is None else "trace" + "".join(Path(trace.path).suffixes[-2:])
+    carried = "" if trace is None else _TRACE + "".join(Path(trace.path).suffixes[-2:]).removeprefix(".")
     composed = compose(source, overrides=overrides, seed=seed, plugins=plugins, trace_name=carried)
     spec = f"{experiment.name}.blis.yaml"
     with TemporaryDirectory(prefix="blis-") as folder:
@@ -108,6 +116,7 @@ def pack(
             with (Path(folder) / carried).open("wb") as copy:
                 _copy(trace.path, copy)
         golden = produce(load(Path(folder) / spec, plugins=plugins), spec=spec, case=DEFAULT, go_on=go_on)
+        accept(golden, experiment)
         files = GoldenFiles(Path(_GOLDENS), experiment.name)
         members = {
             _ABOUT: to_json({"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}),
@@ -159,25 +168,25 @@ def _read(path: str, raw: BinaryIO, folder: Path) -> object:
 
 def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
     """Write its members below a folder; what the bundle says of itself."""
-    members = opened.infolist()
+    members = [one for one in opened.infolist() if not one.is_dir()]
     if len(members) > _MOST_MEMBERS:
         raise ValueError(f"it has {len(members)} members")
+    left = {True: MAX_TRACE_BYTES, False: _MOST_BYTES}
     for member in members:
         if _MEMBER.fullmatch(member.filename) is None:
-            raise ValueError("the name of a member leads out of it")
-        most = MAX_TRACE_BYTES if member.filename.startswith("trace") else _MOST_BYTES
+            raise ValueError("the name of a member leads out of it, or is none that bundles have")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError("a member is compressed in a way that bundles are not")
-        if member.file_size > most:
-            raise ValueError(f"a member has {member.file_size:,} bytes")
+        is_trace = member.filename.startswith(_TRACE)
         target = folder / PurePosixPath(member.filename)
+        if target.exists():
+            raise ValueError(f"it has two members {member.filename}")
         target.parent.mkdir(exist_ok=True)
-        left = most  # what its head says is not to be relied on
         with opened.open(member) as content, target.open("wb") as out:
-            while chunk := content.read(_CHUNK):
-                left -= len(chunk)
-                if left < 0:
-                    raise ValueError(f"a member has more than {most:,} bytes")
+            while chunk := content.read(_CHUNK):  # what its head says of its size is not to be relied on
+                left[is_trace] -= len(chunk)
+                if left[is_trace] < 0:
+                    raise ValueError("it holds more than bundles do")
                 out.write(chunk)
     about = folder / _ABOUT
     return parse_json(about.read_text(encoding="utf-8")) if about.is_file() else None
@@ -190,7 +199,7 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
     name, at, breaks = about.get("spec"), about.get("at"), about.get("breaks", [])
     if (
         not isinstance(name, str)
-        or _MEMBER.fullmatch(name) is None
+        or _SPEC.fullmatch(name) is None
         or not (at is None or isinstance(at, str))
         or not isinstance(breaks, list)
         or not all(isinstance(one, str) for one in breaks)

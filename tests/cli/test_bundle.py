@@ -38,6 +38,10 @@ def test_a_bundle_runs_as_what_it_was_made_of(demo: Path) -> None:
         (["demo.blis.yaml", "-o", "run.zip"], "the name of a bundle ends in .blis"),
         (["-", "-o", "run.blis"], "a bundle is made of files"),
         (["demo.blis.yaml", "-o", "run.blis", "--at", " "], "--at: no place is given"),
+        (["demo.blis.yaml", "-o", "run.blis", "--at", "99999999"], "--at: the run ends after "),
+        (["demo.blis.yaml", "-o", "run.blis", "--at", "5h"], "--at: the run "),
+        (["demo.blis.yaml", "-o", "run.blis", "--at", "100s"], "--at: the run ends at "),
+        (["demo.blis.yaml", "-o", "run.blis", "--at", "request_99"], "--at: the run has no request `request_99`"),
         (["demo.blis.yaml", "-o", "run.blis", "--break", "preemptet"], "did you mean `preempted`?"),
         (["demo.blis.yaml", "-o", "nowhere/run.blis"], "nowhere"),
         (["demo.blis.yaml"], "Missing option '-o'"),
@@ -61,3 +65,15 @@ def test_what_is_no_bundle_is_an_error(command: str, demo: Path, monkeypatch: py
         done = CliRunner().invoke(cli, [command, name])
         assert done.exit_code == code
         assert says in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "tui"])
+@pytest.mark.parametrize("change", [["--set", "engine.kv_blocks=70"], ["--seed", "3"], ["--case", "small"]])
+def test_a_bundle_is_opened_as_it_is(
+    command: str, change: list[str], demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blis_tui.cli.tui.has_terminal", lambda: True)
+    assert CliRunner().invoke(cli, ["bundle", "demo.blis.yaml", "-o", "run.blis", "--at", "request_3"]).exit_code == 0
+    done = CliRunner().invoke(cli, [command, "run.blis", *change])
+    assert done.exit_code == ExitCode.USAGE
+    assert "a bundle is opened as it is" in done.stderr

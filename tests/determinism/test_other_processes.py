@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from .elsewhere import assert_same_elsewhere, run_elsewhere
+from blis_tui.golden.bundle import pack
+
+from .elsewhere import ROOT, assert_same_elsewhere, run_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,3 +89,37 @@ def version_of(python: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+OPEN: Final = """
+import json, sys, zipfile
+from blis_tui.golden.chain import ChainRecorder
+from blis_tui.simulation import Simulation
+from blis_tui.spec.build import build_experiment
+with zipfile.ZipFile(sys.argv[1]) as bundle:
+    header, report = (bundle.read(f"golden/kv-pressure.{kind}.json").decode() for kind in ("golden", "report"))
+simulation, recorder = Simulation(build_experiment(json.loads(header)["document"])), ChainRecorder()
+simulation.subscribe("all", recorder)
+simulation.run()
+assert simulation.report().to_json() == report
+assert recorder.finish(simulation.events).sha256 == json.loads(header)["records"]["sha256"]
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("packed") / "run.blis"
+    pack(str(target), "kv-pressure")
+    return target
+
+
+@pytest.mark.parametrize("version", [version for version in CIRCUMSTANCES if version != "3.11"])
+def test_a_bundle_gives_the_same_results_elsewhere(version: str, bundle: Path) -> None:
+    """With nothing but the standard library."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on PATH, below ~/.pyenv/versions or in {PYTHONS_VARIABLE}")
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [python, "-S", "-c", OPEN, str(bundle)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr

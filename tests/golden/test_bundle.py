@@ -100,7 +100,9 @@ def test_another_engine_is_told(bundle: Path, tmp_path: Path) -> None:
         assert "the engine has changed: 0 -> 1" in verified(found)
 
 
-@pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "a/b/c.txt", "a\\b", ".hidden", "golden/../../out"])
+@pytest.mark.parametrize(
+    "name", ["../out.txt", "code.py", "conftest.py", "/out.txt", "a/b/c.txt", "a\\b", ".hidden", "golden/../../out"]
+)
 def test_nothing_is_written_outside(name: str, bundle: Path, tmp_path: Path) -> None:
     target = tmp_path / "in" / "evil.blis"
     target.parent.mkdir()
@@ -115,13 +117,20 @@ def test_nothing_is_written_outside(name: str, bundle: Path, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_a_member_that_grows_when_it_is_unpacked_is_refused(bundle: Path, tmp_path: Path) -> None:
+def test_what_holds_more_than_bundles_do_is_refused(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All members together count, and what comes out of them, not what their heads say."""
     target = tmp_path / "bomb.blis"
     target.write_bytes(bundle.read_bytes())
-    with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as opened, opened.open("bomb", "w") as out:
-        for _ in range(300):
-            out.write(bytes(1 << 20))
-    with pytest.raises(InputError, match=r"a member has 314,572,800 bytes"), unpacked(str(target)):
+    with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("golden/more.report.json", bytes(1 << 20))
+    monkeypatch.setattr("blis_tui.golden.bundle._MOST_BYTES", 1 << 20)
+    with pytest.raises(InputError, match=r"it holds more than bundles do"), unpacked(str(target)):
+        pass
+    with zipfile.ZipFile(target, "a") as opened, pytest.warns(UserWarning, match="Duplicate name"):
+        opened.writestr("bundle.json", "{}")
+    with pytest.raises(InputError, match=r"it has 7 members"), unpacked(str(target)):
         pass
 
 
@@ -131,7 +140,7 @@ WRONG: Final = {
     "outside": (b'{"format": 1, "spec": "../demo"}', "what bundle.json says is not understood"),
     "numbers": (b'{"format": 1, "spec": "demo.blis.yaml", "breaks": [1]}', "what bundle.json says is not understood"),
     "no document": (b'{"format": 1, "spec": "pytest.ini"}', None),
-    "gone": (b'{"format": 1, "spec": "gone.yaml"}', "it holds no experiment"),
+    "gone": (b'{"format": 1, "spec": "gone.blis.yaml"}', "it holds no experiment"),
     "torn": (b"{", None),
     "no text": (b"\xff", None),
     "deep": (b"[" * 100_000, None),

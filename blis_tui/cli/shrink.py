@@ -1,0 +1,105 @@
+"""``blis-tui shrink``: the smallest workload that still breaks what is expected."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.cases import case_option, case_overrides
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import print_text
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.progress import ProgressLine
+from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.sweep import progress_option
+from blis_tui.printable import printable, printable_lines
+
+
+@click.command()
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+@click.option(
+    "-o", "--output", required=True, metavar="NAME", help="Write NAME.csv, the requests, and NAME.blis.yaml beside it."
+)
+@click.option(
+    "--expect",
+    "bounds",
+    multiple=True,
+    metavar="BOUND",
+    shell_complete=completion.metrics,
+    help="What should hold, instead of SPEC's own `expect`; repeatable.",
+)
+@click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="Runs to make at most.")
+@case_option
+@set_option
+@seed_option
+@plugins_option
+@progress_option
+@reported
+def shrink(
+    source: str,
+    output: str,
+    bounds: tuple[str, ...],
+    runs: int,
+    case: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+    progress: bool | None,
+) -> None:
+    """Find the smallest workload that still breaks what is expected.
+
+    Requests are taken away, and those that are left made shorter, as long as an expectation is still broken: what is
+    left shows what breaks it. It is a trace and an experiment that replays it, which may get a golden.
+    """
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.source import as_map  # noqa: PLC0415
+    from blis_tui.spec.study.arguments import parse_bound  # noqa: PLC0415
+    from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
+    from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
+
+    if source == "-":
+        raise click.UsageError("it is read many times: write the experiment to a file, and name it as SPEC")
+    expect = [as_map(parse_bound(text).data) for text in bounds]
+    known = known_plugins(plugins)
+    assignments = case_overrides(source, case, overrides, None, known)
+    line = ProgressLine(progress)
+    trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
+    with ending_on_signals(), ExitStack() as opened:
+        rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
+        try:
+            found = find(
+                source,
+                overrides=assignments,
+                seed=seed,
+                expect=expect,
+                plugins=known,
+                most_runs=runs,
+                on_run=lambda number, requests: line.show(lambda: f"{number:,} runs; {requests:,} requests"),
+            )
+        finally:
+            line.clear()
+        rows.write(found.csv())
+        spec.write(
+            experiment_text(
+                source,
+                found,
+                document.name.removesuffix(".blis.yaml"),
+                trace.name,
+                overrides=assignments,
+                seed=seed,
+                plugins=known,
+            )
+        )
+    least = (
+        "without any one of them it holds"
+        if found.minimal
+        else f"more might be left out: {runs:,} runs were not enough"
+    )
+    told = [f"{len(found.rows):,} of {found.requests:,} requests are left after {found.runs:,} runs; {least}"]
+    told += [f"FAIL  {one.sentence()}" for one in found.broken]
+    print_text(
+        printable_lines("\n".join(told)) + f"\nwrote {printable(str(trace))} and {printable(str(document))}\n", nl=False
+    )

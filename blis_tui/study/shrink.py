@@ -1,0 +1,297 @@
+"""The smallest workload that still breaks what is expected: delta debugging over requests, then over their lengths.
+
+Requests are taken away in ever smaller groups as long as an expectation is still broken (Zeller and Hildebrandt:
+Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002), then the lengths of those that are left are
+halved. What is left is 1-minimal: without any one of its requests, what is expected holds.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final, cast
+
+from blis_tui.authoring.provenance import compose
+from blis_tui.classes import dataclass
+from blis_tui.conditions.course import text_of
+from blis_tui.errors import InputError, SpecError, TraceError
+from blis_tui.records.tables import requests_csv
+from blis_tui.simulation import Simulation
+from blis_tui.spec.decode import decode
+from blis_tui.spec.document_parts import Part
+from blis_tui.spec.load import load
+from blis_tui.spec.model import CourseExpectation
+from blis_tui.spec.source import as_list, as_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from blis_tui.metrics.expectations import Verdict
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Json
+
+Rows = tuple[tuple[str, ...], ...]
+
+_RESULTS: Final = frozenset(
+    {
+        *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us"),
+        *("cached_tokens", "preemptions", "output_tokens"),
+    }
+)
+"""Columns of a request table that say how requests fared, and not what they are."""
+_LENGTHS: Final = ("input_tokens", "requested_output_tokens")
+_TRACE: Final = "requests.csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """What is left of a workload."""
+
+    columns: tuple[str, ...]
+    rows: Rows
+    requests: int
+    """Of the workload that it was."""
+    broken: tuple[Verdict, ...]
+    """What it breaks of what is expected."""
+    expect: tuple[Mapping[str, Json], ...]
+    """The entries of `expect` that say so."""
+    runs: int
+    minimal: bool
+    """Whether there were enough runs: without any one of its requests, what is expected holds."""
+
+    def csv(self) -> str:
+        """The requests, as a trace that can be replayed."""
+        return _text(self.columns, self.rows)
+
+
+class _OutOfRunsError(Exception):
+    """As many runs were made as were allowed."""
+
+
+class _Trials:
+    """Runs of parts of the workload."""
+
+    def __init__(
+        self,
+        source: str,
+        assignments: Sequence[str],
+        *,
+        trace: Path,
+        columns: tuple[str, ...],
+        wanted: Collection[str],
+        plugins: Registry | None,
+        most: int,
+        on_run: Callable[[int, int], None],
+    ) -> None:
+        self._source = source
+        self._assignments = [*assignments, replayed(str(trace))]
+        self._trace = trace
+        self._columns = columns
+        self._wanted = wanted
+        self._plugins = plugins
+        self._most = most
+        self._on_run = on_run
+        self._known: dict[Rows, tuple[Verdict, ...]] = {}
+        self.runs = 0
+
+    def broken(self, rows: Rows) -> tuple[Verdict, ...]:
+        """What a part breaks of what the whole broke; nothing where it is no workload."""
+        known = self._known.get(rows)
+        if known is not None:
+            return known
+        if self.runs == self._most:
+            raise _OutOfRunsError
+        self.runs += 1
+        self._on_run(self.runs, len(rows))
+        self._trace.write_text(_text(self._columns, rows), encoding="utf-8", newline="")
+        try:
+            experiment = load(self._source, overrides=self._assignments, plugins=self._plugins)
+            found = verdicts(experiment)
+        except (SpecError, TraceError):  # such as a prompt that is shorter than what it shares
+            found = ()
+        self._known[rows] = tuple(one for one in found if one.metric in self._wanted)
+        return self._known[rows]
+
+
+def replayed(trace: str) -> str:
+    """The assignment that makes an experiment replay a request table."""
+    return f"workload={json.dumps({'trace': {'file': trace}})}"
+
+
+def verdicts(experiment: Experiment) -> tuple[Verdict, ...]:
+    """What a run of an experiment breaks of what it expects."""
+    simulation = Simulation(experiment)
+    simulation.run()
+    return tuple(one for one in simulation.report().expectations if not one.ok)
+
+
+def shrink(
+    source: str,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    expect: Sequence[Mapping[str, object]] = (),
+    plugins: Registry | None = None,
+    most_runs: int = 1000,
+    on_run: Callable[[int, int], None] = lambda _runs, _requests: None,
+) -> Shrunk:
+    """Find a smallest workload with which an experiment still breaks what it expects.
+
+    Args:
+        source: the experiment, as :func:`blis_tui.spec.load.load` takes it.
+        overrides: ``path=value`` texts.
+        seed: replaces the document's.
+        expect: entries of `expect` instead of the experiment's own.
+        plugins: what it may name.
+        most_runs: as many runs at most.
+        on_run: called before each run, with its number and how many requests it has.
+
+    Raises:
+        SpecError: the experiment is not valid.
+        InputError: what it expects holds; or its requests, replayed when they arrived, do not break it.
+        SimulationError: it cannot go on.
+    """
+    assignments = [*overrides, *([f"expect={json.dumps(list(expect))}"] if expect else [])]
+    if seed is not None:
+        assignments.append(f"seed={seed}")
+    experiment = load(source, overrides=assignments, plugins=plugins)
+    simulation = Simulation(experiment)
+    simulation.run()
+    report = simulation.report()
+    if not report.expectations:
+        raise InputError(
+            "nothing is expected", help="say what should hold, such as --expect 'latency.ttft_ms.p99<=200'"
+        )
+    if report.ok:
+        raise InputError("what is expected holds: there is nothing to look for")
+    columns, rows = _requests("".join(requests_csv(report.rows, report.rows.columns)))
+    wanted = [one.metric for one in report.expectations if not one.ok]
+    with TemporaryDirectory(prefix="blis-") as folder:
+        trials = _Trials(
+            source,
+            assignments,
+            trace=Path(folder) / _TRACE,
+            columns=columns,
+            wanted=wanted,
+            plugins=plugins,
+            most=most_runs,
+            on_run=on_run,
+        )
+        if not trials.broken(rows):
+            raise InputError(
+                "its requests, replayed at the times of their arrival, do not break it",
+                help="what breaks it depends on clients that wait for answers: a trace cannot hold that",
+            )
+        best, minimal = rows, True
+        try:
+            for part in _fewer(rows, trials.broken):
+                best = part
+            for part in _shorter(columns, best, trials.broken):
+                best = part
+            for part in _fewer(best, trials.broken):
+                best = part
+        except _OutOfRunsError:
+            minimal = False
+        broken = trials.broken(best)
+    document = as_list(cast("Json", experiment.document["expect"]))
+    told = {one.metric for one in broken}
+    return Shrunk(
+        columns=columns,
+        rows=best,
+        requests=len(rows),
+        broken=broken,
+        expect=tuple(as_map(one) for one in document if _name(as_map(one)) in told),
+        runs=trials.runs,
+        minimal=minimal,
+    )
+
+
+def _name(entry: Mapping[str, Json]) -> str:
+    """How a verdict calls an entry of `expect`."""
+    if "metric" in entry:
+        return str(entry["metric"])
+    return text_of(decode(CourseExpectation, Part(entry, "")))
+
+
+def experiment_text(
+    source: str,
+    found: Shrunk,
+    name: str,
+    trace: str,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    plugins: Registry | None = None,
+) -> str:
+    """A document that replays what is left and expects what it breaks.
+
+    Args:
+        source: the experiment that was shrunk.
+        found: what is left of its workload.
+        name: what the new experiment is called.
+        trace: the name of the file with the requests, which will lie beside the document.
+        overrides: as of :func:`shrink`.
+        seed: likewise.
+        plugins: likewise.
+    """
+    with TemporaryDirectory(prefix="blis-") as folder:
+        written = Path(folder) / trace
+        written.write_text(found.csv(), encoding="utf-8", newline="")
+        own = [f"expect={json.dumps(list(found.expect))}", f"metadata.name={name}", replayed(str(written))]
+        composed = compose(source, overrides=[*overrides, *own], seed=seed, plugins=plugins, trace_name=trace)
+        return composed.to_yaml()
+
+
+def _fewer(rows: Rows, broken: Callable[[Rows], object]) -> Iterator[Rows]:
+    """Ever smaller parts that still break it; when it ends, none of the last one's requests can be left out."""
+    groups = 2
+    while len(rows) > 1:
+        size = -(-len(rows) // groups)
+        starts = range(0, len(rows), size)
+        parts = [rows[at : at + size] for at in starts] if groups > 1 else []
+        rests = [rows[:at] + rows[at + size :] for at in starts]
+        smaller = next((part for part in parts if broken(part)), None)
+        if smaller is not None:
+            rows, groups = smaller, 2
+        elif (rest := next((part for part in rests if broken(part)), None)) is not None:
+            rows, groups = rest, max(groups - 1, 2)
+        elif size == 1:
+            return
+        else:
+            groups = min(2 * groups, len(rows))
+            continue
+        groups = min(groups, len(rows))
+        yield rows
+
+
+def _shorter(columns: Sequence[str], rows: Rows, broken: Callable[[Rows], object]) -> Iterator[Rows]:
+    """With ever shorter prompts and answers that still break it: each is halved as often as possible."""
+    for number in range(len(rows)):
+        for name in _LENGTHS:
+            at = columns.index(name)
+            while (half := int(rows[number][at]) // 2) > 0:
+                row = (*rows[number][:at], str(half), *rows[number][at + 1 :])
+                part = (*rows[:number], row, *rows[number + 1 :])
+                if not broken(part):
+                    break
+                rows = part
+                yield rows
+
+
+def _requests(table: str) -> tuple[tuple[str, ...], Rows]:
+    """The columns of a request table that say what requests are, and its rows, in order of arrival."""
+    lines = list(csv.DictReader(io.StringIO(table)))
+    columns = tuple(name for name in lines[0] if name not in _RESULTS)
+    return columns, tuple(tuple(line[name] for name in columns) for line in lines)
+
+
+def _text(columns: Sequence[str], rows: Rows) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return out.getvalue()

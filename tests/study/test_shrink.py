@@ -1,0 +1,126 @@
+"""The smallest workload that still breaks what is expected: tried out once more, file by file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from click.testing import CliRunner
+
+import blis_tui
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+from blis_tui.errors import InputError
+from blis_tui.study.shrink import shrink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS: Final[dict[str, object]] = {"workload.requests": 60}
+OVERRIDES: Final = ["workload.requests=60"]
+BOUND: Final[dict[str, object]] = {"metric": "latency.ttft_ms.p99", "max": 300.0}
+
+
+def bound(seed: int) -> dict[str, object]:
+    """One that the whole workload breaks."""
+    whole = blis_tui.run("kv-pressure", set=SETTINGS, seed=seed).latency.ttft_ms.p99 or 0.0
+    return {**BOUND, "max": round(0.8 * whole, 3)}
+
+
+def breaks(text: str, folder: Path, expect: dict[str, object]) -> bool:
+    """Whether the requests of a table break it, by a run of its own."""
+    trace = folder / "part.csv"
+    trace.write_text(text, encoding="utf-8")
+    settings = {**SETTINGS, "workload": {"trace": {"file": str(trace)}}, "expect": [expect]}
+    del settings["workload.requests"]
+    return not blis_tui.run("kv-pressure", set=settings).ok
+
+
+@pytest.mark.parametrize("seed", [1, 2, 42])
+def test_what_is_left_breaks_it_and_without_any_one_request_it_holds(seed: int, tmp_path: Path) -> None:
+    wish = bound(seed)
+    found = shrink("kv-pressure", overrides=OVERRIDES, seed=seed, expect=[wish])
+    assert found.requests == 60
+    assert found.minimal
+    assert 1 < len(found.rows) < 60
+    head, *rows = found.csv().splitlines(keepends=True)
+    assert breaks(head + "".join(rows), tmp_path, wish)
+    for number in range(len(rows)):
+        assert not breaks(head + "".join(rows[:number] + rows[number + 1 :]), tmp_path, wish)
+
+
+def test_lengths_are_halved_as_often_as_it_is_still_broken(tmp_path: Path) -> None:
+    found = shrink("kv-pressure", overrides=OVERRIDES, seed=1, expect=[BOUND])
+    at = found.columns.index("requested_output_tokens")
+    for number, row in enumerate(found.rows):
+        half = (*row[:at], str(int(row[at]) // 2), *row[at + 1 :])
+        rows = [*found.rows[:number], half, *found.rows[number + 1 :]]
+        text = "\n".join(",".join(one) for one in [found.columns, *rows]) + "\n"
+        # One that is shorter may let those before it be halved again: only the last one's lengths are at their end.
+        if number == len(found.rows) - 1 and int(row[at]) > 1:
+            assert not breaks(text, tmp_path, BOUND)
+
+
+def test_what_holds_of_the_whole_is_not_looked_at() -> None:
+    """Fewer requests break it, but that is not what was wrong."""
+    exactly: dict[str, object] = {"metric": "requests.completed", "equals": 60}
+    found = shrink("kv-pressure", overrides=OVERRIDES, seed=1, expect=[exactly, BOUND])
+    assert [one.metric for one in found.broken] == ["latency.ttft_ms.p99"]
+    assert found.expect == (BOUND,)
+
+
+def test_a_run_whose_course_is_not_as_expected_is_shrunk_too() -> None:
+    found = shrink("kv-pressure", overrides=OVERRIDES, expect=[{"never": "preempted"}])
+    assert [one.metric for one in found.broken] == ["never preempted"]
+    assert found.broken[0].event is not None
+    assert len(found.rows) < 30
+
+
+def test_where_runs_do_not_suffice_what_was_found_is_given() -> None:
+    found = shrink("kv-pressure", overrides=OVERRIDES, seed=1, expect=[BOUND], most_runs=4)
+    assert (found.runs, found.minimal) == (4, False)
+    assert found.broken
+
+
+@pytest.mark.parametrize("expect", [[{"metric": "requests.completed", "min": 1}], []])
+def test_where_nothing_is_broken_there_is_nothing_to_find(expect: list[dict[str, object]]) -> None:
+    with pytest.raises(InputError, match="what is expected holds"):
+        shrink("quickstart", expect=expect)
+
+
+def test_the_command_writes_a_trace_and_an_experiment_that_replays_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["shrink", "kv-pressure", "--set", "workload.requests=60", "--expect", "latency.ttft_ms.p99<=300"]
+    done = CliRunner().invoke(cli, [*command, "-o", "small", "--seed", "1"])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.blis.yaml", "small.csv"]
+    lines = (tmp_path / "small.csv").read_text(encoding="utf-8").count("\n")
+    assert done.stdout.startswith(f"{lines - 1} of 60 requests are left after ")
+    assert "without any one of them it holds\nFAIL  latency.ttft_ms.p99 is " in done.stdout
+    run = CliRunner().invoke(cli, ["run", "small.blis.yaml"])
+    assert run.exit_code == ExitCode.CHECK_FAILED
+    failed = next(line for line in done.stdout.splitlines() if line.startswith("FAIL"))
+    assert failed in run.stderr
+    assert blis_tui.load("small.blis.yaml").name == "small"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["quickstart", "-o", "small"], "what is expected holds"),
+        (["-", "-o", "small"], "write the experiment to a file"),
+        (["kv-pressure", "--expect", "latency.ttft<=3", "-o", "small"], "latency.ttft"),
+        (["kv-pressure", "--expect", "fast", "-o", "small"], "fast"),
+        (["kv-pressure", "--expect", "latency.ttft_ms.p99<=1", "-o", "no/small"], "no/small"),
+    ],
+)
+def test_bad_input_is_one_error_and_writes_nothing(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["shrink", *arguments])
+    assert done.exit_code in (ExitCode.USAGE, ExitCode.IO)
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
