@@ -1,8 +1,8 @@
 """A run as one file: its experiment with all that it refers to, its recorded workload, its golden, and where to look.
 
 A bundle is a zip file whose members are a project of one golden test: unpacked, `pytest` runs it. It is stored without
-compression and with fixed dates, so that equal runs give equal bytes (but for the version of Python that wrote it, which
-a golden names). It holds no code: plug-ins are named with their versions, and are run only where they are asked for again.
+compression and with fixed dates, so that equal runs give equal bytes, but for the version of Python that a golden
+names. It holds no code: plug-ins are named with their versions, and are run only where they are asked for again.
 """
 
 from __future__ import annotations
