@@ -20,7 +20,7 @@ from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.registry import Registry
     from blis_tui.spec.source import DataPath, Document, Json, Location
@@ -118,6 +118,12 @@ def compose(
     if trace is not None:
         data = _with_trace(data, trace_name or _named_from(trace, relative_to))
     return Composed(data, origins, experiment.sha256, resolved.files)
+
+
+def without_origins(document: Mapping[str, object], spec_sha256: str, trace_name: str = "") -> Composed:
+    """A resolved experiment of which nothing else is known; ``trace_name``: as of :func:`compose`."""
+    data = cast("Json", dict(document))
+    return Composed(_with_trace(data, trace_name) if trace_name else data, {}, spec_sha256)
 
 
 def _with_trace(data: Json, name: str) -> Json:

@@ -105,31 +105,66 @@ def pack(
     experiment = load(source, overrides=list(overrides), seed=seed, plugins=plugins)
     for text in breaks:
         parse_breakpoint(text, experiment)
+    name = trace_name(experiment)
+    composed = compose(source, overrides=overrides, seed=seed, plugins=plugins, trace_name=name)
+    with atomic_bytes(target) as out:
+        return write_bundle(out, experiment, composed.to_yaml(), at=at, breaks=breaks, accept=accept, go_on=go_on)
+
+
+def trace_name(experiment: Experiment) -> str:
+    """What its recorded workload is called in a bundle; empty where it has none."""
     trace = experiment.workload.trace
-    carried = "" if trace is None else _TRACE + "".join(Path(trace.path).suffixes[-2:]).removeprefix(".")
-    composed = compose(source, overrides=overrides, seed=seed, plugins=plugins, trace_name=carried)
+    return "" if trace is None else _TRACE + "".join(Path(trace.path).suffixes[-2:]).removeprefix(".")
+
+
+def write_bundle(
+    out: BinaryIO,
+    experiment: Experiment,
+    text: str,
+    *,
+    at: str | None = None,
+    breaks: Sequence[str] = (),
+    accept: Callable[[Golden, Experiment], None] = lambda _golden, _experiment: None,
+    go_on: Callable[[Simulation], bool] | None = None,
+) -> int:
+    """Run an experiment and write its bundle; how many events the run had.
+
+    Args:
+        out: what is written to.
+        experiment: what is run.
+        text: the same as a document, its trace named as by :func:`trace_name`.
+        at: as of :func:`pack`.
+        breaks: likewise, known to be breakpoints.
+        accept: as of :func:`pack`.
+        go_on: likewise.
+
+    Raises:
+        InputError: a file cannot be read.
+        SimulationError: it cannot go on.
+    """
+    trace, carried = experiment.workload.trace, trace_name(experiment)
     spec = f"{experiment.name}.blis.yaml"
     with TemporaryDirectory(prefix="blis-") as folder:
         # It is run as it will be opened: from its own document.
-        (Path(folder) / spec).write_text(composed.to_yaml(), encoding="utf-8", newline="\n")
+        (Path(folder) / spec).write_text(text, encoding="utf-8", newline="\n")
         if trace is not None:
             with (Path(folder) / carried).open("wb") as copy:
                 _copy(trace.path, copy)
-        golden = produce(load(Path(folder) / spec, plugins=plugins), spec=spec, case=DEFAULT, go_on=go_on)
+        golden = produce(load(Path(folder) / spec, plugins=experiment.plugins), spec=spec, case=DEFAULT, go_on=go_on)
         accept(golden, experiment)
         files = GoldenFiles(Path(_GOLDENS), experiment.name)
         members = {
             _ABOUT: to_json({"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}),
             "pytest.ini": _PYTEST,
-            spec: composed.to_yaml(),
+            spec: text,
             files.file(HEADER).as_posix(): golden.header(),
             files.file(REPORT).as_posix(): golden.report,
         }
-        with atomic_bytes(target) as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as out:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as bundle:
             for member, content in members.items():
-                out.writestr(zipfile.ZipInfo(member, _DATE), content.encode())
+                bundle.writestr(zipfile.ZipInfo(member, _DATE), content.encode())
             if trace is not None:
-                with out.open(zipfile.ZipInfo(carried, _DATE), "w", force_zip64=True) as rows:
+                with bundle.open(zipfile.ZipInfo(carried, _DATE), "w", force_zip64=True) as rows:
                     _copy(str(Path(folder) / carried), rows)
     return golden.chain.events
 

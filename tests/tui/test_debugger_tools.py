@@ -16,6 +16,7 @@ from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
 from blis_tui.errors import BlisError
+from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.layout import PANES as DECLARED
@@ -214,7 +215,7 @@ async def test_copies() -> None:
 
 async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    async with debugging(at="1490") as here:
+    async with debugging(at="1490", breaks=("preempted",)) as here:
         for number in range(len(KINDS)):
             await here.press("x")
             assert isinstance(here.app.screen, ExportScreen)
@@ -232,6 +233,10 @@ async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(rows) == plain.arrived + 1
     assert (tmp_path / "kv-pressure-1490.svg").read_text().startswith("<svg")
     assert b"instance 0" in (tmp_path / "kv-pressure-1490.pftrace").read_bytes()
+    with unpacked(str(tmp_path / "kv-pressure-1490.blis")) as bundle:
+        assert (bundle.at, bundle.breaks) == ("1490", ("preempted",))
+        assert bundle.case.load().sha256 == plain.experiment.sha256
+        assert verified(bundle) == ""
 
 
 async def test_an_export_keeps_the_files_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

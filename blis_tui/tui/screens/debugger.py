@@ -348,7 +348,8 @@ class DebuggerScreen(Asking):
     def action_export_open(self) -> None:
         """Write something to a file."""
         self.halt()
-        self.app.push_screen(ExportScreen(self.session.debugger, self.app.export_screenshot))
+        breaks = [one.text for one in self.session.breakpoints if one.enabled]
+        self.app.push_screen(ExportScreen(self.session.debugger, self.app.export_screenshot, breaks))
 
     # ---- the experiment ----
 

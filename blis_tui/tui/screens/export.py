@@ -11,7 +11,7 @@ from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import BinaryIO, TextIO
 
     from blis_tui.cluster.reroute import Routes
@@ -24,6 +24,7 @@ KINDS: Final = (
     Kind("requests", "requests.csv", "one row per request so far"),
     Kind("records", "records.jsonl", "every record up to here"),
     Kind("trace", "pftrace", "a trace for ui.perfetto.dev"),
+    Kind("bundle", "blis", "the run as one file, to be opened here"),
     Kind("picture", "svg", "this screen as a picture"),
 )
 
@@ -34,11 +35,15 @@ class ExportScreen(FilesScreen):
     Args:
         debugger: the run.
         picture: draws the screen below as SVG.
+        breaks: the breakpoints that are set, as they are written.
     """
 
-    def __init__(self, debugger: Debugger, picture: Callable[[], str]) -> None:
-        super().__init__(KINDS, f"As of event {count_text(debugger.event)}.")
+    def __init__(self, debugger: Debugger, picture: Callable[[], str], breaks: Sequence[str] = ()) -> None:
+        # A bundle has no place for routing decisions that were overruled.
+        kinds = [kind for kind in KINDS if kind.id != "bundle" or not debugger.routes]
+        super().__init__(kinds, f"As of event {count_text(debugger.event)}.")
         self._debugger = debugger
+        self._breaks = tuple(breaks)
         # Drawn now: once this window is open it would be part of the picture.
         self._picture = picture()
 
@@ -53,6 +58,8 @@ class ExportScreen(FilesScreen):
         run = (self._debugger.experiment, self._debugger.routes, simulation.events)
         if kind.id == "picture":
             return text_bytes(lambda out: out.write(self._picture))
+        if kind.id == "bundle":
+            return partial(_write_bundle, self._debugger.experiment, self._debugger.event, self._breaks)
         if kind.id == "records":
             return text_bytes(partial(write_records, *run))
         if kind.id == "trace":
@@ -72,6 +79,14 @@ def write_records(experiment: Experiment, routes: Routes, event: int, out: TextI
 
     simulation.subscribe("all", write)
     simulation.run(max_events=event)
+
+
+def _write_bundle(experiment: Experiment, event: int, breaks: Sequence[str], out: BinaryIO) -> None:
+    from blis_tui.authoring.provenance import without_origins  # noqa: PLC0415  (the debugger opens without it)
+    from blis_tui.golden.bundle import trace_name, write_bundle  # noqa: PLC0415
+
+    composed = without_origins(experiment.document, experiment.sha256, trace_name(experiment))
+    write_bundle(out, experiment, composed.to_yaml(), at=str(event), breaks=breaks)
 
 
 def _write_trace(experiment: Experiment, routes: Routes, event: int, out: BinaryIO) -> None:
