@@ -24,7 +24,7 @@ KINDS: Final = (
     Kind("requests", "requests.csv", "one row per request so far"),
     Kind("records", "records.jsonl", "every record up to here"),
     Kind("trace", "pftrace", "a trace for ui.perfetto.dev"),
-    Kind("bundle", "blis", "the run as one file, to be opened here"),
+    Kind("bundle", "blis", "the whole run, opening here"),
     Kind("picture", "svg", "this screen as a picture"),
 )
 
