@@ -143,7 +143,7 @@ blis-tui golden review       # after a change: new results wait for a decision
 
 - `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/`, `specs/models/`: what they
   refer to by name; `blis-tui spec list` shows everything available.
-- `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one with every key explained.
+- `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one; `--all` explains every key.
 - `schemas/`: for editors with a YAML language server (completion, hover). After an update of `blis-tui`:
   `blis-tui spec schema -o schemas`.
 """

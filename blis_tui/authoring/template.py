@@ -1,4 +1,4 @@
-"""A new document of any kind, with every key explained: required ones filled in, the others commented out.
+"""A new document of any kind: a short one, or with every key explained, optional ones commented out.
 
 ``##`` begins an explanation, ``# `` a key that is switched off, so that an editor's "toggle comment" switches keys on.
 """
@@ -26,6 +26,17 @@ _LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Keys without which a document says nothing, although its schema (which allows alternatives) can do without."""
 
+_COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Experiment": ("seed", "policy", "cluster", "engine", "expect"),
+        "Hardware": ("watts",),
+        "Policy": ("scheduling", "batching", "routing", "admission"),
+        "Study": ("objectives", "seeds"),
+        "Workload": ("trace",),
+    }
+)
+"""Optional keys that one wants to know of first."""
+
 _INTRODUCTION: Final = (
     "Lines with `##` explain. Lines with a single `#` are keys that are switched off: remove the `# ` to use one. "
     "`blis-tui spec explain PATH` says more."
@@ -47,6 +58,24 @@ def template(kind: str, name: str, schema: str) -> str:
             lines.append("")
         lines += _entry(child, value, live=value is not None)
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def short(kind: str, name: str, schema: str) -> str:
+    """A valid document with what it needs, and the optional keys that one wants to know of first, switched off."""
+    tree = root(kind)
+    more = f"Every key: `blis-tui spec new {kind.lower()} --all`; what one means: `blis-tui spec explain KEY`."
+    lines = [f"# yaml-language-server: $schema={schema}", f"# {more}", "apiVersion: blis/v1", f"kind: {kind}"]
+    lines += ["metadata:", f"  name: {name}", '  description: ""']
+    for child in tree.children.values():
+        live = child.required or child.name in _LIVE.get(kind, ())
+        if child.name in ("apiVersion", "kind", "metadata") or not (live or child.name in _COMMON.get(kind, ())):
+            continue
+        value = sample(child)
+        inline = f"{child.name}: {flow(value)}"
+        body = [line for line in _body(child, value) if not line.lstrip().startswith("#")]
+        lines += ["", f"# {child.description.partition('. ')[0].rstrip('.')}."]
+        lines += body if live else [f"# {inline}"] if len(inline) <= _WIDTH else [f"# {line}" for line in body]
+    return "\n".join(lines) + "\n"
 
 
 def _entry(key: Key, value: Json, *, live: bool) -> list[str]:

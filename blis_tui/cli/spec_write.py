@@ -25,18 +25,19 @@ if TYPE_CHECKING:
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", required=False)
 @click.option("-o", "--output", metavar="FILE", help="Where to write; - is standard output.  [default: NAME's file]")
+@click.option("--all", "every", is_flag=True, help="With every key, explained, its default beside it.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @reported
-def new(kind: str, name: str | None, output: str | None, *, force: bool) -> None:
-    """Write a new document with every key explained.
+def new(kind: str, name: str | None, output: str | None, *, every: bool, force: bool) -> None:
+    """Write a new document: some twenty lines, or with every key explained.
 
-    KIND is experiment, model, hardware, workload, policy, latency or study. Required keys are filled in, the others
-    are commented out with their default; the document is valid as it stands. NAME is `my-KIND` by default, and names
+    KIND is experiment, model, hardware, workload, policy, latency or study. Required keys are filled in, others are
+    commented out; the document is valid as it stands. NAME is `my-KIND` by default, and names
     the file in the working directory: NAME.blis.yaml for an experiment, NAME.study.yaml for a study, else NAME.yaml.
     Editors find the schema in the next `schemas/` folder above the file; where there is none, the installed one is
     named (`blis-tui spec schema -o schemas` makes a copy to share).
     """
-    from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
+    from blis_tui.authoring.template import file_name, schema_reference, short, template  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415
 
@@ -45,7 +46,7 @@ def new(kind: str, name: str | None, output: str | None, *, force: bool) -> None
     _check_name(name)
     path = Path(file_name(proper, name) if output is None else output)
     schema, own = schema_reference(proper, Path() if output == "-" else path.parent)
-    text = template(proper, name, schema)
+    text = (template if every else short)(proper, name, schema)
     if output == "-":
         print_data(text)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.authoring.formatting import format_source
-from blis_tui.authoring.template import schema_reference, template
+from blis_tui.authoring.template import schema_reference, short, template
 from blis_tui.authoring.tree import root
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.loader import parse
@@ -47,6 +47,19 @@ def test_a_new_document_is_valid_and_formatted(kind: str, file_regression: FileR
     assert max(len(line) for line in text.split("\n")) <= 170
     if kind in ("Hardware", "Latency"):  # those that change least
         file_regression.check(text, extension=".yaml")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_short_one_is_valid_and_what_it_offers_can_be_switched_on(kind: str) -> None:
+    text = short(kind, "mine", "x.json")
+    valid = validate("-", stdin_text=text)
+    assert (valid.kind, valid.name) == (kind, "mine")
+    assert format_source(Source("x", text)).text == text
+    assert text.count("\n") < 45
+    for key, on in switched_on(text):
+        if (kind, key) != ("Workload", "trace"):  # in the place of clients
+            assert [one.message for one in violations(parse(Source("x", on)).data, kind)] == [], key
+    assert f"`blis-tui spec new {kind.lower()} --all`" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)
