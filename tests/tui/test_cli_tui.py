@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -52,7 +53,7 @@ def test_without_a_terminal_there_is_help() -> None:
     run = subprocess.run(BLIS, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert run.returncode == ExitCode.OK
     assert run.stdout.startswith("Usage: blis-tui")
-    assert "tui         Step through an experiment in the terminal." in run.stdout
+    assert re.search(r"^  tui +Step through an experiment in the terminal\.$", run.stdout, re.MULTILINE)
     assert run.stderr == ""
 
 
