@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -12,9 +13,6 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.errors import InputError
 from blis_tui.study.shrink import shrink
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SETTINGS: Final[dict[str, object]] = {"workload.requests": 60}
 OVERRIDES: Final = ["workload.requests=60"]
@@ -124,3 +122,10 @@ def test_bad_input_is_one_error_and_writes_nothing(
     assert done.exit_code in (ExitCode.USAGE, ExitCode.IO)
     assert says in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_guide_says_how_many_are_left() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    assert "blis-tui shrink kv-pressure --expect 'latency.ttft_ms.p99<=500'" in page
+    found = shrink("kv-pressure", expect=[{"metric": "latency.ttft_ms.p99", "max": 500}])
+    assert f"Here {len(found.rows)} of {found.requests} requests are left" in " ".join(page.split())
