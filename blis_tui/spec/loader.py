@@ -33,6 +33,8 @@ _REMEMBERED_BYTES: Final = 64 * 1024
 """Texts up to this size are remembered with what they say."""
 _REMEMBERED: Final = 64
 
+_TOO_DEEP: Final = "exceeded max"
+"""What libyaml says of brackets that are nested beyond its own limit, which is above ours."""
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it; the pure Python parser otherwise."""
 
@@ -211,7 +213,10 @@ class _Reader:
         except _StopReadingError:
             return None
         except yaml.MarkedYAMLError as error:
-            self._syntax(error)
+            if _TOO_DEEP in (error.problem or ""):
+                self._too_deep()
+            else:
+                self._syntax(error)
             return None
         except yaml.YAMLError as error:
             self._problem("BLIS0001", f"not valid YAML: {error}", Span(1, 1, 2))
@@ -219,6 +224,16 @@ class _Reader:
         if self.documents == 0 or self._is_blank():
             self._problem("BLIS0007", "the document is empty", Span(1, 1, 2))
         return self.document
+
+    def _too_deep(self) -> None:
+        """Say where it is nested too deeply: from 0.2.6 on libyaml stops at a limit of its own, before it tells of ours."""
+        depth = 0
+        for event in yaml.parse(self.source.text, Loader=yaml.SafeLoader):  # the parser in Python has no limit
+            depth += isinstance(event, events.CollectionStartEvent)
+            if depth > MAX_DEPTH:
+                self._problem("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", self._span(event))
+                return
+            depth -= isinstance(event, events.CollectionEndEvent)
 
     def _is_blank(self) -> bool:
         """Whether the only value is an absent one (``---`` alone)."""
