@@ -226,7 +226,7 @@ class _Reader:
         return self.document
 
     def _too_deep(self) -> None:
-        """Say where it is nested too deeply: from 0.2.6 on libyaml stops at a limit of its own, before it tells of ours."""
+        """Say where it is nested too deeply: from 0.2.6 on libyaml stops at its own limit, before it tells of ours."""
         depth = 0
         for event in yaml.parse(self.source.text, Loader=yaml.SafeLoader):  # the parser in Python has no limit
             depth += isinstance(event, events.CollectionStartEvent)
