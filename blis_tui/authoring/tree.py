@@ -47,7 +47,9 @@ _UNITS: Final = {
 }
 """Ending of a key's name -> unit; the first that fits counts."""
 
-_UNIT_OF_PARENT: Final = frozenset({"mean", "std_dev", "min", "max", "value", "xm", "bf16", "fp8", "idle", "peak"})
+_UNIT_OF_PARENT: Final = frozenset(
+    {"mean", "std_dev", "min", "max", "value", "xm", "bf16", "fp8", "idle", "peak", "memory_bound"}
+)
 """Keys that say nothing of a unit themselves: `input_tokens.mean` is in tokens."""
 
 _DISCRIMINATORS: Final = ("kind", "step_time")

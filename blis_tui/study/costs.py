@@ -4,14 +4,22 @@ A document's ``cost_per_hour_usd`` and ``watts`` are of one accelerator; where o
 needs, the figure is None. Prices differ by place and by the day, so documents that come with the package have none:
 give them as ``prices`` of a study (``--price h100=2.5``), or as ``hardware.cost_per_hour_usd``.
 
-The energy model is the usual one of first order: the power of a machine lies between idle and peak in proportion to how
+The energy model is the usual one of first order: the power of a machine lies between idle and busy in proportion to how
 busy it is (Fan, Weber and Barroso: Power Provisioning for a Warehouse-sized Computer, ISCA 2007),
 
-    watts = idle + (peak - idle) * busy share
+    watts = idle + (busy - idle) * busy share
 
-An accelerator is busy while its instance runs a step. Decoding waits for memory rather than computing, and takes less
-than the thermal design power that ``peak`` is, so this is on the safe side. Processors, network and cooling are left
-out, and so are places of nodes where no instance is (``lifecycle.cost`` is about nodes).
+An accelerator is busy while its instance runs a step. What it takes then depends on what it waits for: with a few
+decodes for memory, with prompts and large batches for its multipliers,
+
+    busy = memory_bound + (peak - memory_bound) * min(1, MFU / peak_at_mfu)
+    MFU  = 2 * active parameters * tokens computed / (busy time * 16-bit peak FLOPS)
+
+which is within 15 % of what an H100 took under vLLM with dense models of 8 to 27 billion parameters (docs/planning.md
+has the measurements and their source). Without ``memory_bound`` a busy accelerator takes ``peak``, which is on the
+safe side. An instance computes the prompts of the requests that it was sent, as many tokens of each as the run has on
+average. Processors, network and cooling are left out, and so are places of nodes where no instance is
+(``lifecycle.cost`` is about nodes).
 """
 
 from __future__ import annotations
@@ -21,6 +29,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.engine.kv.capacity import active_parameters
 from blis_tui.spec.document_parts import Part
 
 if TYPE_CHECKING:
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
 
 _US_PER_HOUR: Final = 3_600_000_000
 _MILLION: Final = 1e6
+_US_PER_S: Final = 1e6
+_TERA: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,21 @@ class _Held:
     gpu_us: int
     busy_gpu_us: float
     """The part of that time in which they computed; of a pipeline, each stage by itself."""
+    flops: float
+    """What it computed in that time, of matrices."""
+
+    @property
+    def busy_watts(self) -> float | None:
+        return busy_watts(self.hardware, self.flops * _US_PER_S / self.busy_gpu_us if self.busy_gpu_us else 0.0)
+
+
+def busy_watts(hardware: Hardware, flops_per_s: float) -> float | None:
+    """What one accelerator takes in steps that compute so much; None = its document does not say."""
+    peak, low = hardware.peak_watts, hardware.memory_bound_watts
+    if peak is None or low is None:
+        return peak
+    mfu = flops_per_s / (hardware.peak_tflops_bf16 * _TERA)
+    return low + (peak - low) * min(1.0, mfu / hardware.peak_watts_mfu)
 
 
 def cost_figures(
@@ -61,7 +87,7 @@ def cost_figures(
     usd_us = _total((prices.get(one.hardware.name, one.hardware.usd_per_hour), one.gpu_us) for one in held)
     peak_us = _total((one.hardware.peak_watts, one.gpu_us) for one in held)
     idle_us = _total((one.hardware.idle_watts, one.gpu_us - one.busy_gpu_us) for one in held)
-    busy_us = _total((one.hardware.peak_watts, one.busy_gpu_us) for one in held)
+    busy_us = _total((one.busy_watts, one.busy_gpu_us) for one in held)
     watt_us = None if idle_us is None or busy_us is None else idle_us + busy_us
     # What is a million times larger than an hour's, for each token, is an hour's for a million.
     per_token = tokens * _US_PER_HOUR / _MILLION
@@ -76,12 +102,23 @@ def cost_figures(
 
 
 def _held(experiment: Experiment, report: Part) -> Iterable[_Held]:
-    for one, (pool, held_us) in zip(report.parts("instances"), _instances(experiment, report), strict=True):
+    prompts, requests = report.part("tokens"), 0
+    lives = list(zip(report.parts("instances"), _instances(experiment, report), strict=True))
+    for one, (pool, _) in lives:
+        requests += one.integer("routed") if _computes_prompts(pool) else 0
+    for one, (pool, held_us) in lives:
         stages = pool.engine.pipeline_parallel
         # A step that the horizon cuts counts as a whole among the busy time.
         busy_us = min(one.integer("busy_us") / stages, held_us)
         gpus = pool.tensor_parallel * stages
-        yield _Held(pool.hardware, gpus * held_us, gpus * busy_us)
+        tokens: float = one.integer("output_tokens")
+        if requests and _computes_prompts(pool):
+            tokens += (prompts.integer("input") - prompts.integer("cached")) * one.integer("routed") / requests
+        yield _Held(pool.hardware, gpus * held_us, gpus * busy_us, 2 * active_parameters(pool.model) * tokens)
+
+
+def _computes_prompts(pool: Pool) -> bool:
+    return pool.role != "decode"
 
 
 def _instances(experiment: Experiment, report: Part) -> Iterable[tuple[Pool, int]]:

@@ -145,6 +145,14 @@ def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:
     return max(1, _bytes_per_block(model, tensor_parallel, 1) // tensor_parallel)
 
 
+def active_parameters(model: Model) -> int:
+    """Weights that one token is multiplied with: of the experts, those that it is routed to."""
+    if model.num_experts <= 1:
+        return _parameters(model)
+    experts = _expert_parameters(model)
+    return _parameters(model) - experts + experts * model.num_experts_per_tok // model.num_experts
+
+
 def _expert_parameters(model: Model) -> int:
     """Weights of the routed experts alone."""
     layers = model.num_hidden_layers - min(model.num_hidden_layers, model.first_k_dense_replace)

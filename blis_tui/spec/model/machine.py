@@ -147,11 +147,31 @@ class Hardware:
     )
     watts: ClassVar[Said] = group_of(
         "Electrical power, for the energy that studies work out. No simulation depends on it.",
-        examples=[{"idle": 100, "peak": 700}],
+        examples=[{"idle": 100, "peak": 700}, {"idle": 120, "memory_bound": 415, "peak": 700}],
     )
-    idle_watts: float | None = key("Idle, in watts.", name="idle", group="watts", absent=None, minimum=0)
+    idle_watts: float | None = key(
+        "Between steps, with the model loaded, in watts.", name="idle", group="watts", absent=None, minimum=0
+    )
+    memory_bound_watts: float | None = key(
+        "In steps that wait for memory and compute next to nothing, as a few decodes do, in watts. Left out = `peak`.",
+        name="memory_bound",
+        group="watts",
+        absent=None,
+        minimum=0,
+        examples=[415],
+    )
     peak_watts: float | None = key(
         "Thermal design power, in watts.", name="peak", group="watts", absent=None, minimum=0
+    )
+    peak_watts_mfu: float = key(
+        "The share of the 16-bit peak FLOPS from which on a step takes `peak`; below it the power grows from"
+        " `memory_bound` in proportion. Left out = 0.25, as on H100.",
+        name="peak_at_mfu",
+        group="watts",
+        absent=0.25,
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.25],
     )
     usd_per_hour: float | None = key(
         "Price of one accelerator in US dollars an hour, for the cost that studies work out. No simulation depends on"
