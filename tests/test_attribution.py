@@ -13,7 +13,7 @@ from blis_tui.spec.places import shipped_specs
 
 ROOT = Path(__file__).parents[1]
 NOTICE = (ROOT / "NOTICE").read_text(encoding="utf-8")
-OUR_CODE = {".py", ".typed", ".tcss", ".css", ".js", ".pyc"}
+OUR_CODE = {".py", ".typed", ".tcss", ".css", ".html", ".js", ".pyc"}
 """Endings of what is program, not data."""
 OWN_HEADERS = ("hardware", "latency", "models")
 """Folders below specs/ whose files each hold figures from elsewhere; for the other ones an entry in NOTICE may do."""

@@ -29,13 +29,31 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = ".blis"
 """Of bundles; experiments are named `.blis.yaml`."""
+_PAGE: Final = ".html"
+_EVENTS: Final = 200
 
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@click.option("-o", "--output", required=True, metavar="FILE.blis", help="Where to write it.")
-@click.option("--at", metavar="EVENT|TIME|REQUEST", help="Where the debugger goes first when it is opened.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE.blis|FILE.html",
+    help="Where to write it; a page instead of a bundle where the name ends in .html.",
+)
+@click.option(
+    "--at",
+    metavar="EVENT|TIME|REQUEST",
+    help="Where it is opened first; a page shows as much before as after it.",
+)
 @click.option("--break", "breaks", multiple=True, metavar="CONDITION", help="A breakpoint to set then; repeatable.")
+@click.option(
+    "--events",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help=f"How many events a page shows: the last, or those around --at.  [default: {_EVENTS}]",
+)
 @case_option
 @set_option
 @seed_option
@@ -46,6 +64,7 @@ def bundle(
     output: str,
     at: str | None,
     breaks: tuple[str, ...],
+    events: int | None,
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
@@ -56,6 +75,8 @@ def bundle(
     It holds the experiment with all that it refers to, its trace, its results, a position and breakpoints. `blis-tui
     tui FILE.blis` opens it there; `blis-tui run FILE.blis` runs it; both say where results differ from those it
     holds. Plug-ins are not in it: name them again with --plugins.
+
+    A FILE.html steps through a part of the run in any browser: what the debugger's panes say at each event, and why.
     """
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.errors import InputError  # noqa: PLC0415
@@ -63,16 +84,25 @@ def bundle(
 
     if source == "-":
         raise click.UsageError("a bundle is made of files: write the experiment to one, and name it as SPEC")
-    if not is_bundle(output):
-        raise click.UsageError(f"--output {printable(output)}: the name of a bundle ends in {_SUFFIX}")
+    if not output.endswith((_SUFFIX, _PAGE)):
+        raise click.UsageError(
+            f"--output {printable(output)}: the name of a bundle ends in {_SUFFIX}, of a page in {_PAGE}"
+        )
+    if output.endswith(_PAGE) and breaks:
+        raise click.UsageError("--break: a page has no breakpoints")
+    if events is not None and not output.endswith(_PAGE):
+        raise click.UsageError(f"--events: a bundle holds the whole run; a page ends in {_PAGE}")
     try:
         place = parse_place("0" if at is None else at)
     except InputError as error:
         raise click.UsageError(f"--at: {error}") from error
     known = known_plugins(plugins)
     assignments = case_overrides(source, case, overrides, None, known)
+    if output.endswith(_PAGE):
+        _write_page(output, source, assignments, seed, known, place if at is not None else None, events or _EVENTS)
+        return
     with ending_on_signals():
-        events = pack(
+        count = pack(
             output,
             source,
             overrides=assignments,
@@ -85,7 +115,33 @@ def bundle(
     if case is None:
         mention_cases(source, None, known)
     size = Path(output).stat().st_size
-    tell(f"wrote {printable(output)}: a run of {events:,} events, {size / 1000:,.0f} kB")
+    tell(f"wrote {printable(output)}: a run of {count:,} events, {size / 1000:,.0f} kB")
+
+
+def _write_page(
+    output: str,
+    source: str,
+    assignments: tuple[str, ...],
+    seed: int | None,
+    known: Registry | None,
+    place: Place | None,
+    events: int,
+) -> None:
+    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.spec.load import load  # noqa: PLC0415
+    from blis_tui.tui.step_page import step_page  # noqa: PLC0415
+
+    experiment = load(source, overrides=list(assignments), seed=seed, plugins=known)
+    with ending_on_signals():
+        try:
+            page = step_page(experiment, source, place=place, events=events)
+        except InputError as error:
+            raise click.UsageError(f"--at: {error}") from error
+        with atomic_text(output) as out:
+            out.write(page)
+    size = Path(output).stat().st_size
+    tell(f"wrote {printable(output)}: a page of {size / 1000:,.0f} kB")
 
 
 def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None:

@@ -105,6 +105,24 @@ def test_a_request_that_comes_later_says_when(pressed: Debugger) -> None:
     assert "(later)" in text
 
 
+def test_who_gets_a_last_token_in_the_step_at_hand_does_not_wait(pressed: Debugger) -> None:
+    """The instance has let it go already; its end is recorded when the step ends."""
+    seen = 0
+    for event in range(1, 1300):
+        number = pressed.tape.row(event).step
+        if number < 0 or not pressed.tape.step(number).completed:
+            continue
+        view = view_at(pressed, event)
+        assert view.moment.step is not None
+        for name in view.moment.step.completed:
+            text = _text(view_at(pressed, event, request=name))
+            assert ("completes when its step ends" in text, "waiting" in text) == (True, False)
+            seen += 1
+        if seen > 20:
+            break
+    assert seen > 20
+
+
 def test_without_a_selection_the_present_event_decides(pressed: Debugger) -> None:
     assert subject(view_at(pressed, 636)) == "request_24"
     assert subject(view_at(pressed, 640)) == "request_24"  # a step that let it in

@@ -115,6 +115,8 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
     elif live is not None:
         look = PHASE_LOOKS[live.phase]
         facts = [Content.styled(look.label, look.style)]
+    elif now.last("last-token") is not None:
+        facts = [Content.styled("✓ completes when its step ends", "$success")]
     else:
         facts = [Content.styled("○ waiting, far back in a long queue", "$warning")]
     if now.instance >= 0:

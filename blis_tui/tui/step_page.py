@@ -1,0 +1,209 @@
+"""A page that steps through a part of a run in a browser: what the debugger's panes say at each event, and why.
+
+Nothing is simulated there. The texts are those of the panes, written down event by event; the script shows one at a
+time. A line that is the same at many events is in the page once.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
+from string import Template
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.explain import explain
+from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
+from blis_tui.errors import InputError
+from blis_tui.printable import printable
+from blis_tui.tui.debug_session import DebugSession
+from blis_tui.tui.presenters.diff import diff_lines
+from blis_tui.tui.presenters.events import event_line
+from blis_tui.tui.presenters.inspector import inspector_lines, subject
+from blis_tui.tui.presenters.instances import instances_lines
+from blis_tui.tui.presenters.why import explanation_page, mention_of
+from blis_tui.tui.themes import DARK, LIGHT
+from blis_tui.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from textual.content import Content
+    from textual.theme import Theme
+
+    from blis_tui.debugger.places import Place
+    from blis_tui.spec.model import Experiment
+    from blis_tui.tui.view import View
+
+PANES: Final = ("instances", "why this event", "request", "why the request", "changes")
+"""What is shown beside the list of events."""
+_WIDTH: Final = 72
+"""Of a pane, in cells."""
+_ROOM: Final = 40
+"""Requests of a queue that are shown at most."""
+_COLOURS: Final = (
+    "primary",
+    "secondary",
+    "accent",
+    "success",
+    "warning",
+    "error",
+    "foreground",
+    "background",
+    "surface",
+)
+
+
+class _Lines:
+    """The lines of all panes, each once, and the number of each."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def numbers(self, lines: Iterable[str]) -> list[int]:
+        """The numbers of lines; those that are new get one."""
+        return [self._numbers.setdefault(line, len(self._numbers)) for line in lines]
+
+    @property
+    def all(self) -> list[str]:
+        """Each line, at the place of its number."""
+        return list(self._numbers)
+
+
+def step_page(
+    experiment: Experiment,
+    source: str,
+    *,
+    place: Place | None = None,
+    events: int = 200,
+    go_on: Callable[[int], None] = lambda _event: None,
+) -> str:
+    """The whole file.
+
+    Args:
+        experiment: what is simulated.
+        source: how the user calls it, for the command that opens the same place in the debugger.
+        place: where it is opened, in the middle; None = at the end of the run.
+        events: how many it shows.
+        go_on: called before each event; may raise to stop.
+
+    Raises:
+        InputError: the run has no such place.
+        SimulationError: it cannot go on.
+    """
+    opened = _event_at(experiment, place)
+    session = DebugSession(experiment)
+    debugger = session.debugger
+    run_to_stop(debugger.seek(max(0, opened - (events if place is None else events // 2))))
+    lines = _Lines()
+    states: list[Mapping[str, object]] = []
+    while len(states) < events and debugger.step():
+        go_on(debugger.event)
+        session.moved()
+        states.append(_state(session, lines))
+    data = {"lines": lines.all, "states": states, "panes": PANES, "opened": opened}
+    shown = f"events {count_text(debugger.event - len(states) + 1)} to {count_text(debugger.event)}"
+    end = ", the end of the run" if debugger.at_end else ""
+    about = f"seed {experiment.seed} · {shown}{end} · state {debugger.digest()[:12]}"
+    return _page(printable(experiment.name), about, f"blis-tui tui {printable(source)} --at {opened}", data)
+
+
+def _event_at(experiment: Experiment, place: Place | None) -> int:
+    debugger = Debugger(experiment)
+    stop = run_to_stop(debugger.seek(_END) if place is None else place.move(debugger))
+    if place is not None and stop.reason == "unknown":
+        raise InputError(f"the run has no request `{printable(place.request or '')}`")
+    if place is not None and stop.reason != "there":
+        raise InputError(f"the run ends after {count_text(debugger.event)} events, at {time_text(debugger.time_us)}")
+    return debugger.event
+
+
+_END: Final = 1 << 62
+"""An event that no run has."""
+
+
+def _state(session: DebugSession, lines: _Lines) -> Mapping[str, object]:
+    view = session.view()
+    event = view.moment.event
+    line = event_line(view.tape, event)
+    what = ", ".join(part.text for part in line.parts)
+    return {
+        "event": event,
+        "time": time_text(view.moment.time_us),
+        "sign": line.look.sign,
+        "colour": line.look.colour,
+        "text": printable(f"{line.subject} {what}"),
+        "panes": [lines.numbers(pane) for pane in _panes(session, view)],
+    }
+
+
+def _panes(session: DebugSession, view: View) -> Iterable[Sequence[str]]:
+    """The lines of each of `PANES`, as HTML."""
+    name = subject(view)
+    yield [_html(one.draw()) for one in instances_lines(view, _WIDTH, _ROOM)]
+    yield _why(session, event_ref(view.moment.event))
+    yield [] if name is None else [_html(one.draw()) for one in inspector_lines(view, _WIDTH, {})]
+    yield [] if name is None else _why(session, request_ref(name))
+    yield [_html(one.draw()) for one in diff_lines(view.moment, _WIDTH, playing=False)]
+
+
+def _why(session: DebugSession, about: Ref) -> list[str]:
+    explanation = explain(session.debugger, about)
+    if explanation is None:
+        return []
+    page = explanation_page(explanation, _WIDTH)
+    refs = [mention.ref for mention in page.mentions]
+    return [_html(one, refs) for one in page.lines]
+
+
+def _html(content: Content, refs: Sequence[Ref] = ()) -> str:
+    """A line of a pane: its colours as classes, and events that it mentions as links."""
+    text = content.plain
+    edges = sorted({0, len(text), *(edge for span in content.spans for edge in span[:2] if edge < len(text))})
+    pieces = []
+    for start, end in pairwise(edges):
+        styles = [span.style for span in content.spans if span.start <= start < span.end]
+        piece = escape(printable(text[start:end]))
+        classes = " ".join(
+            dict.fromkeys(word for style in styles if isinstance(style, str) for word in _classes(style))
+        )
+        if classes:
+            piece = f"<b class='{classes}'>{piece}</b>"
+        number = next((one for one in map(mention_of, styles) if one is not None), None)
+        if number is not None and number < len(refs) and refs[number].kind == "event":
+            piece = f"<a href='#{int(refs[number].value)}'>{piece}</a>"
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _classes(style: str) -> Iterable[str]:
+    """Of a style as Textual writes it, such as ``bold $warning``; backgrounds are left out."""
+    foreground = style.partition("on ")[0]
+    return (word.lstrip("$") for word in foreground.split() if word.lstrip("$").replace("-", "").isalpha())
+
+
+def _page(name: str, about: str, command: str, data: Mapping[str, object]) -> str:
+    # A closing tag in a name must not end the script.
+    embedded = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Template(_file("step_page.html")).substitute(
+        title=escape(name),
+        about=escape(about),
+        command=escape(command),
+        light=_variables(LIGHT),
+        dark=_variables(DARK),
+        style=_file("step_page.css"),
+        script=_file("step_page.js"),
+        data=embedded,
+    )
+
+
+def _variables(theme: Theme) -> str:
+    known = {name: getattr(theme, name) for name in _COLOURS} | {"text-muted": theme.variables["text-muted"]}
+    return " ".join(f"--{name}: {value};" for name, value in known.items())
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
