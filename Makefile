@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden docs site pictures bench guard clean
+.PHONY: run test quick lint golden docs site gallery pictures bench guard clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -33,6 +33,9 @@ docs: .venv/installed
 site: .venv/installed
 	$(BIN)/pip install -q -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+gallery: .venv/installed
+	$(BIN)/python docs/make_gallery.py
 
 pictures: .venv/installed
 	$(BIN)/python docs/make_pictures.py

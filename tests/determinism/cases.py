@@ -75,6 +75,7 @@ SHORTER: Final = {
     "chunked-prefill": 35,
     "disaggregation": 45,
     "fcfs": 150,
+    "gateway-queue": 100,
     "instance-dies": 150,
     "kv-overload": 100,
     "kv-pressure": 80,
@@ -103,6 +104,7 @@ _SHORTER_SESSIONS: Final[dict[str, dict[str, object]]] = {
 AS_IT_IS: Final = {
     "conversations": "anywhere",
     "disaggregation": "disaggregated",
+    "gateway-queue": "held",
     "kv-tiers": "none",
     "lora-adapters": "affinity",
     "mixed-fleet": "predicting",
