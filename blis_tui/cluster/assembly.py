@@ -100,7 +100,7 @@ def _arrivals(
     experiment: Experiment,
     source: RequestSource,
     pipeline: Pipeline,
-    entrance: Callable[[Passage, int], None],
+    entrance: Callable[[Passage, int], int],
     ended: list[tuple[Request, int]],
 ) -> Arrivals:
     if not isinstance(source, InteractiveSource):

@@ -200,7 +200,7 @@ class Cluster(Kept):
         """
         total = self.dispatcher.away_us(self.now) - self.lifecycle.forfeited_us
         for instance in self.instances:
-            total += instance.seen.present.area_us(self.now)
+            total += instance.seen.present_us(self.now)
         return total
 
     def counts(self) -> list[Count]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.passage import ADMISSION
+from blis_tui.cluster.passage import ADMISSION, STAYS
 from blis_tui.cluster.records import Deferred, Resumed
 from blis_tui.cluster.stages import NoDeferral
 
@@ -28,24 +28,24 @@ class IdleOnly(NoDeferral):
         onward: the next stage.
     """
 
-    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[Passage, int], None]) -> None:
+    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[Passage, int], int]) -> None:
         super().__init__()
         self._pipeline = pipeline
         self._roster = pipeline.roster
         self._latency_us = experiment.cluster.admission_latency_us
         self._onward = onward
 
-    def enter(self, passage: Passage, now: int) -> None:
+    def enter(self, passage: Passage, now: int) -> int:
         """A request has come: it goes on, or waits."""
         request, in_flight = passage.request, self._roster.in_flight
         if not in_flight or request.slo_class not in _DEFERRABLE:
-            self._onward(passage, now)
-            return
+            return self._onward(passage, now)
         self.waiting.append(passage)
         self.deferrals += 1
         observers = self._pipeline.observers
         if Deferred in observers.kinds:
             observers.emit(Deferred(observers.event, now, request.request_id, in_flight))
+        return STAYS
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
         """Where the cluster is idle, all requests come back that were put off."""

@@ -37,7 +37,7 @@ def _state(cluster: Cluster) -> list[object]:
         cohort = batch.cohort
         state += [
             (instance.routed, instance.seen.in_flight, instance.input_tokens, instance.flow.step_pending),
-            (instance.seen.present.count, instance.seen.present.area_us(cluster.now)),
+            (instance.seen.present, instance.seen.present_us(cluster.now)),
             instance.tallies.state(),
             instance.policy_state(),
             *((batch.crowded_out,) if batch.crowded_out else ()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.link import Ahead, Link
-from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START, Signal
+from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, STAYS, TRANSFER_END, TRANSFER_START, Signal
 from blis_tui.cluster.pipeline import Dispatcher
 from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
@@ -88,27 +88,30 @@ class Splitter(Dispatcher):
         if passage.request.handover is None:
             super().go_on(passage, now)
         else:
-            self._to_prefill(passage, now)
+            self._to_prefill(passage)
+            self._pipeline.queue.push(now, PREFILL_ROUTING, passage)
 
     def _learn(self, passage: Passage) -> None:
         """The decider hears of every request that is sent somewhere for its prefill."""
         self._decider.sent(passage.incoming, self.decode.fleet)
 
-    def _to_prefill(self, passage: Passage, time_us: int) -> None:
-        """The prefill instance is chosen then."""
+    def _to_prefill(self, passage: Passage) -> None:
+        """The prefill instance is chosen next."""
         passage.kind = "prefill-routing"
         passage.handler = self._route_prefill
-        self._pipeline.queue.push(time_us, PREFILL_ROUTING, passage)
+        passage.order = PREFILL_ROUTING
 
-    def _route_prefill(self, passage: Passage, now: int) -> None:
+    def _route_prefill(self, passage: Passage, now: int) -> int:
         self._roster.board.read(now)
         if self._strands_prefill(passage, now):
-            return
+            return STAYS
         self._learn(passage)
-        index = self.send(passage, self.prefill, now)
+        index = self.choose(passage, self.prefill, now)
+        there_us = self.deliver(passage, index, now)
         self._settle_model(passage, index)
         handover = handover_of(passage.request)
         handover.prefill_instance = index
+        return there_us
 
     def _strands_prefill(self, passage: Passage, now: int) -> bool:
         """Whether an instance is missing without which the prefill cannot begin."""
@@ -134,22 +137,23 @@ class Splitter(Dispatcher):
         passage = self.passages[request.index]
         passage.kind = "transfer-start"
         passage.handler = self._start
+        passage.order = TRANSFER_START
         passage.instance_index = None
         self._pipeline.queue.push(now, TRANSFER_START, passage)
 
-    def _start(self, passage: Passage, now: int) -> None:
+    def _start(self, passage: Passage, now: int) -> int:
         request = passage.request
         handover = handover_of(request)
         if self._void.pop(request.index, 0) is None:
             self._give_up(passage, handover.prefill_instance, "its prefill instance has gone", now)
-            return
+            return STAYS
         if not self._keeps_decode_instance(passage, now):
-            return
+            return STAYS
         handover.transfer_start_us = now
         index = handover.decode_instance
         if index >= 0 and (reason := self._reserve(request, index, now)):
             self._fail(passage, reason, now)
-            return
+            return STAYS
         pipeline, observers = self._pipeline, self._pipeline.observers
         if TransferStarted in observers.kinds:
             observers.emit(
@@ -169,6 +173,7 @@ class Splitter(Dispatcher):
             self._plan_end(now)
         else:
             pipeline.queue.push(now + duration, TRANSFER_END, _End(self, passage))
+        return STAYS
 
     def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:  # noqa: ARG002
         """Whether the decode instance, if it is chosen, still is one; else another is chosen, if there is any."""
@@ -222,21 +227,23 @@ class Splitter(Dispatcher):
         else:
             passage.kind = "decode-routing"
             passage.handler = self._route_decode
+            passage.order = DECODE_ROUTING
             pipeline.queue.push(now, DECODE_ROUTING, passage)
         pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
-    def _route_decode(self, passage: Passage, now: int) -> None:
+    def _route_decode(self, passage: Passage, now: int) -> int:
         self._roster.board.read(now)
         handover = handover_of(passage.request)
         if not self.decode.of(passage.incoming).fleet.members:
             self._pipeline.lifecycle.start_again(passage.request, handover.prefill_instance, now, down=False)
-            return
+            return STAYS
         index = self.choose(passage, self.decode, now)
         handover.decode_instance = index
         if reason := self._reserve(passage.request, index, now):
             self._fail(passage, reason, now)
         else:
             self._adopt(passage, now)
+        return STAYS
 
     # ---- instances that go ----
 
@@ -347,19 +354,20 @@ class Splitter(Dispatcher):
 class PrefillFirst(Splitter):
     """Decides at dispatch; the decode instance is chosen when the KV blocks have arrived."""
 
-    def dispatch(self, passage: Passage, now: int) -> None:
+    def dispatch(self, passage: Passage, now: int) -> int:
         """An admitted request has come."""
         model = passage.request.model
         if (not model or model in self._roster.models) and self.decide(passage, now):
-            self._to_prefill(passage, now + self._latency_us)
-        else:
-            super().dispatch(passage, now)
+            self._to_prefill(passage)
+            return now + self._latency_us
+        return super().dispatch(passage, now)
 
-    def route(self, passage: Passage, now: int) -> None:
+    def route(self, passage: Passage, now: int) -> int:
         """Choose the instance of a request that is not split."""
-        if self._can_route(passage, self.router, now):
-            self._learn(passage)
-            self.send(passage, self.router, now)
+        if not self._can_route(passage, self.router, now):
+            return STAYS
+        self._learn(passage)
+        return self.send(passage, self.router, now)
 
     def _strands_prefill(self, passage: Passage, now: int) -> bool:
         # What is prefilled now will need an instance that decodes.
@@ -369,19 +377,19 @@ class PrefillFirst(Splitter):
 class DecodeFirst(Splitter):
     """Chooses the decode instance, and decides then; its KV blocks are reserved when the transfer starts."""
 
-    def route(self, passage: Passage, now: int) -> None:
+    def route(self, passage: Passage, now: int) -> int:
         """Choose the decode instance, and then whether the prompt is computed elsewhere."""
         if not self._can_route(passage, self.decode, now):
-            return
+            return STAYS
         index = self.choose(passage, self.decode, now)
         self._settle_model(passage, index)
         if self.decide(passage, now, self.decode.fleet.place(index)):
             handover = handover_of(passage.request)
             handover.decode_instance = index
-            self._to_prefill(passage, now)
-        else:
-            self._learn(passage)
-            self.deliver(passage, index, now)
+            self._to_prefill(passage)
+            return now
+        self._learn(passage)
+        return self.deliver(passage, index, now)
 
     def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:
         handover = handover_of(passage.request)

@@ -73,7 +73,8 @@ class Sending:
         request = None if self.stale else self.feedback.clients.next_request()
         if request is None:
             return False
-        self.feedback.arrive(Passage(request, self.feedback.arrive), now)
+        passage = Passage(request, self.feedback.arrive)
+        self.feedback.send(passage, self.feedback.arrive(passage, now))
         self.feedback.tell(request, now)
         return True
 
@@ -89,7 +90,7 @@ class Feedback(Arrivals):
         experiment: Experiment,
         source: InteractiveSource,
         pipeline: Pipeline,
-        entrance: Callable[[Passage, int], None],
+        entrance: Callable[[Passage, int], int],
         ended: list[tuple[Request, int]],
     ) -> None:
         super().__init__(experiment, source, pipeline, entrance)
@@ -120,6 +121,10 @@ class Feedback(Arrivals):
         """Wait for every arrival that is known."""
         for time_us in self.clients.take_due():
             self._pipeline.queue.push(time_us, ARRIVAL, Sending(self, time_us))
+
+    def send(self, passage: Passage, time_us: int) -> None:
+        """A request that has arrived comes to the next stage then."""
+        self._pipeline.queue.push(time_us, passage.order, passage)
 
     def answer(self, now: int) -> None:
         """Clients hear of requests that have ended, and may send others."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.gateway_queue import GatewayQueue
-from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, Signal
+from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, STAYS, Signal
 from blis_tui.cluster.policy import SATURATION
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, OpenGateway
@@ -110,7 +110,7 @@ class GatewayControl(OpenGateway):
 
     # ---- what happens ----
 
-    def enter(self, passage: Passage, now: int) -> None:
+    def enter(self, passage: Passage, now: int) -> int:
         """An admitted request has come."""
         pipeline = self._pipeline
         priority = pipeline.admission.control.priority(passage.incoming)
@@ -120,7 +120,7 @@ class GatewayControl(OpenGateway):
             pipeline.reject(victim.passage.request, GATEWAY, reason, now, DISPLACED)
         if held is None:
             pipeline.reject(passage.request, GATEWAY, "the queue is full", now, FULL)
-            return
+            return STAYS
         self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"
         observers = pipeline.observers
@@ -130,6 +130,7 @@ class GatewayControl(OpenGateway):
             pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
         self._dispatch(now)
         self._tick_later(now)
+        return STAYS
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
         """These have left the instances."""
@@ -170,7 +171,8 @@ class GatewayControl(OpenGateway):
             level = int(saturation * _PPM)
             waited = request.gateway_us
             observers.emit(Dispatched(observers.event, now, request.request_id, waited, len(queue), level))
-        pipeline.dispatcher.dispatch(held.passage, now)
+        passage = held.passage
+        pipeline.queue.push(pipeline.dispatcher.dispatch(passage, now), passage.order, passage)
         return True
 
     def _tick_later(self, now: int) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
+from blis_tui.cluster.passage import Passage
 from blis_tui.engine.step_event import NO_STEP, Step
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.engine.events import Entry
 
 
 class Running(Protocol):
@@ -40,6 +42,11 @@ def heard(cluster: Running, last: int, limit: int) -> None:
                 event.drop()
                 if upcoming == NO_STEP:
                     continue
+        elif type(event) is Passage:
+            heappop(heap)
+            upcoming = event.handler(event, time)
+            if upcoming >= 0:
+                queue.push(upcoming, event.order, event)
         else:
             heappop(heap)
             if not event.happen(time):
@@ -73,9 +80,14 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     ended = pipeline.arrivals.ended
     now = reached = pipeline.now
     events = pipeline.events
+    passed: Entry | None = None
+    """A request that is the next event, on its way from one stage to the next; it is not in the heap."""
     try:
-        while steps or heap:
-            time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
+        while passed is not None or steps or heap:
+            if passed is not None:
+                time, order, _, event = passed
+            else:
+                time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
             if time > limit:
                 break
             if type(event) is Step:  # as nearly always
@@ -95,7 +107,23 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                 if not count:
                     continue
                 events += count
-                reached = max(reached, latest)
+                if latest > reached:
+                    reached = latest
+            elif type(event) is Passage:
+                if passed is None:
+                    heappop(heap)
+                else:
+                    passed = None
+                pipeline.events = events
+                upcoming = event.handler(event, time)
+                events += 1
+                latest = time
+                if upcoming >= 0:
+                    queue.seq += 1
+                    passed = (upcoming, event.order, queue.seq, event)
+                    if (heap and heap[0] < passed) or (steps and steps[0] < passed):
+                        heappush(heap, passed)
+                        passed = None
             else:
                 heappop(heap)
                 pipeline.events = events
@@ -119,5 +147,7 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                     break
                 limit = min(limit, max(reached, now))
     finally:
+        if passed is not None:
+            heappush(heap, passed)
         pipeline.now = max(now, reached)
         pipeline.events = events

@@ -30,6 +30,9 @@ DECODE_ROUTING: Final = 7
 GATEWAY_EXPIRY: Final = 8
 DISPATCH: Final = 9
 
+STAYS: Final = -1
+"""A stage's answer: the request does not go on by itself."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Passage(Kept):
@@ -38,26 +41,27 @@ class Passage(Kept):
     Attributes:
         kind: the stage it comes to next.
         request: who.
-        handler: what happens there.
+        handler: what happens there; it answers when the passage comes to the stage after that, or ``STAYS``.
+        order: its place there among simultaneous events.
         instance_index: where it was sent; None before that.
         incoming: the request as the control plane sees it.
     """
 
-    __slots__ = ("handler", "incoming", "instance_index", "kind", "request")
+    __slots__ = ("handler", "incoming", "instance_index", "kind", "order", "request")
 
     stale: ClassVar[bool] = False
 
-    def __init__(self, request: Request, handler: Callable[[Passage, int], None]) -> None:
+    def __init__(self, request: Request, handler: Callable[[Passage, int], int]) -> None:
         self.kind = "arrival"
         self.request = request
         self.handler = handler
+        self.order = ARRIVAL
         self.instance_index: int | None = None
         self.incoming: IncomingRequest = declared(request)
 
     def happen(self, now: int) -> bool:
-        """Call the handler."""
-        self.handler(self, now)
-        return True
+        """The event loop calls the handler itself: it has to see to what comes next."""
+        raise NotImplementedError
 
     def drop(self) -> None:
         """Nothing depends on it."""

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.decisions import ALTERNATIVES, Regrets, Weighed
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage, tell_arrival
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, STAYS, Passage, tell_arrival
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import AlwaysUp, NoDeferral, OpenGateway, Transfers
-from blis_tui.engine.events import instance_order
-from blis_tui.engine.instance import QUEUED
 from blis_tui.engine.records import Admitted, Rejected, Routed
 from blis_tui.engine.request import RequestState
 from blis_tui.kept import Kept
@@ -119,7 +117,7 @@ class Arrivals(Kept):
         experiment: Experiment,
         source: RequestSource,
         pipeline: Pipeline,
-        entrance: Callable[[Passage, int], None],
+        entrance: Callable[[Passage, int], int],
     ) -> None:
         self.source = source
         self.ended: list[tuple[Request, int]] = []
@@ -159,7 +157,7 @@ class Arrivals(Kept):
     def answer(self, now: int) -> None:
         """Clients hear of requests that have ended, and may send others."""
 
-    def arrive(self, passage: Passage, now: int) -> None:
+    def arrive(self, passage: Passage, now: int) -> int:
         """A request comes."""
         request, pipeline = passage.request, self._pipeline
         pipeline.arrived += 1
@@ -168,8 +166,10 @@ class Arrivals(Kept):
         self.pull()
         passage.kind = "admission"
         passage.handler = self._entrance
-        pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
-        tell_arrival(pipeline.observers, request, now)
+        passage.order = ADMISSION
+        if pipeline.observers.kinds:
+            tell_arrival(pipeline.observers, request, now)
+        return now + self._latency_us
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -185,14 +185,14 @@ class Admission(Kept):
         onward: the next stage.
     """
 
-    onward: Callable[[Passage, int], None]
+    onward: Callable[[Passage, int], int]
 
     def __init__(self, pipeline: Pipeline, control: AdmissionControl) -> None:
         self.control = control
         self._pipeline = pipeline
         self._roster = pipeline.roster
 
-    def enter(self, passage: Passage, now: int) -> None:
+    def enter(self, passage: Passage, now: int) -> int:
         """A request has come: it goes on, or is turned away."""
         pipeline, roster, control = self._pipeline, self._roster, self.control
         if roster.watched:
@@ -200,11 +200,11 @@ class Admission(Kept):
         who, reason = control.refusal(passage.incoming, now)
         if reason:
             pipeline.reject(passage.request, who, reason, now)
-            return
+            return STAYS
         observers = pipeline.observers
         if Admitted in observers.kinds:
             observers.emit(Admitted(observers.event, now, passage.request.request_id, control.name))
-        self.onward(passage, now)
+        return self.onward(passage, now)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -251,26 +251,30 @@ class Dispatcher(Kept):
 
     # ---- to the router ----
 
-    def dispatch(self, passage: Passage, now: int) -> None:
+    def dispatch(self, passage: Passage, now: int) -> int:
         """An admitted request has come."""
         passage.kind = "routing"
         passage.handler = self.route
-        self._pipeline.queue.push(now + self._latency_us, ROUTING, passage)
+        passage.order = ROUTING
+        return now + self._latency_us
 
     def dispatch_again(self, request: Request, now: int) -> None:
         """A request that was on an instance comes once more."""
-        self.dispatch(Passage(request, self.route), now)
+        passage = Passage(request, self.route)
+        self._pipeline.queue.push(self.dispatch(passage, now), passage.order, passage)
 
     def go_on(self, passage: Passage, now: int) -> None:
         """A request that waited for an instance to come up goes where it was going."""
         passage.kind = "routing"
         passage.handler = self.route
+        passage.order = ROUTING
         self._pipeline.queue.push(now, ROUTING, passage)
 
-    def route(self, passage: Passage, now: int) -> None:
+    def route(self, passage: Passage, now: int) -> int:
         """Choose an instance, and send the request there."""
         if self._can_route(passage, self.router, now):
-            self.send(passage, self.router, now)
+            return self.send(passage, self.router, now)
+        return STAYS
 
     def _can_route(self, passage: Passage, router: Router, now: int) -> bool:
         """Whether there is an instance for a request; if not, it is turned away, or waits for one to come up."""
@@ -317,23 +321,23 @@ class Dispatcher(Kept):
     # ---- to the instance ----
 
     def send(self, passage: Passage, router: Router, now: int) -> int:
-        """Choose an instance for a request and send it there; returns its index."""
-        index = self.choose(passage, router, now)
-        self.deliver(passage, index, now)
-        return index
+        """Choose an instance for a request and send it there; returns when it is in the queue there."""
+        return self.deliver(passage, self.choose(passage, router, now), now)
 
-    def deliver(self, passage: Passage, index: int, now: int) -> None:
-        """A request is on its way to an instance's queue."""
+    def deliver(self, passage: Passage, index: int, now: int) -> int:
+        """A request is on its way to an instance's queue; returns when it is there."""
         self._roster.commit(passage, index)
+        instance = self._roster.instances[index]
         passage.kind = "queued"
         passage.handler = self._enqueue
-        delay = self._roster.instances[index].intake_us(passage.request, now)
-        self._pipeline.queue.push(now + delay, instance_order(QUEUED, index), passage)
+        passage.order = instance.order_queued
+        return now + instance.intake_us(passage.request, now)
 
-    def _enqueue(self, passage: Passage, now: int) -> None:
+    def _enqueue(self, passage: Passage, now: int) -> int:
         request = passage.request
         if self._pipeline.lifecycle.lets_in(request, now):
             self._roster.instances[request.instance].enqueue(request, now)
+        return STAYS
 
     # ---- what follows for requests on two instances; here there are none ----
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from blis_tui.engine.adapters.adapters import Adapters
+    from blis_tui.engine.batching.admission import Admission
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.kv.host import HostMemory
@@ -69,12 +70,14 @@ class Batch(Kept):
         refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
         stopped: why that failed; None = the rule does not say.
         adapters: the LoRA adapters; None = there are none.
+        admission: how waiting requests are admitted, where the rule leaves that to it.
     """
 
     __slots__ = (
         "_next_slot",
         "_recomputed_tokens",
         "adapters",
+        "admission",
         "blind",
         "busy",
         "cohort",
@@ -145,6 +148,7 @@ class Batch(Kept):
         self.traits = traits
         self.serves_on = victim.serves_on or traits.serves_behind_own_victim
         self.adapters: Adapters | None = None
+        self.admission: Admission | None = None
         self.swapping: Swapping | None = None
         self._recomputed_tokens = 0
 
@@ -178,7 +182,7 @@ class Batch(Kept):
         the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
         (``in_tiers``). ``padding``: of its new tokens, those that stand for drafts; the only other one is decoded.
         """
-        self._leave_for_batch(request)
+        slot = self._seat(request)
         pool = self.pool
         if cached_blocks:
             pool.pin(request, cached_blocks)
@@ -194,7 +198,6 @@ class Batch(Kept):
             request.cached_tokens = cached_tokens
         elif request.peak_tokens > cached_tokens:
             self._recomputed_tokens += request.peak_tokens - cached_tokens
-        slot = self._seat(request)
         if padding:
             self._decode_padded(request, padding)
         else:
@@ -206,7 +209,10 @@ class Batch(Kept):
         plan.admitted.append(request)
 
     def _seat(self, request: Request) -> int:
-        """It runs from now on; returns its slot."""
+        """A waiting request runs from now on; returns its slot."""
+        self.waiting.remove(request)
+        if self.adapters is not None:
+            self.adapters.take(request)
         request.state = RequestState.RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
@@ -221,11 +227,6 @@ class Batch(Kept):
         self.pool.hold(request, cohort.slots(request, 1 + drafts))
         self.pool.extend(request, request.computed_tokens + 1)
         cohort.pad(request, drafts)
-
-    def _leave_for_batch(self, request: Request) -> None:
-        self.waiting.remove(request)
-        if self.adapters is not None:
-            self.adapters.take(request)
 
     def next_waiting(self) -> Request | None:
         """The first in the queue that could be scheduled; a request without a place for its adapter is passed over."""
@@ -274,9 +275,8 @@ class Batch(Kept):
 
         ``padding``: so many placeholders for drafts stand beside its token.
         """
-        self._leave_for_batch(request)
-        del self.reserved[request.index]
         self._seat(request)
+        del self.reserved[request.index]
         if padding:
             self._decode_padded(request, padding)
         else:
@@ -401,15 +401,10 @@ class Batch(Kept):
         victim.state = RequestState.WAITING
         self.waiting.push(victim)
 
-    def begin_plan(self, now: int) -> None:
-        """A step is to be planned."""
-        self.now = now
-        if self.speculative is not None:
-            self.speculative.now = now
-        if self.stale:
-            self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
-        if self.blind:
-            self.blind = {index: end for index, end in self.blind.items() if end > now}
+    def forget_late(self, now: int) -> None:
+        """Steps are over from which something was expected."""
+        self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
+        self.blind = {index: end for index, end in self.blind.items() if end > now}
 
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""

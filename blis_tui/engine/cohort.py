@@ -16,7 +16,7 @@ from blis_tui.kept import Kept
 if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepLoad
-    from blis_tui.engine.request import Request
+    from blis_tui.engine.request import Reasoning, Request
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -90,7 +90,7 @@ class DecodeCohort(Kept):
         load = self.load
         load.decode_requests += 1
         load.decode_context_tokens += context
-        if (answer := self._answer_clock(request)) > clock:
+        if request.reasoning is not None and (answer := self._answer_clock(request.reasoning, request)) > clock:
             self.answers.setdefault(answer, []).append(request)
 
     def leave(self, request: Request) -> None:
@@ -105,7 +105,8 @@ class DecodeCohort(Kept):
         """Let a member go that the calendar no longer lists."""
         clock = self.clock
         joined = request.joined_clock
-        answer = self._answer_clock(request)
+        reasoning = request.reasoning
+        answer = 0 if reasoning is None else self._answer_clock(reasoning, request)
         size = self.block_size_tokens
         del self.classes[(joined - request.computed_tokens) % size][request.batch_slot]
         if joined != clock:
@@ -122,10 +123,9 @@ class DecodeCohort(Kept):
             if not self.answers[answer]:
                 del self.answers[answer]
 
-    def _answer_clock(self, request: Request) -> int:
+    def _answer_clock(self, reasoning: Reasoning, request: Request) -> int:
         """When a member that has joined gets the first token behind its reasoning; 0 = it has it, or never will."""
-        reasoning = request.reasoning
-        if reasoning is None or not reasoning.tokens:
+        if not reasoning.tokens:
             return 0
         answer = request.joined_clock + reasoning.tokens + 1 - request.generated_tokens
         return answer if answer <= request.finish_clock else 0
@@ -144,8 +144,12 @@ class DecodeCohort(Kept):
         return 1
 
     def due(self) -> dict[int, Request]:
-        """The members that need one more block each before the next advance, by batch slot."""
+        """The members that need one more block each before the next advance, by batch slot; there must be members."""
         return self.classes[self.clock % self.block_size_tokens]
+
+    def due_blocks(self) -> int:
+        """How many blocks they need."""
+        return len(self.classes[self.clock % self.block_size_tokens])
 
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
         """Every member gets a token at ``now + duration_us``; returns the members that thereby have their last one.

@@ -11,7 +11,8 @@ from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.servable import unservable
+from blis_tui.engine.scheduling.priority import ConstantPriority
+from blis_tui.engine.servable import roomy_tokens, unservable
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.steps import Parts
     from blis_tui.engine.watch import Watch
 
-QUEUED: Final = 1
+_QUEUED: Final = 1
 """Priorities of instance events at a tie. A completion beats the timeout of the same microsecond."""
 _TIMEOUT: Final = 5
 
@@ -41,6 +42,7 @@ class Instance(Kept):
         flow: how its steps follow one another.
         tallies: what its steps add up to.
         seen: what others see of it and of the requests.
+        order_queued: place of its requests' arrival in the queue among simultaneous events.
         routed: requests the router sent here.
         input_tokens: prompt tokens of all requests that entered its queue.
         front_end: the process that takes requests in; None = it takes no time of its own.
@@ -52,11 +54,14 @@ class Instance(Kept):
         "_observers",
         "_order_timeout",
         "_priority",
+        "_ranks",
+        "_roomy_tokens",
         "batch",
         "flow",
         "front_end",
         "index",
         "input_tokens",
+        "order_queued",
         "pool",
         "routed",
         "seen",
@@ -76,9 +81,13 @@ class Instance(Kept):
         self.seen = steps.seen
         self.routed = 0
         self.input_tokens = 0
+        self.order_queued = instance_order(_QUEUED, steps.index)
         self._order_timeout = instance_order(_TIMEOUT, steps.index)
+        self._roomy_tokens = roomy_tokens(batch)
         self.front_end = parts.front_end
         self._priority = parts.priority
+        self._ranks = not isinstance(parts.priority, ConstantPriority)
+        """Whether priorities differ: requests come with that of a constant one."""
         self._events = parts.events
         self._ledger = parts.ledger
         self._observers = parts.observers
@@ -125,16 +134,19 @@ class Instance(Kept):
 
     def intake_us(self, request: Request, now: int) -> int:
         """From the arrival of a request, now, until it is in the waiting queue."""
-        delay = self.latency.queueing_time_us(request)
+        delay = self.steps.latency.queueing_time_us(request)
         return delay if self.front_end is None else delay + self.front_end.delay_us(request, self.batch.load, now)
 
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
         request.queued_us = now
-        if reason := unservable(self.batch, request):
+        prompt, budget = request.input_tokens, request.max_output_tokens
+        # Nearly all have room to spare.
+        surely = 0 < budget <= self._roomy_tokens - prompt and request.declared_tokens >= 0
+        if not surely and (reason := unservable(self.batch, request)):
             self.turn_down(request, reason, now)
             return
-        self.input_tokens += request.input_tokens
+        self.input_tokens += prompt
         if 0 < request.deadline_us <= now:
             self._expire(request, now, was_running=False)
         else:
@@ -189,8 +201,11 @@ class Instance(Kept):
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
         request.state = RequestState.WAITING
-        self.seen.present.change(1, now)
-        request.priority = self._priority.priority(request)
+        seen = self.seen
+        seen.present += 1
+        seen.stays_us -= now
+        if self._ranks:
+            request.priority = self._priority.priority(request)
         self.waiting.push(request)
         if request.deadline_us > 0:
             timeout = Timeout("timeout", request, self.timeout, self.index)
@@ -209,7 +224,8 @@ class Instance(Kept):
 
     def withdraw(self, request: Request, now: int) -> None:
         """Take out a request that waits or runs."""
-        self.seen.present.change(-1, now)
+        self.seen.present -= 1
+        self.seen.stays_us += now
         if request.state is RequestState.RUNNING:
             self.flow.abort(request, now)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import Request  # noqa: TC001  (as above)
@@ -144,6 +144,10 @@ class Plan(Kept):
     def computes_nothing(self) -> bool:
         """Whether, decodes apart, a step without effect would come of it."""
         return not (self.chunks or self.instant or self.preempted or self.ghosts)
+
+
+NO_PLAN: Final = Plan()
+"""Of no step; it stays as it is."""
 
 
 class Planned(NamedTuple):

@@ -18,42 +18,23 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Presence(Kept):
-    """How many are there, and that number added up over time."""
-
-    __slots__ = ("_area_us", "_since_us", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._area_us = 0
-        self._since_us = 0
-
-    def change(self, by: int, now: int) -> None:
-        """Some come, or (negative) leave."""
-        self._area_us += self.count * (now - self._since_us)
-        self._since_us = now
-        self.count += by
-
-    def area_us(self, now: int) -> int:
-        """The number present, added up over time until now."""
-        return self._area_us + self.count * (now - self._since_us)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Seen(Kept):
     """One instance from outside.
 
     Attributes:
         in_flight: requests that the router sent here and that have not ended.
         present: those of them in its queue and batch.
+        stays_us: when those that have left did so, less when each came: with that of those who are there it is the
+            number present, added up over time.
         watch: whom it tells what happens to requests here; None = nothing.
     """
 
-    __slots__ = ("_batch", "_leaving", "in_flight", "present", "watch")
+    __slots__ = ("_batch", "_leaving", "in_flight", "present", "stays_us", "watch")
 
     def __init__(self, batch: Batch) -> None:
         self.in_flight = 0
-        self.present = Presence()
+        self.present = 0
+        self.stays_us = 0
         self.watch: Watch | None = None
         self._batch = batch
         self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over
@@ -63,7 +44,7 @@ class Seen(Kept):
         """Requests in its batch: where results come with a step's end, those that have not left."""
         batch = self._batch
         early = self.watch is not None and self.watch.early
-        return len(batch.running) if early else self.present.count - len(batch.waiting.items)
+        return len(batch.running) if early else self.present - len(batch.waiting.items)
 
     @property
     def kv_used(self) -> int:
@@ -72,6 +53,10 @@ class Seen(Kept):
         for blocks in self._leaving.values():
             used += blocks
         return min(used, self._batch.pool.total)
+
+    def present_us(self, now: int) -> int:
+        """The number of requests in queue and batch, added up over time until now."""
+        return self.stays_us + self.present * now
 
     def depart(self, request: Request) -> None:
         """It no longer counts as in flight."""
@@ -91,7 +76,8 @@ class Seen(Kept):
 
     def leave(self, request: Request, place: int, now: int) -> None:
         """The step is over in which it left the batch."""
-        self.present.change(-1, now)
+        self.present -= 1
+        self.stays_us += now
         watch = self.watch
         if watch is None:
             self.in_flight -= 1

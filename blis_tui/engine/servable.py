@@ -37,6 +37,19 @@ def unservable(batch: Batch, request: Request) -> str:
     return ""
 
 
+def roomy_tokens(batch: Batch) -> int:
+    """With a declared answer, a request of at most so many tokens can run as it is; below 0 = ``unservable`` knows."""
+    if batch.speculative is not None:
+        return -1
+    limits, pool = batch.limits, batch.pool
+    most = pool.total * limits.block_size_tokens
+    if limits.max_model_len is not None:
+        most = min(most, limits.max_model_len)
+    if batch.traits.fits_strictly:
+        most = min(most, (pool.total - 1) * limits.block_size_tokens - 1 - (not pool.caching))
+    return most
+
+
 def _room(batch: Batch, request: Request) -> int:
     """The longest answer that the limits leave room for, at least 1."""
     limit, slots = batch.limits.max_model_len, batch.pool.total * batch.limits.block_size_tokens

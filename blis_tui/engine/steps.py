@@ -14,7 +14,7 @@ from blis_tui.engine.batching.rule import plan_step
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, instance_order
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.engine.plan import Done, Plan
+from blis_tui.engine.plan import NO_PLAN, Done
 from blis_tui.engine.reasoning import emit_answers, note_answers
 from blis_tui.engine.records import Completed, Prefilled
 from blis_tui.engine.request import RequestState, handover_of
@@ -33,15 +33,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.front_end import FrontEnd
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
-    from blis_tui.engine.plan import StepPart
+    from blis_tui.engine.plan import Plan, StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
 
 _LEFT: Final = 4
 """Priority at a tie with other events of the instance: a step that starts then comes first."""
-
-NO_PLAN: Final = Plan()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -145,10 +143,14 @@ class Steps(Kept):
     def plan(self, now: int, *, ahead: bool = False) -> Plan | None:
         """Schedule the step that starts now (or after the one under way); None = not before KV blocks arrive."""
         batch = self.batch
-        batch.begin_plan(now)
+        batch.now = now
+        if batch.speculative is not None:
+            batch.speculative.now = now
+        if batch.stale or batch.blind:
+            batch.forget_late(now)
         for part in self.parts:
             part.begin_plan(now)
-        plan = plan_step(self.rule, batch, ahead=ahead)
+        plan = plan_step(self.rule, batch, ahead=ahead) if batch.reserved else self.rule.plan(batch)
         if plan is None:
             return None
         tallies = self.tallies
@@ -228,11 +230,14 @@ class Steps(Kept):
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         if members and batch.speculative is not None and batch.speculative.first:
             first_tokens = sorted([*first_tokens, *batch.speculative.first], key=slot_of)
+        thinking = bool(cohort.answers)
         for request in prefilled:
             if request.handover is not None:
                 request.handover.last_step_us = duration
+            if request.reasoning is not None:
+                thinking = True
             self._end_prefill(request, end, finishing)
-        answering = note_answers(cohort, end, self.latency, prefilled) if prefilled or cohort.answers else ()
+        answering = note_answers(cohort, end, self.latency, prefilled) if thinking else ()
         if finishing:
             self._complete(finishing, end)
         full_budget = tokens >= batch.limits.max_num_batched_tokens
@@ -268,7 +273,7 @@ class Steps(Kept):
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=self.place_of)
-        batch, latency, watched = self.batch, self.latency, self.seen.watch is not None
+        batch, latency, watched, stores_last = self.batch, self.latency, self.seen.watch is not None, self._stores_last_token
         pool, running, adapters = batch.pool, batch.running, batch.adapters
         for request in finishing:
             del running[request.batch_slot]
@@ -279,7 +284,8 @@ class Steps(Kept):
                 self._part(request, end)
                 continue
             free = pool.free
-            if self._stores_last_token and request.generated_tokens:
+            # Its last token lies behind blocks that are full.
+            if stores_last and request.generated_tokens and not request.computed_tokens % pool.block_size_tokens:
                 pool.take_spare(request, request.computed_tokens + 1)
             if self.holds:
                 batch.ending[request.batch_slot] = request
@@ -313,7 +319,8 @@ class Steps(Kept):
 
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""
-        self._release(request)
+        if self.batch.ending:
+            self._release(request)
         self.seen.leave(request, request.index, now)
         observers = self.observers
         if Completed in observers.kinds:
@@ -343,7 +350,7 @@ class Steps(Kept):
 
     def _release(self, request: Request) -> None:
         ending = self.batch.ending
-        if ending and ending.get(request.batch_slot) is request:
+        if ending.get(request.batch_slot) is request:
             self.batch.release_ending(request)
 
     # ---- what is told of it ----

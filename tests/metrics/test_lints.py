@@ -139,7 +139,7 @@ def test_halfway_they_agree_too() -> None:
     cluster = debugger.simulation._cluster
     instance = debugger.simulation.snapshot().instances[0]
     assert (
-        cluster.instances[0].seen.present.count
+        cluster.instances[0].seen.present
         == instance.waiting_count + instance.running_count
         == tally.instances[0].present
     )
@@ -154,9 +154,9 @@ def test_a_violation_of_littles_law_is_a_defect() -> None:
     simulation.run()
     stays = simulation._cluster.present_us()
     assert "littles-law" not in ids(check_all(seen(simulation)))
-    simulation._cluster.instances[0].seen.present._area_us += stays // 200
+    simulation._cluster.instances[0].seen.stays_us += stays // 200
     assert "littles-law" not in ids(check_all(seen(simulation)))
-    simulation._cluster.instances[0].seen.present._area_us += stays // 50
+    simulation._cluster.instances[0].seen.stays_us += stays // 50
     found = check_all(seen(simulation)).findings[0]
     assert (found.id, found.severity) == ("littles-law", "error")
     assert found.figures["residual"] == pytest.approx(0.025 * found.figures["arrival_rate_times_mean_stay"], rel=0.01)

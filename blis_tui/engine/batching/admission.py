@@ -6,6 +6,7 @@ from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, LATE, PLACES, TOKENS, WATERMARK, Stopped
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class Admits(Protocol):
         """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
 
 
-class _Entry(NamedTuple):
-    """With what a request would enter, and how much it would compute at first."""
+class _Found(NamedTuple):
+    """What there is of a request's tokens before it enters."""
 
     cached_blocks: int
     found_blocks: int
@@ -43,12 +44,6 @@ class _Entry(NamedTuple):
     tiered: Sequence[int]
     """Content behind the cached blocks that tiers have."""
     swapped_tokens: int
-    start: int
-    """Tokens that it has then."""
-    tokens: int
-    """Those that it computes."""
-    padding: int
-    """Of these, placeholders for drafts."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -62,40 +57,56 @@ class Admission:
     Args:
         rule: which admits.
         batch: the requests.
-        plan: of the step.
-        budget: tokens that are left of it.
     """
 
     __slots__ = (
+        "_always_computes",
         "_batch",
         "_beside",
         "_budget",
         "_padded",
         "_places",
         "_plan",
+        "_plain",
         "_reloaded",
+        "_reserves_whole_prompt",
         "_rule",
+        "_splits",
         "_stuck",
         "_watermark",
     )
 
-    def __init__(self, rule: Admits, batch: Batch, plan: Plan, budget: int) -> None:
+    def __init__(self, rule: Admits, batch: Batch) -> None:
+        traits = rule.traits
         self._rule = rule
         self._batch = batch
+        self._always_computes = 0 if traits.caches_whole_prompts else 1
+        """How many tokens of a prompt a step computes at least."""
+        self._reserves_whole_prompt = traits.reserves_whole_prompt
+        self._splits = traits.chunked_prefill
+        self._watermark = traits.spare_blocks(batch.pool.total) if traits.watermark else 0
+        self._plain = batch.speculative is None and batch.swapping is None and batch.pool.tiers is None
+        """Whether there are neither drafts nor anything below the KV cache."""
+        self._plan = NO_PLAN
+        self._budget = self._places = self._padded = 0
+        self._beside = False
+        """Whether requests decode that ran before."""
+        self._stuck = self._reloaded = -1
+
+    def _begin(self, plan: Plan, budget: int) -> None:
+        batch = self._batch
         self._plan = plan
         self._budget = budget
-        self._places = batch.limits.max_num_seqs - len(batch.running)
-        if batch.ending:
-            self._places -= len(batch.ending)
+        self._places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
         self._stuck = self._reloaded = -1
-        self._watermark = rule.traits.spare_blocks(batch.pool.total) if rule.traits.watermark else 0
-        self._beside = bool(batch.load.decode_requests or plan.ghosts)
-        """Whether requests decode that ran before."""
-        self._padded = 0 if batch.speculative is None or plan.chunks else rule.padded_tokens(batch)
-        """What requests compute at least, unless ones that ran before are being prefilled."""
+        if batch.speculative is not None:
+            # What requests compute at least, unless ones that ran before are being prefilled.
+            self._padded = 0 if plan.chunks else self._rule.padded_tokens(batch)
+            self._beside = bool(batch.load.decode_requests or plan.ghosts)
 
-    def run(self) -> None:
-        """Admit all that it can."""
+    def run(self, plan: Plan, budget: int) -> None:
+        """Admit all that it can into the plan of a step, with what is left of its token budget."""
+        self._begin(plan, budget)
         batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
         all_may_go = adapters is None and not batch.stale
         while waiting.items:
@@ -123,6 +134,7 @@ class Admission:
                 break
         if adapters is not None:
             adapters.end_plan()
+        self._plan = NO_PLAN
 
     def _refuse(self, attempt: tuple[int, ...], stopped: Stopped | None) -> None:
         """A request does not fit, and will not before something changes."""
@@ -186,39 +198,52 @@ class Admission:
         if not self._rule.admits(batch, request):
             self._refuse(attempt, self._rule.why_not(batch, request))
             return False
-        entry = self._entry(request)
-        if entry is None:
-            return False
-        cached, found, findable, tiered, swapped, start, tokens, padding = entry
-        slots = start + tokens
-        if batch.speculative is not None:
-            slots = batch.speculative.slots_for(slots)
-        if self._rule.traits.reserves_whole_prompt and slots < request.target_tokens:
-            slots = request.target_tokens
-        need = -(-slots // pool.block_size_tokens) - cached
+        size, known, budget = pool.block_size_tokens, request.target_tokens, self._budget
+        tiered: Sequence[int] = ()
+        if self._plain:
+            swapped, findable = 0, (known - self._always_computes) // size
+            cached = found = 0
+            if request.content or request.preemptions:  # else there is nothing to be found
+                cached = found = pool.cached_prefix(request, findable)
+            start = cached * size
+        else:
+            cached, found, findable, tiered, swapped = self._found(request)
+            start = max(swapped, (cached + len(tiered)) * size)
+        tokens, threshold = known - start, self._plan.threshold
+        pads = tokens == 1 and self._padded > 0 and self._pads(request, start)
+        if pads:
+            tokens = self._padded
+        if 0 < threshold < tokens:
+            tokens = threshold
+        if tokens > budget:
+            if pads or not self._splits:  # its tokens would have to be split, which the rule does not do
+                self._plan.stopped = Stopped(TOKENS, tokens, budget, request)
+                return False
+            tokens = budget
+        slots = start + tokens if batch.speculative is None else batch.speculative.slots_for(start + tokens)
+        if self._reserves_whole_prompt and slots < known:
+            slots = known
+        need, free = -(-slots // size) - cached, pool.free
         if cached:
             need += pool.idle_among(request, cached)
-        kept, free = self._watermark if batch.running or batch.ending else 0, pool.free
+        kept = self._watermark if batch.running or batch.ending else 0
         if need + kept > free:
-            if pool.tiers is not None and not swapped and request.index != self._reloaded:
-                self._reloaded = request.index
-                idle = pool.idle_among(request, found)
-                if batch.reload(self._plan, request, found, findable, free - idle):
-                    return True
+            if self._reloads(request, found, findable, swapped):
+                return True
             cause = BLOCKS if need > free else WATERMARK
             self._refuse(attempt, Stopped(cause, need + kept, free, request, kept, batch.now))
             return self._gives_way(request)
+        padding = tokens - 1 if pads else 0
         batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered, padding=padding)
-        self._budget -= tokens
+        self._budget = budget - tokens
         self._places -= 1
         return True
 
-    def _entry(self, request: Request) -> _Entry | None:
-        """With what it would enter; None = its tokens would have to be split, which the rule does not do."""
-        batch, pool, traits = self._batch, self._batch.pool, self._rule.traits
-        size, known = pool.block_size_tokens, request.target_tokens
+    def _found(self, request: Request) -> _Found:
+        """What there is of its tokens, in the KV cache and below it."""
+        batch, pool = self._batch, self._batch.pool
         swapped = batch.swapped_tokens(request)
-        findable = (swapped or known - (0 if traits.caches_whole_prompts else 1)) // size
+        findable = (swapped or request.target_tokens - self._always_computes) // pool.block_size_tokens
         cached = found = pool.cached_prefix(request, findable)
         tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
         if batch.speculative is not None and batch.speculative.drops_last_hit:
@@ -226,16 +251,13 @@ class Admission:
                 tiered = tiered[:-1]
             elif cached:
                 cached -= 1
-        start = max(swapped, (cached + len(tiered)) * size)
-        tokens, threshold = known - start, self._plan.threshold
-        pads = tokens == 1 and self._padded > 0 and self._pads(request, start)
-        if pads:
-            tokens = self._padded
-        if 0 < threshold < tokens:
-            tokens = threshold
-        if tokens > self._budget:
-            if pads or not traits.chunked_prefill:
-                self._plan.stopped = Stopped(TOKENS, tokens, self._budget, request)
-                return None
-            tokens = self._budget
-        return _Entry(cached, found, findable, tiered, swapped, start, tokens, tokens - 1 if pads else 0)
+        return _Found(cached, found, findable, tiered, swapped)
+
+    def _reloads(self, request: Request, found: int, findable: int, swapped: int) -> bool:
+        """It does not fit: whether what tiers have of it comes back first."""
+        pool = self._batch.pool
+        if pool.tiers is None or swapped or request.index == self._reloaded:
+            return False
+        self._reloaded = request.index
+        room = pool.free - pool.idle_among(request, found)
+        return self._batch.reload(self._plan, request, found, findable, room)

@@ -131,7 +131,10 @@ class RunningFirst(Plain):
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
         """Admit from the head of the queue for as long as everything fits."""
-        Admission(self, batch, plan, budget).run()
+        admission = batch.admission
+        if admission is None:
+            admission = batch.admission = Admission(self, batch)
+        admission.run(plan, budget)
 
 
 def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
@@ -141,6 +144,13 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
     """
     if not batch.stalled and not batch.paused:
+        if not batch.prefills and batch.cohort.lockstep:  # as nearly always where requests are admitted
+            decodes = batch.load.decode_requests
+            blocks = batch.cohort.due_blocks() if decodes else 0
+            if decodes <= budget and blocks <= batch.pool.free:
+                if blocks:
+                    batch.pool.take(blocks)
+                return budget - decodes
         left = _grant_all(batch, plan, budget)
         if left != _ORDER_MATTERS:
             return left

@@ -179,7 +179,10 @@ class BlockPool(Kept):
 
     def extend(self, request: Request, computed_tokens: int) -> None:
         """Make room for ``computed_tokens`` tokens; blocks that become full and are shareable become findable."""
-        self.hold(request, computed_tokens)
+        need = -(-computed_tokens // self.block_size_tokens) - request.held_blocks
+        if need > 0:
+            self.take(need)
+            request.held_blocks += need
         if request.segments and self.caching:
             keys = self.prompts.stretches(request.content)
             known = computed_tokens
