@@ -367,7 +367,7 @@ class PrefillFirst(Splitter):
         if not self._can_route(passage, self.router, now):
             return STAYS
         self._learn(passage)
-        return self.send(passage, self.router, now)
+        return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _strands_prefill(self, passage: Passage, now: int) -> bool:
         # What is prefilled now will need an instance that decodes.

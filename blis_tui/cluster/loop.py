@@ -6,6 +6,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.cluster.passage import Passage
+from blis_tui.engine.events import RequestCallback
 from blis_tui.engine.step_event import NO_STEP, Step
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                 if not count:
                     continue
                 events += count
-                if latest > reached:
-                    reached = latest
+                reached = max(reached, latest)
             elif type(event) is Passage:
                 if passed is None:
                     heappop(heap)
@@ -127,7 +127,9 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
             else:
                 heappop(heap)
                 pipeline.events = events
-                if not event.happen(time):
+                if type(event) is RequestCallback:
+                    event.handler(event.request, time)
+                elif not event.happen(time):
                     event.drop()
                     continue
                 events += 1

@@ -243,6 +243,7 @@ class Dispatcher(Kept):
         self._pipeline = pipeline
         self._roster = pipeline.roster
         self._latency_us = experiment.cluster.routing_latency_us
+        self._varies = experiment.cluster.varies
 
     @property
     def splits(self) -> bool:
@@ -272,9 +273,10 @@ class Dispatcher(Kept):
 
     def route(self, passage: Passage, now: int) -> int:
         """Choose an instance, and send the request there."""
-        if self._can_route(passage, self.router, now):
-            return self.send(passage, self.router, now)
-        return STAYS
+        checked = self._roster.watched or self._varies or passage.request.model
+        if checked and not self._can_route(passage, self.router, now):
+            return STAYS
+        return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _can_route(self, passage: Passage, router: Router, now: int) -> bool:
         """Whether there is an instance for a request; if not, it is turned away, or waits for one to come up."""
@@ -290,6 +292,8 @@ class Dispatcher(Kept):
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
         observers = self._pipeline.observers
+        if self.regrets is None and not self.overruled and not observers.kinds:
+            return router.choose(passage.incoming, now)[0]
         regrets, told = self.regrets, RoutingDecision in observers.kinds
         incoming, instances = passage.incoming, self._roster.instances
         weighed = Weighed(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
@@ -320,10 +324,6 @@ class Dispatcher(Kept):
 
     # ---- to the instance ----
 
-    def send(self, passage: Passage, router: Router, now: int) -> int:
-        """Choose an instance for a request and send it there; returns when it is in the queue there."""
-        return self.deliver(passage, self.choose(passage, router, now), now)
-
     def deliver(self, passage: Passage, index: int, now: int) -> int:
         """A request is on its way to an instance's queue; returns when it is there."""
         self._roster.commit(passage, index)
@@ -335,7 +335,7 @@ class Dispatcher(Kept):
 
     def _enqueue(self, passage: Passage, now: int) -> int:
         request = passage.request
-        if self._pipeline.lifecycle.lets_in(request, now):
+        if not self._varies or self._pipeline.lifecycle.lets_in(request, now):
             self._roster.instances[request.instance].enqueue(request, now)
         return STAYS
 

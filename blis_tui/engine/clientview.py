@@ -41,6 +41,18 @@ def client_ttfat_us(request: Request, latency: StepTimeModel) -> int:
     return reasoning.first_answer_us - request.arrival_us + gaps * latency.output_token_overhead_us + wire_us
 
 
+def client_times_us(request: Request, latency: StepTimeModel) -> tuple[int, int]:
+    """``client_ttft_us`` and ``client_e2e_us`` of a request that has completed."""
+    if request.handover is not None or request.network is not None or not request.generated_tokens:
+        return client_ttft_us(request, latency), client_e2e_us(request, latency)
+    overhead_us = latency.output_token_overhead_us
+    rest_us = request.completed_us - request.arrival_us + latency.post_decode_overhead_us
+    return (
+        request.first_token_us - request.arrival_us + overhead_us,
+        rest_us + request.generated_tokens * overhead_us,
+    )
+
+
 def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
     """Arrival to last token, in microseconds; the request must have completed."""
     # The first token of a request over two instances comes from the first of them, without a gap before it here.

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.events import instance_order
-from blis_tui.engine.plan import Ghost, Plan, Planned
+from blis_tui.engine.plan import NO_PLAN, Ghost, Plan, Planned
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
-from blis_tui.engine.steps import NO_PLAN, Steps
 from blis_tui.engine.tallies import tally_wait
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
+    from blis_tui.engine.steps import Steps
 
 _STEP: Final = 2
 """Priority at a tie with other events of the instance."""
@@ -123,15 +123,19 @@ class Coasting(Flow):
         waiting = batch.waiting.items
         if (
             not decodes
-            or clock + 1 in calendar
             or batch.prefills
             or batch.stalled
-            or cohort.last_advance_us != now
-            or cohort.uneven
-            or cohort.answers
             or self._plans_always
             or decodes > batch.max_decodes
             or (waiting and len(batch.running) < batch.max_running)
+        ):
+            upcoming = self.planned_step(now)
+            return upcoming != NO_STEP, now, upcoming
+        if (
+            clock + 1 in calendar
+            or cohort.last_advance_us != now
+            or cohort.uneven
+            or cohort.answers
             or (lead and not self._has_planned_decode())
         ):
             upcoming = self.step(now)
@@ -140,27 +144,37 @@ class Coasting(Flow):
         classes, size = cohort.classes, cohort.block_size_tokens
         first, start, latest = clock, now, now
         last = clock + most
+        free = pool.free
+        at, alike, before = (clock + lead) % size, 0, -1
         goes_on = True
         while True:
-            if members := classes[(clock + lead) % size]:
-                blocks = len(members)
-                if blocks > pool.free:
+            if members := classes[at]:
+                free -= len(members)
+                if free < 0:
+                    free += len(members)
                     break
-                pool.take(blocks)
             duration = step_time_us(load)
-            if duration in itl_us:
-                itl_us[duration] += decodes
+            if duration == before:
+                alike += decodes
             else:
-                itl_us[duration] = decodes
+                if alike:
+                    itl_us[before] = itl_us.get(before, 0) + alike
+                before, alike = duration, decodes
             load.decode_context_tokens += decodes
             latest = now
             now += duration
             clock += 1
+            at += 1
+            if at == size:
+                at = 0
             goes_on = now < bar and clock < last
             if not goes_on or clock + 1 in calendar:
                 break
         count = clock - first
         if count:
+            itl_us[before] = itl_us.get(before, 0) + alike
+            if free < pool.free:
+                pool.take(pool.free - free)
             cohort.clock = clock
             cohort.last_advance_us = self.steps.free_us = now
             cohort.ahead = lead
@@ -174,6 +188,10 @@ class Coasting(Flow):
             upcoming = self.step(now)
             return (count, latest, upcoming) if upcoming == NO_STEP else (count + 1, now, upcoming)
         return count, latest, now
+
+    def planned_step(self, now: int) -> int:
+        """The same as ``step``, where there is something to decide."""
+        raise NotImplementedError
 
     def _has_planned_decode(self) -> bool:
         """Whether the step that is due was planned to be a plain decode; asked where steps are planned ahead."""
@@ -206,14 +224,14 @@ class OneAtATime(Coasting):
             or decodes > batch.max_decodes
             or (waiting and len(batch.running) < batch.max_running)
         ):
-            return self._planned_step(now)
+            return self.planned_step(now)
         # A plain decode: nothing to decide, every running request gets its token.
         cohort = batch.cohort
         due = cohort.classes[cohort.clock % cohort.block_size_tokens]
         if due:
             pool, blocks = batch.pool, len(due)
             if blocks > pool.free:
-                return self._planned_step(now)
+                return self.planned_step(now)
             pool.take(blocks)
         steps = self.steps
         end = steps.decode(now)
@@ -226,7 +244,8 @@ class OneAtATime(Coasting):
                 steps.tell_stopped(None, now)
         return upcoming
 
-    def _planned_step(self, now: int) -> int:
+    def planned_step(self, now: int) -> int:
+        """The same, where there is something to decide."""
         batch, steps = self.batch, self.steps
         if not (batch.running or batch.waiting.items):
             return NO_STEP
@@ -287,6 +306,10 @@ class Ahead(Coasting):
         if batch.waiting.items:
             self._tally_wait((following and following.plan) or NO_PLAN, end - now)
         return end if self.has_work else IDLE
+
+    def planned_step(self, now: int) -> int:
+        """The same: whether there is something to decide is known of the step after it alone."""
+        return self.step(now)
 
     def _has_planned_decode(self) -> bool:
         planned = self.batch.planned

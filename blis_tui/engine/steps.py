@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batch import slot_of
 from blis_tui.engine.batching.rule import plan_step
-from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
+from blis_tui.engine.clientview import client_times_us
 from blis_tui.engine.events import RequestCallback, instance_order
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.plan import NO_PLAN, Done
@@ -223,9 +223,18 @@ class Steps(Kept):
         tokens = decodes + cohort.drafted if members else decodes
         for ghost in plan.ghosts:
             tokens += ghost.tokens - 1
+        prefilled, prefill_tokens, cached_tokens = plan.instant, 0, 0
         for chunk in plan.chunks:
-            tokens += chunk.new
-        prefilled = _prefilled(plan) if plan.chunks else plan.instant
+            prefill_tokens += chunk.new
+            cached_tokens += chunk.cached
+            request = chunk.request
+            if request.batch_slot >= 0:  # else it has left since the step was planned
+                request.computed_tokens = chunk.computed + chunk.new
+                if request.computed_tokens == request.target_tokens:
+                    prefilled.append(request)
+        if len(prefilled) > 1:
+            prefilled.sort(key=slot_of)
+        tokens += prefill_tokens
         observed = bool(self.observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         if members and batch.speculative is not None and batch.speculative.first:
@@ -241,7 +250,15 @@ class Steps(Kept):
         if finishing:
             self._complete(finishing, end)
         full_budget = tokens >= batch.limits.max_num_batched_tokens
-        tallies.step(plan.chunks, decodes, duration, full_budget=full_budget)
+        tallies.steps += 1
+        tallies.busy_us += duration
+        if full_budget:
+            tallies.full_budget_us += duration
+        if plan.chunks:
+            tallies.prefill_tokens += prefill_tokens
+            tallies.cached_tokens += cached_tokens
+            tallies.prefill_us += duration
+            tallies.beside_prefill_us += duration * decodes
         if batch.waiting.items and not batch.traits.plans_ahead:
             tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
         if observed:
@@ -273,7 +290,8 @@ class Steps(Kept):
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=self.place_of)
-        batch, latency, watched, stores_last = self.batch, self.latency, self.seen.watch is not None, self._stores_last_token
+        batch, latency, stores_last = self.batch, self.latency, self._stores_last_token
+        watched = self.seen.watch is not None
         pool, running, adapters = batch.pool, batch.running, batch.adapters
         for request in finishing:
             del running[request.batch_slot]
@@ -296,7 +314,7 @@ class Steps(Kept):
             request.state = RequestState.COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
-            self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
+            self._ledger.close(request, *client_times_us(request, latency))
             self.events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
 
     def _part(self, request: Request, end: int) -> None:
@@ -324,7 +342,6 @@ class Steps(Kept):
         self.seen.leave(request, request.index, now)
         observers = self.observers
         if Completed in observers.kinds:
-            latency = self.latency
             observers.emit(
                 Completed(
                     observers.event,
@@ -332,8 +349,7 @@ class Steps(Kept):
                     request.request_id,
                     self.index,
                     request.generated_tokens,
-                    client_ttft_us(request, latency),
-                    client_e2e_us(request, latency),
+                    *client_times_us(request, self.latency),
                     request.length_capped,
                 )
             )
@@ -389,18 +405,3 @@ def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:
         decodes += 1
         context += ghost.context_tokens
     return StepLoad(plan.chunks, decodes, context, load.adapters)
-
-
-def _prefilled(plan: Plan) -> list[Request]:
-    """Whose prefill the step of a plan completes, in running order; how far the others have come is noted."""
-    prefilled = plan.instant
-    for chunk in plan.chunks:
-        request = chunk.request
-        if request.batch_slot < 0:
-            continue  # it has left since the step was planned
-        request.computed_tokens = chunk.computed + chunk.new
-        if request.computed_tokens == request.target_tokens:
-            prefilled.append(request)
-    if len(prefilled) > 1:
-        prefilled.sort(key=slot_of)
-    return prefilled

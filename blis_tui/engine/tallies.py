@@ -9,10 +9,7 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.plan import Plan
 
 
@@ -70,19 +67,6 @@ class Tallies(Kept):
         self.prefill_tokens = self.cached_tokens = self.prefill_us = self.beside_prefill_us = 0
         self.full_budget_us = self.kv_wait_us = self.allocation_failures = self.seqs_wait_us = 0
         self.itl_us: dict[int, int] = {}
-
-    def step(self, chunks: Sequence[Chunk], decodes: int, duration_us: int, *, full_budget: bool) -> None:
-        """One more step: what it computed of prompts, beside so many decodes, and whether that spent the budget."""
-        self.steps += 1
-        self.busy_us += duration_us
-        self.full_budget_us += duration_us * full_budget
-        if not chunks:
-            return
-        for chunk in chunks:
-            self.prefill_tokens += chunk.new
-            self.cached_tokens += chunk.cached
-        self.prefill_us += duration_us
-        self.beside_prefill_us += duration_us * decodes
 
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""

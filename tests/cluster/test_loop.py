@@ -94,21 +94,21 @@ def test_stop_leaves_a_state_that_single_events_lead_to(made: Experiment, monkey
     """As a signal's handler does it: in the middle of anything."""
     simulation, single = Simulation(made), Single(made)
     calls = 0
-    step = OneAtATime.step
+    step = OneAtATime.planned_step
 
     def stopping(self: OneAtATime, now: int) -> int:
         nonlocal calls
         calls += 1
-        if calls % 9 == 0:
+        if calls % 5 == 0:
             simulation.stop()
         return step(self, now)
 
-    monkeypatch.setattr(OneAtATime, "step", stopping)
+    monkeypatch.setattr(OneAtATime, "planned_step", stopping)
     stops = 0
     while not simulation.run():
         stops += 1
         with monkeypatch.context() as calm:
-            calm.setattr(OneAtATime, "step", step)
+            calm.setattr(OneAtATime, "planned_step", step)
             single.assert_same(simulation)
     assert stops > 3
     assert simulation.done

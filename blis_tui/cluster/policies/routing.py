@@ -148,7 +148,7 @@ class RoundRobin:
         """The next one in line."""
         turn = self._turn
         self._turn = turn + 1
-        return turn % len(fleet), f"turn {turn}"
+        return turn % len(fleet.members), f"turn {turn}"
 
     def state(self) -> tuple[object, ...]:
         """Whose turn it is."""

@@ -57,17 +57,19 @@ class Admission:
     Args:
         rule: which admits.
         batch: the requests.
+        asks: whether the rule asks for more than what all requests need.
     """
 
     __slots__ = (
         "_always_computes",
+        "_asks",
         "_batch",
         "_beside",
         "_budget",
         "_padded",
         "_places",
-        "_plan",
         "_plain",
+        "_plan",
         "_reloaded",
         "_reserves_whole_prompt",
         "_rule",
@@ -76,9 +78,10 @@ class Admission:
         "_watermark",
     )
 
-    def __init__(self, rule: Admits, batch: Batch) -> None:
+    def __init__(self, rule: Admits, batch: Batch, *, asks: bool) -> None:
         traits = rule.traits
         self._rule = rule
+        self._asks = asks
         self._batch = batch
         self._always_computes = 0 if traits.caches_whole_prompts else 1
         """How many tokens of a prompt a step computes at least."""
@@ -93,8 +96,9 @@ class Admission:
         """Whether requests decode that ran before."""
         self._stuck = self._reloaded = -1
 
-    def _begin(self, plan: Plan, budget: int) -> None:
-        batch = self._batch
+    def run(self, plan: Plan, budget: int) -> None:
+        """Admit all that it can into the plan of a step, with what is left of its token budget."""
+        batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
         self._plan = plan
         self._budget = budget
         self._places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
@@ -103,11 +107,6 @@ class Admission:
             # What requests compute at least, unless ones that ran before are being prefilled.
             self._padded = 0 if plan.chunks else self._rule.padded_tokens(batch)
             self._beside = bool(batch.load.decode_requests or plan.ghosts)
-
-    def run(self, plan: Plan, budget: int) -> None:
-        """Admit all that it can into the plan of a step, with what is left of its token budget."""
-        self._begin(plan, budget)
-        batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
         all_may_go = adapters is None and not batch.stale
         while waiting.items:
             if self._budget <= 0 or self._places <= 0:
@@ -195,7 +194,7 @@ class Admission:
     def _admit(self, request: Request, attempt: tuple[int, ...]) -> bool:
         """Admit a request that holds nothing, if it fits; returns whether another one may be tried."""
         batch, pool = self._batch, self._batch.pool
-        if not self._rule.admits(batch, request):
+        if self._asks and not self._rule.admits(batch, request):
             self._refuse(attempt, self._rule.why_not(batch, request))
             return False
         size, known, budget = pool.block_size_tokens, request.target_tokens, self._budget

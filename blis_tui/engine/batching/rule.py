@@ -133,7 +133,8 @@ class RunningFirst(Plain):
         """Admit from the head of the queue for as long as everything fits."""
         admission = batch.admission
         if admission is None:
-            admission = batch.admission = Admission(self, batch)
+            asks = type(self).admits is not RunningFirst.admits
+            admission = batch.admission = Admission(self, batch, asks=asks)
         admission.run(plan, budget)
 
 

@@ -75,7 +75,7 @@ class LinearModel(Overheads):
         self._base_us = base_us
         self._prefill_us = prefill_us
         self._decode_us = decode_us
-        self._decode_only_us = [self._step_us(0, count) for count in range(listed + 1)]
+        self._decode_only_us = [max(1, int(base_us + decode_us * count)) for count in range(listed + 1)]
 
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1 us."""
@@ -85,10 +85,8 @@ class LinearModel(Overheads):
         prefill = 0
         for chunk in load.chunks:
             prefill += chunk.new
-        return self._step_us(prefill, decodes)
-
-    def _step_us(self, prefill_tokens: int, decodes: int) -> int:
-        return max(1, int(self._base_us + self._prefill_us * prefill_tokens + self._decode_us * decodes))
+        duration = int(self._base_us + self._prefill_us * prefill + self._decode_us * decodes)
+        return max(1, duration)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
