@@ -11,7 +11,7 @@ from blis_tui.engine.step_event import NO_STEP, Step
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
-    from blis_tui.engine.events import Entry
+    from blis_tui.engine.events import Event
 
 
 class Running(Protocol):
@@ -27,7 +27,7 @@ def heard(cluster: Running, last: int, limit: int) -> None:
     pipeline = cluster.pipeline
     roster, queue = pipeline.roster, pipeline.queue
     heap, steps, observers = queue.heap, queue.steps, pipeline.observers
-    watch, touched, ended = roster.watch, roster.board.touched, pipeline.arrivals.ended
+    tells = roster.watched or pipeline.arrivals.await_answers
     while pipeline.events < last and (steps or heap):
         time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
         if time > limit:
@@ -55,13 +55,8 @@ def heard(cluster: Running, last: int, limit: int) -> None:
                 continue
         cluster.clock_went_back += time < pipeline.now
         pipeline.now = time
-        if roster.watched:
-            if (index := event.instance_index) is not None:
-                touched[index] = None
-            if watch.departed or watch.prefilled:
-                roster.note_departures(time)
-        if ended:
-            pipeline.arrivals.answer(time)
+        if tells:
+            _tell(pipeline, event, time)
         pipeline.events += 1
         if cluster.stopping:
             break
@@ -77,20 +72,16 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     pipeline = cluster.pipeline
     roster, queue = pipeline.roster, pipeline.queue
     heap, steps = queue.heap, queue.steps
-    watched, watch, touched = roster.watched, roster.watch, roster.board.touched
-    ended = pipeline.arrivals.ended
+    tells = roster.watched or pipeline.arrivals.await_answers
     now = reached = pipeline.now
     events = pipeline.events
-    passed: Entry | None = None
-    """A request that is the next event, on its way from one stage to the next; it is not in the heap."""
     try:
-        while passed is not None or steps or heap:
-            if passed is not None:
-                time, order, _, event = passed
-            else:
-                time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
+        while steps or heap:
+            time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
             if time > limit:
                 break
+            if time < now:
+                cluster.clock_went_back += 1
             if type(event) is Step:  # as nearly always
                 bar = heap[0][0] if heap and heap[0][0] <= limit else limit + 1
                 turn = bar
@@ -108,22 +99,33 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                 if not count:
                     continue
                 events += count
-                reached = max(reached, latest)
+                now = time
+                if latest > reached:  # noqa: PLR1730  (max() would cost as much as all else here)
+                    reached = latest
+                if tells:
+                    _tell(pipeline, event, latest)
             elif type(event) is Passage:
-                if passed is None:
-                    heappop(heap)
-                else:
-                    passed = None
-                pipeline.events = events
-                upcoming = event.handler(event, time)
-                events += 1
-                latest = time
-                if upcoming >= 0:
+                heappop(heap)
+                while True:  # through all stages between which nothing happens
+                    now = time
+                    pipeline.events = events
+                    time = event.handler(event, now)
+                    events += 1
+                    if tells:
+                        _tell(pipeline, event, now)
+                    if time < 0:
+                        break
                     queue.seq += 1
-                    passed = (upcoming, event.order, queue.seq, event)
-                    if (heap and heap[0] < passed) or (steps and steps[0] < passed):
-                        heappush(heap, passed)
-                        passed = None
+                    entry = (time, event.order, queue.seq, event)
+                    if (
+                        time > limit
+                        or (heap and heap[0] < entry)
+                        or (steps and steps[0] < entry)
+                        or events >= last
+                        or cluster.stopping
+                    ):
+                        heappush(heap, entry)
+                        break
             else:
                 heappop(heap)
                 pipeline.events = events
@@ -133,23 +135,26 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                     event.drop()
                     continue
                 events += 1
-                latest = time
-            if time < now:
-                cluster.clock_went_back += 1
-            now = time
-            if watched:
-                if (index := event.instance_index) is not None:
-                    touched[index] = None
-                if watch.departed or watch.prefilled:
-                    roster.note_departures(latest)
-            if ended:
-                pipeline.arrivals.answer(latest)
+                now = time
+                if tells:
+                    _tell(pipeline, event, now)
             if events >= last or cluster.stopping:
                 if exact:
                     break
                 limit = min(limit, max(reached, now))
     finally:
-        if passed is not None:
-            heappush(heap, passed)
         pipeline.now = max(now, reached)
         pipeline.events = events
+
+
+def _tell(pipeline: Pipeline, event: Event, time: int) -> None:
+    """An event has happened: those who follow what goes on hear of it."""
+    roster = pipeline.roster
+    if roster.watched:
+        if (index := event.instance_index) is not None:
+            roster.board.touched[index] = None
+        watch = roster.watch
+        if watch.departed or watch.prefilled:
+            roster.note_departures(time)
+    if pipeline.arrivals.ended:
+        pipeline.arrivals.answer(time)

@@ -103,7 +103,7 @@ class Coasting(Flow):
     In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
     """
 
-    __slots__ = ("_at_hand", "_lead", "_plans_always")
+    __slots__ = ("_at_hand", "_lead", "_max_decodes")
 
     def __init__(self, steps: Steps, *, lead: int) -> None:
         super().__init__(steps)
@@ -111,48 +111,72 @@ class Coasting(Flow):
         cohort = batch.cohort
         self._lead = lead
         """How many steps ahead of the one that starts its blocks are taken."""
-        self._plans_always = not cohort.lockstep or batch.pool.tiers is not None
-        self._at_hand = (batch, batch.load, cohort, cohort.calendar, batch.pool, steps.tallies)
+        plans_always = not cohort.lockstep or batch.pool.tiers is not None
+        self._max_decodes = -1 if plans_always else batch.max_decodes
+        """A step with more decodes is planned, or any, where drafts and tiers have a say in each."""
+        self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
     def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
-        """See ``Flow``: plain decodes one after another, up to a step that is more than that."""
-        batch, load, cohort, calendar, pool, tallies = self._at_hand
-        if batch.ending or batch.leaving:
-            batch.release_all()
-        decodes, clock, lead = load.decode_requests, cohort.clock, self._lead
-        waiting = batch.waiting.items
-        if (
-            not decodes
-            or batch.prefills
-            or batch.stalled
-            or self._plans_always
-            or decodes > batch.max_decodes
-            or (waiting and len(batch.running) < batch.max_running)
-        ):
-            upcoming = self.planned_step(now)
-            return upcoming != NO_STEP, now, upcoming
-        if (
-            clock + 1 in calendar
-            or cohort.last_advance_us != now
-            or cohort.uneven
-            or cohort.answers
-            or (lead and not self._has_planned_decode())
-        ):
-            upcoming = self.step(now)
-            return upcoming != NO_STEP, now, upcoming
-        itl_us, step_time_us = tallies.itl_us, self.steps.latency.step_time_us
-        classes, size = cohort.classes, cohort.block_size_tokens
-        first, start, latest = clock, now, now
-        last = clock + most
-        free = pool.free
+        """See ``Flow``: plain decodes one after another, and other steps between them where nobody is before them."""
+        batch, load, cohort, calendar, heap = self._at_hand
+        lead, done, latest = self._lead, 0, now
+        while True:
+            if lead and (batch.ending or batch.leaving):
+                batch.release_all()
+            decodes = load.decode_requests
+            if (
+                not decodes
+                or batch.prefills
+                or batch.stalled
+                or decodes > self._max_decodes
+                or (batch.waiting.items and len(batch.running) < batch.max_running)
+            ):
+                if done and now >= turn:
+                    return done, latest, now
+                upcoming = self.planned_step(now)
+            else:
+                if not (
+                    cohort.clock + 1 in calendar
+                    or cohort.last_advance_us != now
+                    or cohort.uneven
+                    or cohort.answers
+                    or (lead and not self._has_planned_decode())
+                ):
+                    count, before, now = self._coast(now, bar, most - done)
+                    if count:
+                        done += count
+                        latest = before
+                        if now >= bar or done >= most:
+                            return done, latest, now
+                if done and now >= turn:
+                    return done, latest, now
+                upcoming = self.step(now)
+            if upcoming == NO_STEP:
+                return done, latest, NO_STEP
+            done += 1
+            latest = now
+            if upcoming < 0:
+                return done, latest, upcoming
+            now = upcoming
+            if heap and heap[0][0] < bar:
+                bar = heap[0][0]
+                turn = min(turn, bar)
+            if now >= bar or done >= most:
+                return done, latest, now
+
+    def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+        """Take plain decodes up to a step that is more than that; how many, when the last began, and when it ended."""
+        batch, load, cohort, calendar, _ = self._at_hand
+        pool, tallies, lead = batch.pool, self.steps.tallies, self._lead
+        step_time_us, classes, size = self.steps.latency.step_time_us, cohort.classes, cohort.block_size_tokens
+        decodes, free, first, start, latest = load.decode_requests, pool.free, cohort.clock, now, now
+        clock, last, itl_us = first, first + most, tallies.itl_us
         at, alike, before = (clock + lead) % size, 0, -1
-        goes_on = True
         while True:
             if members := classes[at]:
-                free -= len(members)
-                if free < 0:
-                    free += len(members)
+                if len(members) > free:
                     break
+                free -= len(members)
             duration = step_time_us(load)
             if duration == before:
                 alike += decodes
@@ -164,30 +188,26 @@ class Coasting(Flow):
             latest = now
             now += duration
             clock += 1
+            if now >= bar or clock == last or clock + 1 in calendar:
+                break
             at += 1
             if at == size:
                 at = 0
-            goes_on = now < bar and clock < last
-            if not goes_on or clock + 1 in calendar:
-                break
-        count = clock - first
-        if count:
-            itl_us[before] = itl_us.get(before, 0) + alike
-            if free < pool.free:
-                pool.take(pool.free - free)
-            cohort.clock = clock
-            cohort.last_advance_us = self.steps.free_us = now
-            cohort.ahead = lead
-            tallies.steps += count
-            tallies.busy_us += now - start
-            if lead:
-                self._coasted(now - start)
-            elif waiting:  # for want of a place
-                tallies.seqs_wait_us += now - start
-        if not count or (goes_on and now < turn):
-            upcoming = self.step(now)
-            return (count, latest, upcoming) if upcoming == NO_STEP else (count + 1, now, upcoming)
-        return count, latest, now
+        if clock == first:
+            return 0, start, start
+        itl_us[before] = itl_us.get(before, 0) + alike
+        if free < pool.free:
+            pool.take(pool.free - free)
+        cohort.clock = clock
+        cohort.last_advance_us = self.steps.free_us = now
+        cohort.ahead = lead
+        tallies.steps += clock - first
+        tallies.busy_us += now - start
+        if lead:
+            self._coasted(now - start)
+        elif batch.waiting.items:  # for want of a place
+            tallies.seqs_wait_us += now - start
+        return clock - first, latest, now
 
     def planned_step(self, now: int) -> int:
         """The same as ``step``, where there is something to decide."""
@@ -220,8 +240,7 @@ class OneAtATime(Coasting):
             not decodes
             or batch.prefills
             or batch.stalled
-            or self._plans_always
-            or decodes > batch.max_decodes
+            or decodes > self._max_decodes
             or (waiting and len(batch.running) < batch.max_running)
         ):
             return self.planned_step(now)
@@ -378,8 +397,7 @@ class Ahead(Coasting):
             not decodes
             or batch.prefills
             or batch.stalled
-            or self._plans_always
-            or decodes > batch.max_decodes
+            or decodes > self._max_decodes
             or (batch.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
         ):
             return -1

@@ -99,7 +99,7 @@ def test_stop_leaves_a_state_that_single_events_lead_to(made: Experiment, monkey
     def stopping(self: OneAtATime, now: int) -> int:
         nonlocal calls
         calls += 1
-        if calls % 5 == 0:
+        if calls % 3 == 0:
             simulation.stop()
         return step(self, now)
 
