@@ -11,7 +11,7 @@ from blis_tui.engine.step_event import NO_STEP, Step
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
-    from blis_tui.engine.events import Event
+    from blis_tui.engine.events import Entry, Event
 
 
 class Running(Protocol):
@@ -25,10 +25,11 @@ class Running(Protocol):
 def heard(cluster: Running, last: int, limit: int) -> None:
     """Process events one by one, up to that number and to that time."""
     pipeline = cluster.pipeline
-    roster, queue = pipeline.roster, pipeline.queue
+    queue = pipeline.queue
     heap, steps, observers = queue.heap, queue.steps, pipeline.observers
-    tells = roster.watched or pipeline.arrivals.await_answers
-    while pipeline.events < last and (steps or heap):
+    while True:  # (Python 3.11 makes loops with a condition of their own no faster while they run)
+        if pipeline.events >= last or not (steps or heap):
+            break
         time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
         if time > limit:
             break
@@ -55,8 +56,7 @@ def heard(cluster: Running, last: int, limit: int) -> None:
                 continue
         cluster.clock_went_back += time < pipeline.now
         pipeline.now = time
-        if tells:
-            _tell(pipeline, event, time)
+        _tell(pipeline, event, time)
         pipeline.events += 1
         if cluster.stopping:
             break
@@ -72,78 +72,82 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     pipeline = cluster.pipeline
     roster, queue = pipeline.roster, pipeline.queue
     heap, steps = queue.heap, queue.steps
-    tells = roster.watched or pipeline.arrivals.await_answers
+    watched, watch, touched, ended = roster.watched, roster.watch, roster.board.touched, pipeline.arrivals.ended
     now = reached = pipeline.now
     events = pipeline.events
     try:
-        while steps or heap:
-            time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
-            if time > limit:
+        while True:  # (as above)
+            if not steps and not heap:
                 break
-            if time < now:
-                cluster.clock_went_back += 1
-            if type(event) is Step:  # as nearly always
+            if steps and (not heap or steps[0] < heap[0]):  # as nearly always
+                time, order, _, step = steps[0]
+                if time > limit:
+                    break
                 bar = heap[0][0] if heap and heap[0][0] <= limit else limit + 1
                 turn = bar
                 if len(steps) > 1:
                     turn = 0
                     if exact:  # one of these two is the next
                         bar = turn = min(bar, steps[1][0], steps[-1 if len(steps) == 2 else 2][0])
-                count, latest, upcoming = event.flow.advance(time, bar, turn, last - events)
+                count, latest, upcoming = step.flow.advance(time, bar, turn, last - events)
                 if upcoming >= 0:
-                    # The Step event is still the first: what a step schedules lies after it.
-                    heapreplace(steps, (upcoming, order, 0, event))
+                    # It is still the first: what a step schedules lies after it.
+                    heapreplace(steps, (upcoming, order, 0, step))
                 else:
                     heappop(steps)
-                    event.drop()
+                    step.drop()
                 if not count:
                     continue
                 events += count
-                now = time
                 if latest > reached:  # noqa: PLR1730  (max() would cost as much as all else here)
                     reached = latest
-                if tells:
-                    _tell(pipeline, event, latest)
-            elif type(event) is Passage:
-                heappop(heap)
-                while True:  # through all stages between which nothing happens
-                    now = time
-                    pipeline.events = events
-                    time = event.handler(event, now)
-                    events += 1
-                    if tells:
-                        _tell(pipeline, event, now)
-                    if time < 0:
-                        break
-                    queue.seq += 1
-                    entry = (time, event.order, queue.seq, event)
-                    if (
-                        time > limit
-                        or (heap and heap[0] < entry)
-                        or (steps and steps[0] < entry)
-                        or events >= last
-                        or cluster.stopping
-                    ):
-                        heappush(heap, entry)
-                        break
+                if watched:
+                    touched[step.instance_index] = None
+                    if watch.departed or watch.prefilled:
+                        roster.note_departures(latest)
+                if ended:
+                    pipeline.arrivals.answer(latest)
             else:
+                time, _, _, event = heap[0]
+                if time > limit:
+                    break
                 heappop(heap)
                 pipeline.events = events
-                if type(event) is RequestCallback:
+                if type(event) is Passage:
+                    while (upcoming := event.handler(event, time)) >= 0:  # through stages between which nothing happens
+                        queue.seq += 1
+                        entry: Entry = (upcoming, event.order, queue.seq, event)
+                        if (
+                            (heap and heap[0] < entry)
+                            or (steps and steps[0] < entry)
+                            or upcoming > limit
+                            or events + 1 >= last
+                            or cluster.stopping
+                        ):
+                            heappush(heap, entry)
+                            break
+                        _tell(pipeline, event, time)
+                        time = upcoming
+                        events += 1
+                        pipeline.events = events
+                elif type(event) is RequestCallback:
                     event.handler(event.request, time)
                 elif not event.happen(time):
                     event.drop()
                     continue
                 events += 1
-                now = time
-                if tells:
-                    _tell(pipeline, event, now)
+                if time > reached:  # noqa: PLR1730  (as above)
+                    reached = time
+                _tell(pipeline, event, time)
+            if time < now:
+                cluster.clock_went_back += 1
+            now = time
             if events >= last or cluster.stopping:
                 if exact:
                     break
-                limit = min(limit, max(reached, now))
+                limit = min(limit, reached)
     finally:
-        pipeline.now = max(now, reached)
+        pipeline.now = reached
         pipeline.events = events
 
 

@@ -151,6 +151,30 @@ class DecodeCohort(Kept):
         """How many blocks they need."""
         return len(self.classes[self.clock % self.block_size_tokens])
 
+    def due_within(self, advances: int) -> int:
+        """How many blocks members need for so many advances, the one that is planned already not counted."""
+        size, classes = self.block_size_tokens, self.classes
+        first = (self.clock + self.ahead) % size
+        if advances == 1:
+            return len(classes[first])
+        rounds, blocks = 0, 0
+        if first + advances > size:
+            rounds, advances = divmod(advances, size)
+            blocks = rounds * self.load.decode_requests
+            for members in classes[: max(0, first + advances - size)]:
+                blocks += len(members)
+        for members in classes[first : first + advances]:
+            blocks += len(members)
+        return blocks
+
+    def affordable(self, blocks: int) -> int:
+        """For how many advances that many blocks are enough; they are not enough for very many."""
+        advances, size = 0, self.block_size_tokens
+        first = self.clock + self.ahead
+        while (blocks := blocks - len(self.classes[(first + advances) % size])) >= 0:
+            advances += 1
+        return advances
+
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
         """Every member gets a token at ``now + duration_us``; returns the members that thereby have their last one.
 

@@ -10,10 +10,11 @@ The next step of each instance stands in a heap of its own: the other one tells 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import RequestState
+from blis_tui.engine.step_event import Step
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
@@ -51,8 +52,11 @@ class Event(Protocol):
         """It will not happen: it was found to be stale."""
 
 
+_Kind = TypeVar("_Kind", bound=Event)
 Entry = tuple[int, int, int, Event]
 """``(time_us, order, seq, event)``."""
+StepEntry = tuple[int, int, int, Step]
+"""The same of a step, where ``seq`` is 0: an instance has one at most."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -134,7 +138,7 @@ class EventQueue(Kept):
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
-        self.steps: list[Entry] = []
+        self.steps: list[StepEntry] = []
         self.seq = 0
         self._sweep_at = _SWEEP_FROM
 
@@ -143,7 +147,7 @@ class EventQueue(Kept):
         self.seq += 1
         heappush(self.heap, (time_us, order, self.seq, event))
 
-    def push_step(self, time_us: int, order: int, step: Event) -> None:
+    def push_step(self, time_us: int, order: int, step: Step) -> None:
         """Schedule the next step of an instance that has none."""
         heappush(self.steps, (time_us, order, 0, step))
 
@@ -161,17 +165,24 @@ class EventQueue(Kept):
     def drop_stale(self) -> None:
         """Let the next event be one of which something will come."""
         while (head := self.head()) is not None and head[3].stale:
-            heappop(self.steps if self.steps and self.steps[0][3] is head[3] else self.heap)
+            if self.steps and self.steps[0][3] is head[3]:
+                heappop(self.steps)
+            else:
+                heappop(self.heap)
             head[3].drop()
 
     def sweep(self) -> None:
         """Drop stale events, once they may be most of the queue."""
         if len(self.heap) + len(self.steps) < self._sweep_at:
             return
-        for heap in (self.heap, self.steps):
-            for _, _, _, event in heap:
-                if event.stale:
-                    event.drop()
-            heap[:] = [entry for entry in heap if not entry[3].stale]
-            heapify(heap)
+        _sweep(self.heap)
+        _sweep(self.steps)
         self._sweep_at = max(_SWEEP_FROM, 2 * (len(self.heap) + len(self.steps)))
+
+
+def _sweep(heap: list[tuple[int, int, int, _Kind]]) -> None:
+    for _, _, _, event in heap:
+        if event.stale:
+            event.drop()
+    heap[:] = [entry for entry in heap if not entry[3].stale]
+    heapify(heap)

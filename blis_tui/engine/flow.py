@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _STEP: Final = 2
 """Priority at a tie with other events of the instance."""
+_AT_ONCE: Final = 4096
+"""The most plain decodes that are taken in one go."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -148,6 +150,7 @@ class Coasting(Flow):
                         latest = before
                         if now >= bar or done >= most:
                             return done, latest, now
+                        continue
                 if done and now >= turn:
                     return done, latest, now
                 upcoming = self.step(now)
@@ -165,49 +168,51 @@ class Coasting(Flow):
                 return done, latest, now
 
     def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """Take plain decodes up to a step that is more than that; how many, when the last began, and when it ended."""
+        """Take plain decodes up to one that is more than that; how many, when the last began, and when it ended."""
         batch, load, cohort, calendar, _ = self._at_hand
-        pool, tallies, lead = batch.pool, self.steps.tallies, self._lead
-        step_time_us, classes, size = self.steps.latency.step_time_us, cohort.classes, cohort.block_size_tokens
-        decodes, free, first, start, latest = load.decode_requests, pool.free, cohort.clock, now, now
-        clock, last, itl_us = first, first + most, tallies.itl_us
-        at, alike, before = (clock + lead) % size, 0, -1
-        while True:
-            if members := classes[at]:
-                if len(members) > free:
+        steps, pool, clock, decodes = self.steps, batch.pool, cohort.clock, load.decode_requests
+        latency, tallies = steps.latency, steps.tallies
+        if not steps.pure:
+            return 0, now, now
+        start, duration, count, itl_us = now, latency.step_time_us(load), 1, tallies.itl_us
+        if now + duration < bar and most > 1:
+            count = min(most, _AT_ONCE, (bar - now - 1) // duration + 1)
+            ends = range(clock + 2, clock + count + 1)
+            if not calendar.keys().isdisjoint(ends):
+                count = next(filter(calendar.__contains__, ends)) - clock - 1
+        blocks = cohort.due_within(count)
+        if blocks > pool.free:
+            count = cohort.affordable(pool.free)
+            if not count:
+                return 0, now, now
+            blocks = cohort.due_within(count)
+        if count == 1 or steps.flat:
+            itl_us[duration] = itl_us.get(duration, 0) + count * decodes
+            load.decode_context_tokens += count * decodes
+            now += count * duration
+        else:
+            for number in range(count):
+                if number:
+                    duration = latency.step_time_us(load)
+                itl_us[duration] = itl_us.get(duration, 0) + decodes
+                load.decode_context_tokens += decodes
+                now += duration
+                if now >= bar and number + 1 < count:
+                    count = number + 1
+                    blocks = cohort.due_within(count)
                     break
-                free -= len(members)
-            duration = step_time_us(load)
-            if duration == before:
-                alike += decodes
-            else:
-                if alike:
-                    itl_us[before] = itl_us.get(before, 0) + alike
-                before, alike = duration, decodes
-            load.decode_context_tokens += decodes
-            latest = now
-            now += duration
-            clock += 1
-            if now >= bar or clock == last or clock + 1 in calendar:
-                break
-            at += 1
-            if at == size:
-                at = 0
-        if clock == first:
-            return 0, start, start
-        itl_us[before] = itl_us.get(before, 0) + alike
-        if free < pool.free:
-            pool.take(pool.free - free)
-        cohort.clock = clock
-        cohort.last_advance_us = self.steps.free_us = now
-        cohort.ahead = lead
-        tallies.steps += clock - first
+        if blocks:
+            pool.take(blocks)
+        cohort.clock = clock + count
+        cohort.last_advance_us = steps.free_us = now
+        cohort.ahead = self._lead
+        tallies.steps += count
         tallies.busy_us += now - start
-        if lead:
+        if self._lead:
             self._coasted(now - start)
         elif batch.waiting.items:  # for want of a place
             tallies.seqs_wait_us += now - start
-        return clock - first, latest, now
+        return count, now - duration, now
 
     def planned_step(self, now: int) -> int:
         """The same as ``step``, where there is something to decide."""

@@ -113,7 +113,7 @@ class Instance(Kept):
 
     @latency.setter
     def latency(self, latency: StepTimeModel) -> None:
-        self.steps.latency = latency
+        self.steps.take(latency)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""

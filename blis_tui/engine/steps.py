@@ -13,7 +13,7 @@ from blis_tui.engine.batch import slot_of
 from blis_tui.engine.batching.rule import plan_step
 from blis_tui.engine.clientview import client_times_us
 from blis_tui.engine.events import RequestCallback, instance_order
-from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.latency.model import StepLoad, Timed, is_pure
 from blis_tui.engine.plan import NO_PLAN, Done
 from blis_tui.engine.reasoning import emit_answers, note_answers
 from blis_tui.engine.records import Completed, Prefilled
@@ -89,6 +89,8 @@ class Steps(Kept):
         batch: the requests it works on.
         rule: how batches are formed.
         latency: the step-time model; its overheads belong to every latency that a client sees.
+        pure: whether it does not matter when that is asked, nor how often.
+        flat: whether it says the same of all steps of nothing but the same number of decodes.
         seen: what others see of the requests.
         tallies: what the steps add up to.
         parts: what belongs to steps beside their computation, in this order.
@@ -106,6 +108,7 @@ class Steps(Kept):
         "batch",
         "done",
         "events",
+        "flat",
         "free_us",
         "holds",
         "index",
@@ -113,6 +116,7 @@ class Steps(Kept):
         "observers",
         "parts",
         "place_of",
+        "pure",
         "rule",
         "seen",
         "tallies",
@@ -122,7 +126,7 @@ class Steps(Kept):
         self.index = index
         self.batch = batch
         self.rule = parts.rule
-        self.latency = parts.latency
+        self.take(parts.latency)
         self.events = parts.events
         self.observers = parts.observers
         self.seen = Seen(batch)
@@ -137,6 +141,12 @@ class Steps(Kept):
         traits = parts.rule.traits
         self._skips_empty_steps = traits.skips_empty_steps
         self._stores_last_token = traits.stores_last_token
+
+    def take(self, latency: StepTimeModel) -> None:
+        """From now on steps take as long as this model says."""
+        self.latency = latency
+        self.pure = is_pure(latency)
+        self.flat = isinstance(latency, Timed) and latency.flat
 
     # ---- the plan ----
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.latency.model import Overheads
@@ -67,6 +67,8 @@ class LinearModel(Overheads):
     """
 
     __slots__ = ("_base_us", "_decode_only_us", "_decode_us", "_prefill_us")
+
+    flat: ClassVar[bool] = True
 
     def __init__(
         self, alpha: Sequence[float], *, base_us: float, prefill_us: float, decode_us: float, listed: int

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.latency.model import Around, StepLoad
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.request import Request
 
 _SMALL: Final = 8
 """Up to here powers of two are captured, above it multiples of ``_EVERY``."""
@@ -24,7 +23,7 @@ def captured_size(requests: int, max_num_seqs: int) -> int:
     return max(requests, min(size, max_num_seqs))
 
 
-class CapturedSizes:
+class CapturedSizes(Around):
     """Asks another model; steps that only decode count as many requests as the captured graph has places.
 
     An empty place has no context.
@@ -34,12 +33,10 @@ class CapturedSizes:
         max_num_seqs: the largest batch there is a graph for.
     """
 
-    __slots__ = ("_load", "_max_num_seqs", "model", "output_token_overhead_us", "post_decode_overhead_us")
+    __slots__ = ("_load", "_max_num_seqs")
 
     def __init__(self, model: StepTimeModel, max_num_seqs: int) -> None:
-        self.model = model
-        self.output_token_overhead_us = model.output_token_overhead_us
-        self.post_decode_overhead_us = model.post_decode_overhead_us
+        super().__init__(model)
         self._max_num_seqs = max_num_seqs
         self._load = StepLoad()
 
@@ -51,7 +48,3 @@ class CapturedSizes:
         padded.decode_requests = captured_size(load.decode_requests, self._max_num_seqs)
         padded.decode_context_tokens = load.decode_context_tokens
         return self.model.step_time_us(padded)
-
-    def queueing_time_us(self, request: Request) -> int:
-        """What the other model says."""
-        return self.model.queueing_time_us(request)

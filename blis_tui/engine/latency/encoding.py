@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.latency.model import Around
 from blis_tui.engine.request import declared_segments
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel
-    from blis_tui.engine.request import Request
 
 
 def media_tokens(chunk: Chunk) -> int:
@@ -31,7 +31,7 @@ def media_tokens(chunk: Chunk) -> int:
     return media * (last - start) // length - media * (first - start) // length if last > first else 0
 
 
-class Encoding:
+class Encoding(Around):
     """Steps take ``token_us`` longer for each token of media that they compute, rounded down in all.
 
     The encoder runs before the model and is not overlapped with it, as in vLLM
@@ -39,12 +39,10 @@ class Encoding:
     computed again, is.
     """
 
-    __slots__ = ("_token_us", "model", "output_token_overhead_us", "post_decode_overhead_us")
+    __slots__ = ("_token_us",)
 
     def __init__(self, model: StepTimeModel, token_us: float) -> None:
-        self.model = model
-        self.output_token_overhead_us = model.output_token_overhead_us
-        self.post_decode_overhead_us = model.post_decode_overhead_us
+        super().__init__(model)
         self._token_us = token_us
 
     def step_time_us(self, load: StepLoad) -> int:
@@ -53,7 +51,3 @@ class Encoding:
         for chunk in load.chunks:
             tokens += media_tokens(chunk)
         return self.model.step_time_us(load) + int(self._token_us * tokens)
-
-    def queueing_time_us(self, request: Request) -> int:
-        """What the other model says."""
-        return self.model.queueing_time_us(request)

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
-    from blis_tui.engine.request import Request
     from blis_tui.spec.model import Model, Pool
 
 COMPUTED: Final = ("operators", "fitted", "trained-physics", "trained-roofline", "crossmodel", "roofline")
@@ -64,19 +64,17 @@ def launches(model: Model, tensor_parallel: int) -> int:
     return _OUTSIDE + model.num_hidden_layers * each + dense * _DENSE + experts * (_EXPERTS + shared)
 
 
-class Launched:
+class Launched(Around):
     """Asks another model; no step is over before all of its operators have been launched.
 
     What the other model says is of steps in CUDA graphs, with the padding of their batches. Without graphs nothing is
     padded, but the GPU pauses between operators; no measurement tells how these compare, so that neither is counted.
     """
 
-    __slots__ = ("launching_us", "model", "output_token_overhead_us", "post_decode_overhead_us")
+    __slots__ = ("launching_us",)
 
     def __init__(self, model: StepTimeModel, launching_us: int) -> None:
-        self.model = model
-        self.output_token_overhead_us = model.output_token_overhead_us
-        self.post_decode_overhead_us = model.post_decode_overhead_us
+        super().__init__(model)
         self.launching_us = launching_us
         """What launching all operators of a step takes."""
 
@@ -84,10 +82,6 @@ class Launched:
         """The longer of what the other model says and the launches; a step without work has none."""
         duration = self.model.step_time_us(load)
         return max(duration, self.launching_us) if load.chunks or load.decode_requests else duration
-
-    def queueing_time_us(self, request: Request) -> int:
-        """What the other model says."""
-        return self.model.queueing_time_us(request)
 
 
 def launched(model: StepTimeModel, pool: Pool) -> StepTimeModel:

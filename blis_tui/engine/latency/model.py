@@ -7,7 +7,7 @@ is what lets the engine advance a whole batch in constant time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.kept import Kept
@@ -83,11 +83,35 @@ class StepTimeModel(Protocol):
         ...
 
 
+def is_pure(model: StepTimeModel) -> bool:
+    """Whether a model says that its step times depend on the load alone."""
+    return isinstance(model, Timed) and model.pure
+
+
 LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", StepTimeModel)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Overheads(Kept):
+class Timed(Kept):
+    """What shipped models say of themselves."""
+
+    __slots__ = ()
+
+    flat: ClassVar[bool] = False
+    """Whether steps of nothing but the same number of decodes take the same time, whatever their contexts."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether step times depend on the load alone: it does not matter when the model is asked, nor how often."""
+        return True
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Overheads(Timed):
     """The part all models share: times a request spends outside of steps.
 
     Each is truncated to whole microseconds on its own, as BLIS does.
@@ -111,3 +135,28 @@ class Overheads(Kept):
     def queueing_time_us(self, request: Request) -> int:
         """From arrival to the waiting queue: tokenization and hand-over, affine in the prompt's length."""
         return int(self._queue_us + self._queue_per_token_us * request.input_tokens)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Around(Timed):
+    """A model that asks another one, and has its overheads.
+
+    Attributes:
+        model: the other one.
+    """
+
+    __slots__ = ("model", "output_token_overhead_us", "post_decode_overhead_us")
+
+    def __init__(self, model: StepTimeModel) -> None:
+        self.model = model
+        self.output_token_overhead_us = model.output_token_overhead_us
+        self.post_decode_overhead_us = model.post_decode_overhead_us
+
+    @property
+    def pure(self) -> bool:
+        """Whether the other one is."""
+        return is_pure(self.model)
+
+    def queueing_time_us(self, request: Request) -> int:
+        """What the other model says."""
+        return self.model.queueing_time_us(request)

@@ -71,6 +71,11 @@ class RecordedSteps(Overheads):
             raise PolicyError("`recorded` step times are those of one instance", help="instances must not be added")
         self._tallies = tallies
 
+    @property
+    def pure(self) -> bool:
+        """They are the next one's, whatever is in it."""
+        return False
+
     def step_time_us(self, load: StepLoad) -> int:  # noqa: ARG002  (whatever is in it)
         """Duration of the next step."""
         number = 0 if self._tallies is None else self._tallies.steps

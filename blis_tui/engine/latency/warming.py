@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.pausing import Pausing
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
-    from blis_tui.engine.request import Request
 
 
-class Warming:
+class Warming(Around):
     """Steps take ``factor`` times as long as another model says, rounded down."""
 
-    __slots__ = ("_factor", "model", "output_token_overhead_us", "post_decode_overhead_us")
+    __slots__ = ("_factor",)
 
     def __init__(self, model: StepTimeModel, factor: float) -> None:
-        self.model = model
-        self.output_token_overhead_us = model.output_token_overhead_us
-        self.post_decode_overhead_us = model.post_decode_overhead_us
+        super().__init__(model)
         self._factor = factor
 
     def step_time_us(self, load: StepLoad) -> int:
         """The multiple of what the other model says."""
         return int(self.model.step_time_us(load) * self._factor)
-
-    def queueing_time_us(self, request: Request) -> int:
-        """What the other model says."""
-        return self.model.queueing_time_us(request)
 
 
 def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
