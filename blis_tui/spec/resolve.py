@@ -206,7 +206,7 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     if latency["kind"] == AUTO:
         stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
         choice: Json = {"latency": {"kind": chosen_kind(stack, plugins)}}
-        latency = as_map(as_map(complete(choice, "Experiment", plugins))["latency"])
+        latency = as_map(as_map(complete(choice, "Experiment", problems.plugins))["latency"])
     kind = str(latency["kind"])
     at = where(document, owner, "latency")
     if kind == "operators":
