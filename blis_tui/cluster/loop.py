@@ -113,32 +113,12 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                     break
                 heappop(heap)
                 pipeline.events = events
-                if type(event) is Passage:
-                    while (upcoming := event.handler(event, time)) >= 0:  # through stages between which nothing happens
-                        queue.seq += 1
-                        entry: Entry = (upcoming, event.order, queue.seq, event)
-                        if (
-                            (heap and heap[0] < entry)
-                            or (steps and steps[0] < entry)
-                            or upcoming > limit
-                            or events + 1 >= last
-                            or cluster.stopping
-                        ):
-                            heappush(heap, entry)
-                            break
-                        _tell(pipeline, event, time)
-                        time = upcoming
-                        events += 1
-                        pipeline.events = events
-                elif type(event) is RequestCallback:
-                    event.handler(event.request, time)
-                elif not event.happen(time):
-                    event.drop()
+                time = _happen(cluster, event, time, last, limit)
+                if time < 0:
                     continue
-                events += 1
+                events = pipeline.events
                 if time > reached:  # noqa: PLR1730  (as above)
                     reached = time
-                _tell(pipeline, event, time)
             if time < now:
                 cluster.clock_went_back += 1
             now = time
@@ -149,6 +129,40 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     finally:
         pipeline.now = reached
         pipeline.events = events
+
+
+def _happen(cluster: Running, event: Event, time: int, last: int, limit: int) -> int:
+    """Let an event happen that is no step, and a request go through all stages between which nothing else does.
+
+    Returns when the last of these was; or -1, where nothing happened.
+    """
+    pipeline = cluster.pipeline
+    queue = pipeline.queue
+    if type(event) is Passage:
+        heap, steps = queue.heap, queue.steps
+        while (upcoming := event.handler(event, time)) >= 0:
+            queue.seq += 1
+            entry: Entry = (upcoming, event.order, queue.seq, event)
+            if (
+                (heap and heap[0] < entry)
+                or (steps and steps[0] < entry)
+                or upcoming > limit
+                or pipeline.events + 1 >= last
+                or cluster.stopping
+            ):
+                heappush(heap, entry)
+                break
+            _tell(pipeline, event, time)
+            time = upcoming
+            pipeline.events += 1
+    elif type(event) is RequestCallback:
+        event.handler(event.request, time)
+    elif not event.happen(time):
+        event.drop()
+        return -1
+    pipeline.events += 1
+    _tell(pipeline, event, time)
+    return time
 
 
 def _tell(pipeline: Pipeline, event: Event, time: int) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from blis_tui.engine.adapters.adapters import Adapters
-    from blis_tui.engine.batching.admission import Admission
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.kv.host import HostMemory
@@ -29,6 +28,17 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.stopped import Stopped
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Admitting(Kept):
+    """What lets waiting requests into a batch, as its batching rule has it; made when it is first needed."""
+
+    __slots__ = ()
+
+    def run(self, plan: Plan, budget: int) -> None:
+        """Admit all that it can into the plan of a step, with what is left of its token budget."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -148,7 +158,7 @@ class Batch(Kept):
         self.traits = traits
         self.serves_on = victim.serves_on or traits.serves_behind_own_victim
         self.adapters: Adapters | None = None
-        self.admission: Admission | None = None
+        self.admission: Admitting | None = None
         self.swapping: Swapping | None = None
         self._recomputed_tokens = 0
 

@@ -210,14 +210,13 @@ class Steps(Kept):
 
         ``epoch`` is the pool's after scheduling.
         """
-        batch, tallies = self.batch, self.tallies
+        batch, tallies, cohort = self.batch, self.tallies, self.batch.cohort
         load = batch.load if plan.decodes else StepLoad()
         members = load.decode_requests
         if plan.ghosts:
             load = _with_ghosts(load, plan)
         load.chunks = plan.chunks
-        decodes = load.decode_requests
-        context = load.decode_context_tokens
+        decodes, context = load.decode_requests, load.decode_context_tokens
         empty = self._skips_empty_steps and not decodes and not plan.chunks
         duration = 0 if empty else self.latency.step_time_us(load)
         for part in self.parts:
@@ -226,7 +225,6 @@ class Steps(Kept):
         end = self.free_us = now + duration
         if batch.pool.unseen is not None:
             batch.pool.computed(now, end)
-        cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if members else None) or []
         for request in finishing:
             cohort.retire(request)
@@ -244,7 +242,6 @@ class Steps(Kept):
                     prefilled.append(request)
         if len(prefilled) > 1:
             prefilled.sort(key=slot_of)
-        tokens += prefill_tokens
         observed = bool(self.observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         if members and batch.speculative is not None and batch.speculative.first:
@@ -253,13 +250,12 @@ class Steps(Kept):
         for request in prefilled:
             if request.handover is not None:
                 request.handover.last_step_us = duration
-            if request.reasoning is not None:
-                thinking = True
+            thinking = thinking or request.reasoning is not None
             self._end_prefill(request, end, finishing)
         answering = note_answers(cohort, end, self.latency, prefilled) if thinking else ()
         if finishing:
             self._complete(finishing, end)
-        full_budget = tokens >= batch.limits.max_num_batched_tokens
+        full_budget = tokens + prefill_tokens >= batch.limits.max_num_batched_tokens
         tallies.steps += 1
         tallies.busy_us += duration
         if full_budget:

@@ -6,6 +6,7 @@ from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.engine.batch import Admitting
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, LATE, PLACES, TOKENS, WATERMARK, Stopped
 
@@ -47,7 +48,7 @@ class _Found(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Admission:
+class Admission(Admitting):
     """Admits from the head of the queue for as long as everything fits: no request overtakes another.
 
     But where nothing runs, and the head is a victim or does not fit, a request that holds KV blocks already goes first:
