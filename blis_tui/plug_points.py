@@ -1,7 +1,7 @@
 """The table of plug points: every place where a document names an implementation.
 
 A row has the plug point itself (its key, its noun, and the protocol of what stands there), the place in the schemas
-that names its plug-ins, and how ``plugins check`` lets an experiment name one. Everything that goes through all plug
+that names its plug-ins, and how ``check`` lets an experiment name one. Everything that goes through all plug
 points goes through this table. A field of an experiment's records that holds a plug-in's name says so itself
 (``plug_in`` of ``blis_tui.spec.model``); ``blis_tui.shipped`` lists what this package brings for each plug point.
 """

@@ -70,7 +70,7 @@ def _index() -> str:
         "",
         "[Errors](errors.md): every code, its cause and remedy.",
         "",
-        "`blis-tui spec explain PATH` and `blis-tui explain CODE` print the same.",
+        "`blis-tui explain PATH` and `blis-tui explain CODE` print the same.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -114,12 +114,12 @@ def test_a_damaged_record_stream_is_an_error_with_its_file(tmp_path: Path) -> No
     ("arguments", "code"),
     [
         (("run", "./{}"), 3),
-        (("validate", "./{}"), 3),
+        (("check", "./{}"), 3),
         (("diff", "./{}", "quickstart"), 3),
         (("spec", "show", "./{}"), 3),
         (("spec", "resolve", "./{}"), 3),
-        (("import", "model", "{}"), 3),
-        (("import", "workload", "{}"), 3),
+        (("spec", "import", "model", "{}"), 3),
+        (("spec", "import", "workload", "{}"), 3),
         (("run", "mine.blis.yaml", "--set", "workload=./{}"), 2),
         (("run", "mine.blis.yaml", "--set", "workload={{trace: {{file: ./{}}}}}"), 2),
         (("run", "mine.blis.yaml", "--set", "model={{config_file: ./{}}}"), 2),
@@ -131,6 +131,6 @@ def test_no_command_waits_for_a_pipe_or_follows_a_loop(folder: Path, arguments: 
     for name in ("pipe.yaml", "loop.yaml"):
         command = [one.format(name) for one in arguments]
         done = run_module("blis_tui", command, cwd=folder, env=os.environ)
-        assert (done.returncode, done.stdout) == (code, "1 document, 1 with errors\n" if "validate" in command else "")
+        assert (done.returncode, done.stdout) == (code, "1 document, 1 with errors\n" if "check" in command else "")
         assert f"{name}: {REASONS[name]}" in done.stderr
         assert "Traceback" not in done.stderr

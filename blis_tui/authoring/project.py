@@ -23,7 +23,7 @@ DEMO: Final = "specs/demo.blis.yaml"
 _DEMO: Final = """\
 # yaml-language-server: $schema=../schemas/experiment.schema.json
 # One H100 serves support chats. Change a key, run it again, and compare.
-# `blis-tui spec explain engine.max_num_seqs` says what a key means.
+# `blis-tui explain engine.max_num_seqs` says what a key means.
 apiVersion: blis/v1
 kind: Experiment
 metadata: {name: demo, description: "Support chats on one H100."}
@@ -79,7 +79,7 @@ jobs:
       - uses: actions/setup-python@v5
         with: {python-version: "3.12"}
       - run: pip install -r requirements.txt
-      - run: blis-tui validate specs
+      - run: blis-tui check specs
       - run: blis-tui spec fmt --check specs
       - run: pytest --blis-obsolete=fail --blis-update=new
       # What has changed: on the page of the run, and below the pull request (the token of a fork may not write there).
@@ -104,7 +104,7 @@ blis:
     - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
   script:
     - pip install -r requirements.txt
-    - blis-tui validate specs
+    - blis-tui check specs
     - blis-tui spec fmt --check specs
     - pytest --blis-obsolete=fail --blis-update=new --junitxml=golden.xml
   after_script:
@@ -134,7 +134,7 @@ Simulations of LLM inference serving, run by `blis-tui`: equal documents give eq
 
 ```sh
 pip install -r requirements.txt
-blis-tui validate specs
+blis-tui check specs
 blis-tui run specs/demo.blis.yaml --format table
 blis-tui run specs/demo.blis.yaml --set cluster.instances=2 --format table
 pytest                       # compares every experiment with its golden result in golden/

@@ -39,7 +39,7 @@ _COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 _INTRODUCTION: Final = (
     "Lines with `##` explain. Lines with a single `#` are keys that are switched off: remove the `# ` to use one. "
-    "`blis-tui spec explain PATH` says more."
+    "`blis-tui explain PATH` says more."
 )
 
 
@@ -63,7 +63,7 @@ def template(kind: str, name: str, schema: str) -> str:
 def short(kind: str, name: str, schema: str) -> str:
     """A valid document with what it needs, and the optional keys that one wants to know of first, switched off."""
     tree = root(kind)
-    more = f"Every key: `blis-tui spec new {kind.lower()} --all`; what one means: `blis-tui spec explain KEY`."
+    more = f"Every key: `blis-tui spec new {kind.lower()} --all`; what one means: `blis-tui explain KEY`."
     lines = [f"# yaml-language-server: $schema={schema}", f"# {more}", "apiVersion: blis/v1", f"kind: {kind}"]
     lines += ["metadata:", f"  name: {name}", '  description: ""']
     for child in tree.children.values():

@@ -104,7 +104,7 @@ class Key:
         return ".".join(self.path)
 
     def shown(self, kind: str) -> str:
-        """The path as ``spec explain`` takes it, for a key of a document of that kind."""
+        """The path as ``explain`` takes it, for a key of a document of that kind."""
         return self.dotted if kind == "Experiment" else f"{kind}.{self.dotted}"
 
     @property

@@ -1,4 +1,4 @@
-"""``blis-tui validate``: check documents of any kind without running anything."""
+"""``blis-tui check``: documents of any kind, without running them, and policies of one's own, by running them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.cases import cases_by_name
+from blis_tui.cli.check_policies import check_policies, is_code
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell, yaml_files
-from blis_tui.cli.options import format_option, known_plugins, plugins_option
+from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
+    from blis_tui.cli.check_policies import Checked
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
 
@@ -41,28 +43,74 @@ class Outcome:
         return not self.diagnostics and not self.unreadable
 
 
-@click.command("validate")
+@click.command("check")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.studies)
-@format_option("text", "json", about="text: errors on stderr as a compiler prints them; json: one document on stdout.")
+@click.option(
+    "--experiment",
+    "source",
+    metavar="SPEC",
+    shell_complete=completion.experiments,
+    help="Of policies: what to run. Where it names none of them, each takes its place in turn. By default, a shipped "
+    "experiment in which policies of that kind have something to decide.",
+)
+@set_option
+@seed_option
 @plugins_option
+@format_option("text", "json", about="text: errors on stderr as a compiler prints them; json: one document on stdout.")
 @reported
-def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...]) -> None:
-    """Check documents of any kind: syntax, schema, meaning.
+def check(
+    paths: tuple[str, ...],
+    source: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+    output_format: str,
+) -> None:
+    """Check documents of any kind, and policies of your own.
 
-    PATH is a file, a folder (every YAML file below it that is not hidden), the name of an experiment or
-    a study, or - for standard input. Of a recorded workload, the rows within the first 4 MiB are checked, too.
+    PATH is a document: a file, a folder (every YAML file below it that is not hidden), the name of an experiment or a
+    study, or - for standard input. Syntax, schema and meaning are checked; of a recorded workload, the rows within the
+    first 4 MiB, too. Nothing runs.
+
+    Or PATH is code with policies: FILE.py, or an installed package. An experiment runs with each of them again, without
+    observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same. What a
+    policy remembers must show in its `state()`. The first event that differs is named. --set and --seed are about that
+    experiment.
+
+    Exit codes: 2 where a document is wrong, 3 where one cannot be read; 1 where a policy's runs differ, 4 where it
+    raises an exception.
     """
-    stdin_text = read_standard_input_text() if "-" in paths else None
+    code = [path for path in paths if is_code(path)]
+    if (source is not None or overrides or seed is not None) and not code:
+        raise click.UsageError("--experiment, --set and --seed are for policies: name a FILE.py or a package")
+    documents = [path for path in paths if path not in code]
+    stdin_text = read_standard_input_text() if "-" in documents else None
     known = known_plugins(plugins)
-    outcomes = [_check(source, stdin_text, known) for source in yaml_files(paths)]
-    if output_format == "json":
-        print_text(_as_json(outcomes), nl=False)
-    else:
+    outcomes = [_check(one, stdin_text, known) for one in yaml_files(documents)]
+    as_text = output_format == "text"
+    if as_text and documents:
         _print_text(outcomes)
+    policies: list[Checked] = []
+    own = known_plugins((*plugins, *code)) if code else None
+    for policy in check_policies(own, source, overrides, seed) if own is not None else ():
+        policies.append(policy)
+        if as_text:
+            _print_policy(policy, policies)
+    if not as_text:
+        print_text(_as_json(outcomes, policies if code else None), nl=False)
     if any(outcome.unreadable for outcome in outcomes):
         sys.exit(ExitCode.IO)
     if not all(outcome.ok for outcome in outcomes):
         sys.exit(ExitCode.USAGE)
+    failed = max((policy.code for policy in policies), default=ExitCode.OK)
+    if failed:
+        sys.exit(failed)
+
+
+def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
+    print_text(f"{policy.point} {policy.name}: {policy.verdict}")
+    if policy.found and all(one.found != policy.found for one in so_far[:-1]):
+        tell(f"FAIL  {policy.found}")
 
 
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
@@ -99,7 +147,7 @@ def _print_text(outcomes: list[Outcome]) -> None:
     print_text(f"{documents}, {bad} with errors" if bad else f"{documents}, no errors")
 
 
-def _as_json(outcomes: list[Outcome]) -> str:
+def _as_json(outcomes: list[Outcome], policies: list[Checked] | None) -> str:
     documents = [
         {
             "file": outcome.file,
@@ -112,4 +160,6 @@ def _as_json(outcomes: list[Outcome]) -> str:
         }
         for outcome in outcomes
     ]
-    return to_json({"ok": all(outcome.ok for outcome in outcomes), "documents": documents})
+    ok = all(outcome.ok for outcome in outcomes) and not any(policy.code for policy in policies or ())
+    checked = {} if policies is None else {"policies": [asdict(policy) for policy in policies]}
+    return to_json({"ok": ok, "documents": documents, **checked})

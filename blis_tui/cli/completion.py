@@ -109,7 +109,7 @@ def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Dotted paths that ``spec explain`` takes."""
+    """Dotted paths of keys."""
     from blis_tui.authoring.tree import root  # noqa: PLC0415
     from blis_tui.spec.schema import KINDS  # noqa: PLC0415
 
@@ -121,13 +121,15 @@ def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) 
     return _items(known.items(), incomplete)
 
 
-def codes(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Codes of diagnostics, and names of warnings."""
-    from blis_tui.metrics.lints.lints import LINTS  # noqa: PLC0415
-    from blis_tui.spec.codes import CODES  # noqa: PLC0415
+def subjects(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Codes of diagnostics, names of warnings, records and terms, and paths of keys: what ``explain`` takes."""
+    from blis_tui.subjects import names  # noqa: PLC0415  (only when TAB is pressed)
 
-    codes = _items(((code, info.title) for code, info in CODES.items()), incomplete.upper())
-    return [*codes, *_items(((one.name, one.promise) for one in LINTS), incomplete.lower())]
+    found = keys(context, parameter, incomplete)
+    if not context.params.get("kind"):
+        known = tuple(names())
+        found = [*_items(known, incomplete.upper() if incomplete.lower().startswith("blis") else incomplete), *found]
+    return found
 
 
 def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:

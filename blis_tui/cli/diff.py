@@ -1,9 +1,9 @@
-"""``blis-tui diff``: two experiments side by side."""
+"""``blis-tui diff``: two experiments, or results that were kept, side by side."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -40,10 +40,11 @@ def diff(
     everything: bool,
     exit_code: bool,
 ) -> None:
-    """Show what differs between two experiments, and what that does to their results.
+    """Show what differs between two experiments or results: documents, figures, requests.
 
-    A and B are names of experiments, paths, or - for standard input. Without B, it is A with what --set-b says. Both
-    are simulated with the same seed, A's, unless --set-b says another one.
+    A and B are names of experiments, paths, or - for standard input; or results that were kept: a report (`run -o
+    FILE.json`, a golden's .report.json) or a bundle (.blis), which are compared as they are. Without B, it is A with
+    what --set-b says. Experiments are simulated with the same seed, A's, unless --set-b says another one.
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.compare.text import comparison_text  # noqa: PLC0415
@@ -56,7 +57,7 @@ def diff(
     else:
         text = comparison_text(comparison, everything=everything)
     print_text(text, nl=False)
-    tell_left_out(comparison.a.report, comparison.b.report)
+    tell_left_out(comparison)
     if exit_code and comparison.results_differ:
         sys.exit(ExitCode.CHECK_FAILED)
 
@@ -64,31 +65,47 @@ def diff(
 def _compare(
     a: str, b: str, overrides: tuple[tuple[str, ...], ...], seed: int | None, plugins: tuple[str, ...]
 ) -> Comparison:
-    from blis_tui.compare.comparison import Side, compare, simulate  # noqa: PLC0415
+    from blis_tui.compare.comparison import Simulated, Stored, compare, simulate  # noqa: PLC0415
+    from blis_tui.golden.stored import is_stored, read_stored  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    both, only_a, only_b = overrides
+    both, *own = overrides
     known = known_plugins(plugins)
     stdin_text = read_standard_input_text() if "-" in (a, b) else None
+    if (both or seed is not None) and is_stored(a) and is_stored(b):
+        raise click.UsageError(_AS_THEY_ARE)
 
-    def load_one(source: str, own: tuple[str, ...], seed: int | None) -> Experiment:
-        seed = None if _sets_seed(own) else seed
-        return load(source, overrides=both + own, seed=seed, stdin_text=stdin_text, plugins=known)
+    def opened(source: str, only: tuple[str, ...], seed: int | None) -> Experiment | Stored:
+        if not is_stored(source):
+            seed = None if _sets_seed(only) else seed
+            return load(source, overrides=both + only, seed=seed, stdin_text=stdin_text, plugins=known)
+        if only:
+            raise click.UsageError(_AS_THEY_ARE)
+        return read_stored(source, known)
 
-    left = load_one(a, only_a, seed)
-    right = load_one(b, only_b, None)
+    names = (a, b)
+    sides = [opened(name, only, seed) for name, only in zip(names, own, strict=True)]
     notes = []
-    wanted = left.seed if seed is None else seed
-    if right.seed != wanted and not _sets_seed(only_b):
-        if seed is None:
+    if seed is None:
+        seed = next((side.seed for side in sides if isinstance(side, Stored)), sides[0].seed)
+        right = sides[1]
+        if not isinstance(right, Stored) and right.seed != seed and not _sets_seed(own[1]):
             notes.append(f"B's own seed is {right.seed}; to use it, add --set-b seed={right.seed}")
-        right = load_one(b, only_b, wanted)
-    reports = simulate(left, right)
-    return compare(
-        Side(experiment=left, source=a, overrides=both + only_a, report=reports[0]),
-        Side(experiment=right, source=b, overrides=both + only_b, report=reports[1]),
-        tuple(notes),
-    )
+    sides = [
+        side if isinstance(side, Stored) or side.seed == seed or _sets_seed(only) else opened(name, only, seed)
+        for side, name, only in zip(sides, names, own, strict=True)
+    ]
+    reports = simulate(*(side for side in sides if not isinstance(side, Stored)))
+    compared = [
+        side
+        if isinstance(side, Stored)
+        else Simulated(experiment=side, source=name, overrides=both + only, report=next(reports))
+        for side, name, only in zip(sides, names, own, strict=True)
+    ]
+    return compare(compared[0], compared[1], tuple(notes))
+
+
+_AS_THEY_ARE: Final = "results that were kept are compared as they are: no --set and --seed go with them"
 
 
 def _sets_seed(overrides: tuple[str, ...]) -> bool:

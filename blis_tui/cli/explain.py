@@ -1,8 +1,6 @@
-"""``blis-tui explain``: what the code of an error, or a warning about a run, means."""
+"""``blis-tui explain``: what a code, a warning, a record, a term or a key means."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
 
 import click
 
@@ -10,36 +8,36 @@ from blis_tui.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text
-from blis_tui.cli.options import format_option
+from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option
 
 
 @click.command("explain")
-@click.argument("code", required=False, shell_complete=completion.codes)
+@click.argument("word", required=False, shell_complete=completion.subjects)
+@click.option("--kind", type=click.Choice(KINDS), help="Only keys of this kind of document; without WORD, all.")
 @format_option("text", "json")
+@plugins_option
 @reported
-def explain(code: str | None, output_format: str) -> None:
-    """Explain the CODE of an error, such as BLIS1001, or a warning about a run, such as overload.
+def explain(word: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
+    """Explain WORD: the code of an error, a warning about a run, a kind of record, a term, or a key of documents.
 
-    Without CODE, all codes and warnings are listed. Keys of documents are explained by `blis-tui spec explain`.
-    """
-    from blis_tui.authoring.codes import all_codes  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.authoring.codes import explain as explanation  # noqa: PLC0415
-    from blis_tui.metrics.lints.lints import LINTS, explained  # noqa: PLC0415
-    from blis_tui.spec.codes import CODES  # noqa: PLC0415
+    \b
+    BLIS1001             the code of an error
+    overload             a warning about a run
+    preempted            a kind of record
+    ttft_ms, goodput     a term of screens and reports
+    engine.max_num_seqs  a key: type, unit, default, range, values
+    rate, tp             keys with this word, or that other tools call so
 
-    warning = None if code is None else explained(code.strip().lower())
-    if warning is not None:
-        text = warning if output_format == "text" else to_json({"warning": code, "text": warning})
-    elif code is not None:
-        found = explanation(code)
-        text = found.to_text() if output_format == "text" else to_json(asdict(found))
-    elif output_format == "text":
-        text = all_codes() + "".join(f"{one.name}  {one.promise}, or it is a warning\n" for one in LINTS)
+    Without WORD, all codes, warnings, records and terms are listed; with --kind, the keys as a tree.
+    """  # noqa: D301  (click's mark for lines it must not join)
+    from blis_tui.subjects import all_keys, everything, subjects  # noqa: PLC0415  (heavy imports only here)
+
+    known = known_plugins(plugins)
+    if word is not None:
+        found = subjects(word, kind, known)
     else:
-        text = to_json(
-            [
-                *({"code": one, **asdict(info)} for one, info in CODES.items()),
-                *({"warning": one.name, "makes_sure": one.promise} for one in LINTS),
-            ]
-        )
-    print_text(text, nl=False)
+        found = [everything() if kind is None else all_keys(kind.capitalize(), known)]
+    if output_format == "json":
+        print_text(to_json(found[0].data if len(found) == 1 else [one.data for one in found]), nl=False)
+    else:
+        print_text("\n".join(one.text for one in found), nl=False)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from blis_tui.compare.comparison import Comparison
     from blis_tui.compare.hindsight import Hindsight
     from blis_tui.metrics.report import Report
 
@@ -55,7 +56,7 @@ def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
         click.echo((_AFRESH if afresh else "") + _shown(message), err=True, nl=nl)
 
 
-def tell_left_out(*reports: Report | Hindsight) -> None:
+def tell_left_out(*reports: Report | Hindsight | Comparison) -> None:
     """Say what of their traces is no request; once what several leave out."""
     from blis_tui.printable import printable  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``blis-tui import``: documents of BLIS, Hugging Face and load generators as documents of this package."""
+"""``blis-tui spec import``: documents of BLIS, Hugging Face and load generators as documents of this package."""
 
 from __future__ import annotations
 

@@ -36,14 +36,20 @@ COMMANDS: Final = {
     "twin": ("blis_tui.cli.twin", "twin", "Compare a recording with a simulation, or with another recording."),
     "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit step times to measured requests, or judge them."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
-    "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS, Hugging Face and load generators."),
-    "plugins": ("blis_tui.cli.plugins", "plugins", "Check policies of your own."),
-    "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and explain documents."),
-    "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
-    "explain": ("blis_tui.cli.explain", "explain", "Explain the code of an error."),
+    "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and convert documents."),
+    "check": ("blis_tui.cli.check", "check", "Check documents of any kind, and policies of your own."),
+    "explain": ("blis_tui.cli.explain", "explain", "Explain a key, an error, a warning, a record or a term."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
 """Command -> module, attribute, and the line that ``--help`` shows without importing it."""
+
+FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+    ("validate",): ("check",),
+    ("plugins", "check"): ("check",),
+    ("spec", "explain"): ("explain",),
+    ("import",): ("spec", "import"),
+}
+"""What a command was called before -> what it is now; the former names go with version 1.0."""
 
 EPILOG: Final = """\b
 Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage or invalid
@@ -70,6 +76,11 @@ class _LazyGroup(click.Group):
             raise TypeError(f"{module}.{attribute} is not a command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, todays(args))
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _pipes_told_apart():
             return super().parse_args(ctx, args)
@@ -82,6 +93,16 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+def todays(args: list[str]) -> list[str]:
+    """The arguments, with the command's former name replaced; a person is told, a script keeps its bytes."""
+    for former, now in FORMER.items():
+        if tuple(args[: len(former)]) == former:
+            if sys.stderr is not None and sys.stderr.isatty():
+                tell(f"note: `blis-tui {' '.join(former)}` is `blis-tui {' '.join(now)}` now")
+            return [*now, *args[len(former) :]]
+    return args
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

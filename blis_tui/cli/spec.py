@@ -1,4 +1,4 @@
-"""``blis-tui spec``: what documents there are, what an experiment resolves to, and what a key means."""
+"""``blis-tui spec``: what documents there are, how they are written, and what an experiment resolves to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli import completion, spec_write
+from blis_tui.cli import completion, import_, spec_write
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_spared, tell
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 
 @click.group("spec")
 def spec() -> None:
-    """Find, write, check and understand specifications."""
+    """Find, write, format and convert documents."""
 
 
-for _command in (spec_write.new, spec_write.init, spec_write.fmt, spec_write.migrate, spec_write.schema):
+for _command in (
+    spec_write.new,
+    spec_write.init,
+    spec_write.fmt,
+    spec_write.migrate,
+    spec_write.schema,
+    import_.import_,
+):
     spec.add_command(_command)
 
 
@@ -108,44 +115,6 @@ def resolve(
         write_text(str(output), text)
     else:
         print_data(text)
-
-
-@spec.command("explain")
-@click.argument("path", required=False, shell_complete=completion.keys)
-@click.option("--kind", type=click.Choice(KINDS), help="Without PATH: the keys of this kind of document.")
-@format_option("text", "json")
-@plugins_option
-@reported
-def explain(path: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
-    """Explain the key at PATH: type, unit, default, range, values, examples.
-
-    PATH is dotted: `engine.max_num_seqs`, `workload.clients.arrivals.kind`, `Hardware.mfu`. A word finds the keys with
-    this word in their name or description, or that other tools call so: `rate`, `tp`. Without PATH, all keys of a kind
-    of document are shown as a tree. Codes of errors are explained by `blis-tui explain`.
-    """
-    from blis_tui.authoring import explain as keys  # noqa: PLC0415
-    from blis_tui.authoring.tree import root  # noqa: PLC0415
-
-    known = known_plugins(plugins)
-    if path is None:
-        chosen = (kind or "experiment").capitalize()
-        found = [key for key in root(chosen, known).walk() if key.path]
-        text = keys.overview(chosen, known) if output_format == "text" else ""
-    else:
-        dotted = path if kind is None else f"{kind.capitalize()}.{path}"
-        try:
-            chosen, found = keys.look_up(dotted, known)
-        except keys.UnknownKeyError:
-            matches = [] if kind or "." in path else keys.search(path, known)
-            if not matches:
-                raise
-            if len(matches) > 1:
-                text = keys.as_list(path, matches) if output_format == "text" else _json(keys.as_rows(matches))
-                print_text(text, nl=False)
-                return
-            chosen, found = matches[0][0], [matches[0][1]]
-        text = keys.as_text(chosen, found) if output_format == "text" else ""
-    print_text(text or _json(keys.as_data(chosen, found)), nl=False)
 
 
 def _find(name: str, kind: str | None) -> Entry:

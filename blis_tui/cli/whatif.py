@@ -106,7 +106,7 @@ def _one(
     found = ask(experiment, request, route_to, event=event)
     text = to_json(found.to_dict(everything=everything)) if as_json else whatif_text(found, everything=everything)
     print_text(text, nl=False)
-    tell_left_out(found.comparison.a.report)
+    tell_left_out(found.comparison)
 
 
 def _hindsight(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import Difference, experiment_differences
+from blis_tui.errors import InputError
 from blis_tui.metrics.kv import zero_where_left_out
 from blis_tui.simulation import Simulation
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import RequestRow
     from blis_tui.spec.model import Experiment
+    from blis_tui.workload.trace_table import LeftOut
 
 # ---- figures ----
 
@@ -244,49 +246,161 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
 # ---- all of it ----
 
 
+class Side(Protocol):
+    """One of the two that are compared."""
+
+    @property
+    def source(self) -> str:
+        """What the user called it."""
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """What was replaced in it on the command line."""
+
+    @property
+    def seed(self) -> int:
+        """The experiment's seed."""
+
+    @property
+    def sha256(self) -> str:
+        """Which experiment it is."""
+
+    @property
+    def document(self) -> Mapping[str, object] | None:
+        """The whole experiment; None = only its results are known."""
+
+    @property
+    def figures(self) -> Mapping[str, object]:
+        """The report as plain data."""
+
+    @property
+    def rows(self) -> Sequence[RequestRow] | None:
+        """What became of each request; None = that is not known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One of the two experiments."""
+class Simulated:
+    """An experiment, and the report of its run."""
 
     experiment: Experiment
     source: str
-    """What the user called it."""
     overrides: tuple[str, ...] = ()
-    """What was replaced in it on the command line."""
     report: Report
 
-    def to_dict(self) -> dict[str, object]:
-        """As plain data."""
-        return {
-            "experiment": self.experiment.name,
-            "source": self.source,
-            "overrides": list(self.overrides),
-            "spec_sha256": self.experiment.sha256,
-            "seed": self.experiment.seed,
-        }
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.experiment.name
+
+    @property
+    def seed(self) -> int:
+        """The experiment's seed."""
+        return self.experiment.seed
+
+    @property
+    def sha256(self) -> str:
+        """Which experiment it is."""
+        return self.experiment.sha256
+
+    @property
+    def document(self) -> Mapping[str, object]:
+        """The whole experiment."""
+        return self.experiment.document
+
+    @property
+    def figures(self) -> Mapping[str, object]:
+        """The report as plain data."""
+        return self.report.to_dict()
+
+    @property
+    def rows(self) -> Sequence[RequestRow]:
+        """What became of each request."""
+        return self.report.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A report that was kept as a file: by ``run``, of a golden, or in a bundle."""
+
+    source: str
+    name: str
+    seed: int
+    sha256: str
+    figures: Mapping[str, object]
+    document: Mapping[str, object] | None = None
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """None: they are in the file."""
+        return ()
+
+    @property
+    def rows(self) -> None:
+        """No report has them."""
+        return
+
+
+def stored(source: str, report: object, document: Mapping[str, object] | None = None) -> Stored:
+    """A side that is a report as plain data, as a JSON file has it.
+
+    Raises:
+        InputError: that is no report.
+    """
+    meta = report.get("meta") if isinstance(report, dict) else None
+    if not isinstance(report, dict) or not isinstance(meta, dict) or not isinstance(report.get("requests"), dict):
+        raise InputError(f"{source} is no report", help="reports are what `blis-tui run -o FILE.json` writes")
+    name, seed, sha256 = meta.get("experiment"), meta.get("seed"), meta.get("spec_sha256")
+    if not (isinstance(name, str) and isinstance(seed, int) and isinstance(sha256, str)):
+        raise InputError(
+            f"{source} does not say which experiment it reports", help="its `meta` is not that of a report"
+        )
+    return Stored(source=source, name=name, seed=seed, sha256=sha256, figures=report, document=document)
+
+
+def _side_data(side: Side) -> dict[str, object]:
+    return {
+        "experiment": side.name,
+        "source": side.source,
+        "overrides": list(side.overrides),
+        "spec_sha256": side.sha256,
+        "seed": side.seed,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two experiments, and everything that differs between them."""
+    """Two experiments or results, and everything that differs between them."""
 
     a: Side
     b: Side
-    spec: tuple[Difference, ...]
+    spec: tuple[Difference, ...] | None
+    """None = one of them is not known."""
     metrics: tuple[Row, ...]
-    requests: RequestChanges
+    requests: RequestChanges | None
+    """None = single requests of one of them are not known."""
     notes: tuple[str, ...] = ()
     """What the reader should know about the comparison itself."""
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What of their traces is no request; once what both leave out."""
+        found = [one for side in (self.a, self.b) if isinstance(side, Simulated) for one in side.report.left_out]
+        return tuple(dict.fromkeys(found))
 
     @property
     def results_differ(self) -> bool:
         """Whether any figure differs, or any request fared differently."""
         requests = self.requests
-        return (
-            any(row.differs for row in self.metrics)
-            or bool(requests.different_ends or requests.most_affected)
-            or requests.common < max(len(self.a.report.rows), len(self.b.report.rows))
-        )
+        if any(row.differs for row in self.metrics):
+            return True
+        if requests is None:
+            return False
+        most = max(len(self.a.rows or ()), len(self.b.rows or ()))
+        return bool(requests.different_ends or requests.most_affected) or requests.common < most
 
     def shown_metrics(self, *, everything: bool) -> list[Row]:
         """The main figures that differ, or all figures. A group of all requests says nothing new."""
@@ -295,33 +409,41 @@ class Comparison:
         only_groups = tuple(
             f"{part}."
             for part in ("slo_classes", "tenants")
-            if max(len(getattr(side.report, part)) for side in (self.a, self.b)) < 2
+            if max(_size(side.figures.get(part)) for side in (self.a, self.b)) < 2
         )
         return [row for row in self.metrics if row.differs and row.main and not row.metric.startswith(only_groups)]
 
     def to_dict(self, *, everything: bool = False) -> dict[str, object]:
         """As plain data; ``everything`` includes figures that are equal or of minor interest."""
         return {
-            "a": self.a.to_dict(),
-            "b": self.b.to_dict(),
+            "a": _side_data(self.a),
+            "b": _side_data(self.b),
             "notes": list(self.notes),
-            "spec": [one.to_dict() for one in self.spec],
+            "spec": None if self.spec is None else [one.to_dict() for one in self.spec],
             "results_differ": self.results_differ,
             "metrics_differing": sum(row.differs for row in self.metrics),
             "metrics": [row.to_dict() for row in self.shown_metrics(everything=everything)],
-            "requests": self.requests.to_dict(),
+            "requests": None if self.requests is None else self.requests.to_dict(),
         }
 
 
-def simulate(a: Experiment, b: Experiment) -> tuple[Report, Report]:
-    """The reports of both; equal experiments are simulated once, for their reports are the same.
+def _size(part: object) -> int:
+    return len(part) if isinstance(part, dict) else 0
+
+
+def simulate(*experiments: Experiment) -> Iterator[Report]:
+    """The report of each; equal experiments are simulated once, for their reports are the same.
 
     Raises:
         SimulationError: one of them cannot go on.
         TraceError: rows of a recorded workload are wrong.
     """
-    report = _report(a)
-    return (report, report if (a.sha256, a.seed) == (b.sha256, b.seed) else _report(b))
+    known: dict[tuple[str, int], Report] = {}
+    for one in experiments:
+        key = (one.sha256, one.seed)
+        if key not in known:
+            known[key] = _report(one)
+        yield known[key]
 
 
 def _report(experiment: Experiment) -> Report:
@@ -331,12 +453,13 @@ def _report(experiment: Experiment) -> Report:
 
 
 def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
-    """Everything that differs between two simulated experiments."""
+    """Everything that differs between two sides, as far as both are known."""
+    left, right = a.document, b.document
     return Comparison(
         a=a,
         b=b,
-        spec=tuple(experiment_differences(a.experiment.document, b.experiment.document)),
-        metrics=tuple(rows(a.report.to_dict(), b.report.to_dict())),
-        requests=request_changes(a.report.rows, b.report.rows),
+        spec=None if left is None or right is None else tuple(experiment_differences(left, right)),
+        metrics=tuple(rows(a.figures, b.figures)),
+        requests=None if a.rows is None or b.rows is None else request_changes(a.rows, b.rows),
         notes=notes,
     )

@@ -33,20 +33,23 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
             _side("B", comparison.b),
             *(clip(f"note: {note}", WIDTH) for note in comparison.notes),
         ],
-        _documents(comparison.spec),
+        _documents(comparison.spec, same=comparison.a.sha256 == comparison.b.sha256),
         metric_lines(comparison, everything=everything),
-        _requests(comparison.requests),
     ]
+    if comparison.requests is not None:
+        blocks.append(_requests(comparison.requests))
     return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks) + "\n"
 
 
 def _side(letter: str, side: Side) -> str:
     overrides = "".join(f" --set {one}" for one in side.overrides)
-    source = "" if side.source == side.experiment.name else f"  ({side.source})"
-    return clip(f"{letter}  {side.experiment.name}{overrides}{source}  seed {side.experiment.seed}", WIDTH)
+    source = "" if side.source == side.name else f"  ({side.source})"
+    return clip(f"{letter}  {side.name}{overrides}{source}  seed {side.seed}", WIDTH)
 
 
-def _documents(spec: Sequence[Difference]) -> list[str]:
+def _documents(spec: Sequence[Difference] | None, *, same: bool) -> list[str]:
+    if spec is None:
+        return ["specification: the same" if same else "specification: not the same (a report does not have it)"]
     if not spec:
         return ["specification: no differences"]
     lines = [f"specification: {plural(len(spec), 'difference')}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.reroute import Reroute
-from blis_tui.compare.comparison import Fates, Side, compare
+from blis_tui.compare.comparison import Fates, Simulated, compare
 from blis_tui.compare.divergence import at_once, record_stream, search
 from blis_tui.engine.records import Routed
 from blis_tui.errors import RouteError
@@ -257,8 +257,8 @@ def _run(simulation: Simulation) -> Generator[None, None, None]:
         yield
 
 
-def _side(experiment: Experiment, report: Report) -> Side:
-    return Side(experiment=experiment, source=experiment.name, report=report)
+def _side(experiment: Experiment, report: Report) -> Simulated:
+    return Simulated(experiment=experiment, source=experiment.name, report=report)
 
 
 def _require_routed(request: str, decisions: Sequence[Decision], event: int | None, rows: Sequence[RequestRow]) -> None:

@@ -143,4 +143,4 @@ def how_to_add(identifier: str, directory: Path | None = None) -> str:
     near = nearest(name, known)
     family = [near] if near else [one for one in known if words_of(one)[0] == words_of(name)[0]][:_MOST_NEAR]
     similar = f"similar ones are {', '.join(f'`{one}`' for one in family)}; " if family else ""
-    return f"{similar}to add it: `blis-tui import model config.json --name {name} -o specs/models/{name}.yaml`"
+    return f"{similar}to add it: `blis-tui spec import model config.json --name {name} -o specs/models/{name}.yaml`"

@@ -149,7 +149,7 @@ _NAMES_OF_KEYS: Final = {
     "study.axes.scale": "spacing distribution log kind type",
     "hardware.memory_bandwidth_tb_per_s": "bandwidth memory_bandwidth bw_peak_tbs bwpeaktbs hbm_bandwidth",
 }
-"""Path of a key (as ``spec explain`` takes it) -> its names elsewhere."""
+"""Path of a key (as ``explain`` takes it) -> its names elsewhere."""
 
 
 def _by_name(table: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:

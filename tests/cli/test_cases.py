@@ -47,8 +47,8 @@ def test_cases_are_not_left_out_in_silence(file: Path) -> None:
     )
     assert "note: standard input has 4 cases" in blis("run", "-", stdin=CASES).stderr
     assert "note" not in blis("run", "-", stdin=SPEC).stderr
-    assert "its 4 cases are pytest's to check" in blis("validate", file.name).stdout
-    assert json.loads(blis("validate", file.name, "--format", "json").stdout)["documents"][0]["cases"] == 4
+    assert "its 4 cases are pytest's to check" in blis("check", file.name).stdout
+    assert json.loads(blis("check", file.name, "--format", "json").stdout)["documents"][0]["cases"] == 4
 
 
 def test_a_case_gives_what_its_golden_test_gives(file: Path) -> None:

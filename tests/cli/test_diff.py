@@ -125,3 +125,64 @@ def test_an_experiment_may_come_from_standard_input() -> None:
 def test_the_same_bytes_every_time() -> None:
     args = ("small.blis.yaml", "--set-b", "cluster.instances=2", "--format", "json", "--all")
     assert diff(*args).stdout_bytes == diff(*args).stdout_bytes
+
+
+def run(*args: str) -> None:
+    assert CliRunner().invoke(cli, ["run", *args]).exit_code == ExitCode.OK
+
+
+def test_a_kept_report_is_compared_as_its_run_is() -> None:
+    run("small.blis.yaml", "--set", "cluster.instances=2", "-o", "two.json")
+    simulated = json.loads(diff("small.blis.yaml", "--set-b", "cluster.instances=2", "--format", "json").stdout)
+    for kept in (
+        json.loads(diff("small.blis.yaml", "two.json", "--format", "json").stdout),
+        json.loads(diff("small.blis.yaml", "two.json", "--format", "json", "--seed", "7").stdout),
+    ):
+        assert kept["metrics"] == simulated["metrics"]
+        assert (kept["spec"], kept["requests"]) == (None, None)  # no report has them
+    same = diff("two.json", "small.blis.yaml", "--set-b", "cluster.instances=2", "--exit-code")
+    assert (same.exit_code, "specification: the same" in same.stdout) == (ExitCode.OK, True)
+    other = diff("two.json", "small.blis.yaml", "--exit-code")
+    assert (other.exit_code, "specification: not the same" in other.stdout) == (ExitCode.CHECK_FAILED, True)
+
+
+def test_an_experiment_takes_the_seed_of_the_report_that_it_is_compared_with() -> None:
+    run("small.blis.yaml", "--seed", "99", "-o", "kept.json")
+    for sides in (("kept.json", "small.blis.yaml"), ("small.blis.yaml", "kept.json")):
+        found = json.loads(diff(*sides, "--format", "json").stdout)
+        assert (found["a"]["seed"], found["b"]["seed"], found["results_differ"]) == (99, 99, False)
+
+
+def test_a_bundle_and_a_golden_bring_their_experiment() -> None:
+    assert CliRunner().invoke(cli, ["bundle", "small.blis.yaml", "-o", "small.blis"]).exit_code == ExitCode.OK
+    found = diff("small.blis", "small.blis.yaml", "--set-b", "cluster.instances=2").stdout
+    assert "specification: 1 difference\n    cluster.instances  1 -> 2\n" in found
+    golden = Path(__file__).parents[2] / "golden"
+    same = diff(str(golden / "burst.report.json"), "burst", "--exit-code")
+    assert (same.exit_code, "specification: no differences" in same.stdout) == (ExitCode.OK, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "wrong.json is no report"),
+        ("[1]", "wrong.json is no report"),
+        ("{", "wrong.json is not JSON"),
+        ('{"meta": {"experiment": 1}, "requests": {}}', "does not say which experiment it reports"),
+    ],
+)
+def test_a_file_that_is_no_report(text: str, said: str) -> None:
+    Path("wrong.json").write_text(text)
+    result = diff("wrong.json", "small.blis.yaml")
+    assert (result.exit_code, said in result.stderr) == (ExitCode.IO, True)
+
+
+def test_kept_results_stay_as_they_are() -> None:
+    run("small.blis.yaml", "-o", "kept.json")
+    for args in (
+        ("kept.json", "small.blis.yaml", "--set-a", "seed=1"),
+        ("kept.json", "kept.json", "--seed", "1"),
+        ("kept.json", "kept.json", "--set", "seed=1"),
+    ):
+        assert diff(*args).exit_code == ExitCode.USAGE
+    assert diff("missing.json", "kept.json").exit_code == ExitCode.IO

@@ -1,4 +1,4 @@
-"""``blis-tui import`` as a user meets it."""
+"""``blis-tui spec import`` as a user meets it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ DATA = Path(__file__).parents[1] / "importers" / "data"
 
 
 def blis_import(*args: object) -> Result:
-    return CliRunner().invoke(cli, ["import", *map(str, args)])
+    return CliRunner().invoke(cli, ["spec", "import", *map(str, args)])
 
 
 @pytest.mark.parametrize("command", [(), ("policy",), ("workload",), ("hardware",), ("model",)])

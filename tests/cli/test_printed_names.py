@@ -156,7 +156,7 @@ def blis(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch:
         ("spec resolve evil.blis.yaml --format json", "client tenant"),
         ("spec show own --kind workload --resolved", "client"),
         (f"spec show name{EVIL}", "name"),
-        (f"spec explain key{EVIL}", "key"),
+        (f"explain key{EVIL}", "key"),
         (f"spec fmt --diff loose{EVIL}.yaml wrong.blis.yaml", "loose"),
         (f"spec migrate --check file{EVIL}.blis.yaml", "file"),
         (f"spec new experiment name{EVIL}", "name"),
@@ -165,7 +165,7 @@ def blis(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch:
         (f"calibrate trace{EVIL}.csv --spec replay.blis.yaml", "trace"),
         ("import workload blis.yaml", "client unknown"),
         (f"import model file{EVIL}.blis.yaml", "file"),
-        (f"plugins check plugin{EVIL}.py", "plugin"),
+        (f"check plugin{EVIL}.py", "plugin"),
         (f"tui evil.blis.yaml --at place{EVIL}", ""),
     ],
 )  # fmt: skip
@@ -203,7 +203,7 @@ def test_data_is_exact_but_on_a_terminal(command: str, blis: Project, monkeypatc
 )
 def test_names_do_not_break_out_of_the_comments_of_a_document(command: str, blis: Project) -> None:
     blis(*_words(command), "-o", "made.yaml")
-    assert blis("validate", "made.yaml").startswith("ok  made.yaml")
+    assert blis("check", "made.yaml").startswith("ok  made.yaml")
 
 
 def test_everything_printed_goes_through_one_place() -> None:

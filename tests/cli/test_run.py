@@ -172,7 +172,7 @@ def test_the_table_is_aligned_and_complete(small: Path, file_regression: FileReg
     file_regression.check(run.stdout, extension=".txt")
 
 
-@pytest.mark.parametrize("command", ["", "run", "validate", "spec", "spec list", "spec show"])
+@pytest.mark.parametrize("command", ["", "run", "check", "spec", "spec list", "spec show"])
 def test_help_texts(command: str, file_regression: FileRegressionFixture) -> None:
     result = CliRunner().invoke(cli, [*command.split(), "--help"], prog_name="blis-tui", terminal_width=100)
     assert result.exit_code == ExitCode.OK

@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.cli.failures import ExitCode
-from blis_tui.cli.main import cli
+from blis_tui.cli.main import cli, todays
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS
+from blis_tui.subjects import subjects
 from tests.prefork import run_module
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def test_a_new_document_is_valid(kind: str) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"wrote {name}" in done.stderr
     assert "spec schema -o schemas" in done.stderr
-    assert blis("validate", name).exit_code == 0
+    assert blis("check", name).exit_code == 0
     again = blis("spec", "new", kind)
     assert again.exit_code == ExitCode.IO
     assert "exists already" in again.stderr
@@ -88,7 +89,7 @@ def pytest_in(project: Path, *arguments: str, **environment: str) -> subprocess.
 def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) -> None:
     assert process("spec", "init", "demo", cwd=tmp_path).returncode == 0
     project = tmp_path / "demo"
-    for command in (["validate", "specs"], ["spec", "fmt", "--check", "specs"], ["run", "specs/demo.blis.yaml"]):
+    for command in (["check", "specs"], ["spec", "fmt", "--check", "specs"], ["run", "specs/demo.blis.yaml"]):
         run = process(*command, cwd=project)
         assert run.returncode == 0, run.stdout + run.stderr
     report = json.loads(run.stdout)
@@ -132,7 +133,7 @@ def test_init_writes_all_or_nothing(tmp_path: Path) -> None:
 
 def test_init_in_the_working_directory() -> None:
     assert blis("spec", "init", ".").exit_code == 0
-    assert blis("validate", "specs").exit_code == 0
+    assert blis("check", "specs").exit_code == 0
 
 
 # show and resolve
@@ -185,25 +186,75 @@ def test_resolve_says_what_is_wrong() -> None:
 
 
 def test_explain_a_key() -> None:
-    done = blis("spec", "explain", "engine.max_num_seqs")
+    done = blis("explain", "engine.max_num_seqs")
     assert "Requests that may run at the same time;" in done.stdout
-    data = json.loads(blis("spec", "explain", "engine.max_num_seqs", "--format", "json").stdout)
+    data = json.loads(blis("explain", "engine.max_num_seqs", "--format", "json").stdout)
     assert (data["default"], data["type"]) == (256, "whole number")
-    assert json.loads(blis("spec", "explain", "mfu", "--kind", "hardware", "--format", "json").stdout)["required"]
-    found = blis("spec", "explain", "rate").stdout.splitlines()
+    assert json.loads(blis("explain", "mfu", "--kind", "hardware", "--format", "json").stdout)["required"]
+    found = blis("explain", "rate").stdout.splitlines()
     assert found[2].split()[0] == "workload.rate_per_s"
-    assert json.loads(blis("spec", "explain", "rate", "--format", "json").stdout)[0]["path"] == "workload.rate_per_s"
-    assert blis("spec", "explain", "qps").stdout.startswith("workload.rate_per_s\n")
-    assert blis("spec", "explain", "zzz").exit_code == ExitCode.USAGE
-    unknown = blis("spec", "explain", "engine.max_num_seq")
+    assert json.loads(blis("explain", "rate", "--format", "json").stdout)[0]["path"] == "workload.rate_per_s"
+    assert blis("explain", "qps").stdout.startswith("workload.rate_per_s\n")
+    assert blis("explain", "zzz").exit_code == ExitCode.USAGE
+    unknown = blis("explain", "engine.max_num_seq")
     assert (unknown.exit_code, "did you mean `engine.max_num_seqs`?" in unknown.stderr) == (ExitCode.USAGE, True)
 
 
 def test_the_tree_of_keys() -> None:
-    assert blis("spec", "explain").stdout.startswith("Experiment: ")
-    tree = blis("spec", "explain", "--kind", "hardware").stdout
+    assert blis("explain", "--kind", "experiment").stdout.startswith("Experiment: ")
+    tree = blis("explain", "--kind", "hardware").stdout
     assert "  memory_gib: number GiB required" in tree
-    assert len(json.loads(blis("spec", "explain", "--format", "json").stdout)) > 100
+    assert len(json.loads(blis("explain", "--kind", "experiment", "--format", "json").stdout)) > 100
+
+
+def test_records_and_terms_are_explained() -> None:
+    done = blis("explain", "preempted").stdout
+    assert done.startswith("preempted: a kind of record")
+    assert "for_request" in done  # its field
+    assert "\npreemption: a term" in done  # of which it is another name
+    found = json.loads(blis("explain", "Preempted", "--format", "json").stdout)
+    assert [next(iter(one)) for one in found] == ["record", "term"]
+    for name in ("ttft_ms", "TTFT", "time to first token"):
+        assert blis("explain", name).stdout.startswith("TTFT: a term")
+    wrong = blis("explain", "goodputs")
+    assert (wrong.exit_code, "did you mean `goodput`?" in wrong.stderr) == (ExitCode.USAGE, True)
+
+
+def test_every_name_that_is_listed_is_explained() -> None:
+    listed = json.loads(blis("explain", "--format", "json").stdout)
+    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term"}
+    for one in listed:
+        kind, name = next(iter(one.items()))
+        if kind != "code":
+            assert f"{name}: a " in "".join(part.text for part in subjects(name))
+
+
+def test_figures_of_reports_are_terms() -> None:
+    report = json.loads((Path(__file__).parents[2] / "golden/quickstart.report.json").read_text())
+    for figure in report["latency"]:
+        assert subjects(figure)
+
+
+def test_a_former_name_does_what_the_command_does_now(tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("kind: Policy\n")
+    for former, now in (
+        ("validate quickstart wrong.yaml", "check quickstart wrong.yaml"),
+        ("spec explain engine.kv_blocks", "explain engine.kv_blocks"),
+        ("import --help", "spec import --help"),
+    ):
+        old, new = blis(*former.split()), blis(*now.split())
+        assert (old.exit_code, old.stdout, old.stderr) == (new.exit_code, new.stdout, new.stderr)
+    assert "validate" not in blis("--help").stdout
+
+
+def test_a_person_is_told_of_the_name_that_is_now(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert todays(["validate", "x"]) == ["check", "x"]
+    assert capsys.readouterr().err == "note: `blis-tui validate` is `blis-tui check` now\n"
+    assert todays(["spec", "list"]) == ["spec", "list"]
+    assert capsys.readouterr().err == ""
 
 
 def test_explain_a_code() -> None:
@@ -316,8 +367,8 @@ def complete(*words: str) -> list[str]:
     [
         (["sp"], {"spec"}),
         (["run", "quick"], {"quickstart"}),
-        (["validate", "quick"], {"quickstart"}),
-        (["validate", "token"], {"token-budget"}),
+        (["check", "quick"], {"quickstart"}),
+        (["check", "token"], {"token-budget"}),
         (["sweep", "token"], {"token-budget"}),
         (["sweep", "x", "--axis", "cluster.inst"], {"cluster.instances="}),
         (["sweep", "x", "--objective", "max:throughput.req"], {"max:throughput.requests_per_s"}),
@@ -327,8 +378,8 @@ def complete(*words: str) -> list[str]:
         (["run", "quickstart", "--set", "engine.kv"], {"engine.kv_blocks="}),
         (["run", "quickstart", "--set", "latency.kind=trained"], {"latency.kind=trained-roofline"}),
         (["run", "quickstart", "--set", "policy=v"], {"policy=vllm-v1"}),
-        (["spec", "explain", "engine.gpu"], {"engine.gpu_memory_utilization"}),
-        (["spec", "explain", "Hardware.mf"], {"Hardware.mfu", "Hardware.mfu.decode"}),
+        (["explain", "engine.gpu"], {"engine.gpu_memory_utilization"}),
+        (["explain", "Hardware.mf"], {"Hardware.mfu", "Hardware.mfu.decode"}),
         (["explain", "BLIS10"], {"BLIS1001"}),
     ],
 )
@@ -387,7 +438,7 @@ def test_bash_completes(words: list[str], replies: list[str], tmp_path: Path) ->
 # help
 
 
-COMMANDS = ["new", "init", "fmt", "migrate", "schema", "resolve", "explain"]
+COMMANDS = ["new", "init", "fmt", "migrate", "schema", "resolve"]
 
 
 @pytest.mark.parametrize("command", [*(f"spec {name}" for name in COMMANDS), "explain", "completion"])

@@ -15,7 +15,7 @@ from blis_tui.compare.comparison import (
     Comparison,
     Fates,
     Row,
-    Side,
+    Simulated,
     compare,
     direction_of,
     request_changes,
@@ -57,9 +57,9 @@ def small(tmp_path: Path) -> Path:
 
 def compared(path: Path, **changes: object) -> Comparison:
     a, b = load(path), load(path, set=changes)
-    reports = simulate(a, b)
+    left, right = simulate(a, b)
     return compare(
-        Side(experiment=a, source="small", report=reports[0]), Side(experiment=b, source="small", report=reports[1])
+        Simulated(experiment=a, source="small", report=left), Simulated(experiment=b, source="small", report=right)
     )
 
 
@@ -200,7 +200,7 @@ def test_requests() -> None:
 
 def test_a_known_change_gives_known_rows(small: Path) -> None:
     found = compared(small, **{"engine.kv_blocks": 61})
-    assert [(one.path, one.old, one.new) for one in found.spec] == [
+    assert [(one.path, one.old, one.new) for one in found.spec or ()] == [
         ("engine.max_model_len", 40960, 976),  # what auto stands for, with so few blocks
         ("engine.kv_blocks", 15909, 61),
     ]
@@ -214,6 +214,8 @@ def test_a_known_change_gives_known_rows(small: Path) -> None:
 def test_equal_experiments_are_equal(small: Path) -> None:
     found = compared(small)
     assert not found.results_differ
+    assert isinstance(found.a, Simulated)
+    assert isinstance(found.b, Simulated)
     assert found.a.report is found.b.report
     text = comparison_text(found)
     assert "specification: no differences" in text
@@ -223,8 +225,10 @@ def test_equal_experiments_are_equal(small: Path) -> None:
 def test_swapping_the_sides_swaps_everything(small: Path) -> None:
     there = compared(small, **{"cluster.instances": 2})
     back = compare(there.b, there.a)
-    assert {(one.path, one.old, one.new) for one in there.spec} == {(one.path, one.new, one.old) for one in back.spec}
+    assert {(one.path, one.old, one.new) for one in there.spec or ()} == {(one.path, one.new, one.old) for one in back.spec or ()}
     assert {(one.metric, one.a, one.b) for one in there.metrics} == {(one.metric, one.b, one.a) for one in back.metrics}
+    assert there.requests is not None
+    assert back.requests is not None
     assert {one.request_id for one in there.requests.most_affected} == {
         one.request_id for one in back.requests.most_affected
     }
@@ -234,6 +238,7 @@ def test_swapping_the_sides_swaps_everything(small: Path) -> None:
 def test_many_tenants_are_folded(small: Path) -> None:
     found = compared(small, **{"engine.kv_blocks": 61})
     tenants = tuple(Row(metric=f"tenants.t{n}.completed", a=10, b=20 + n) for n in range(9))
+    assert isinstance(found.a, Simulated)
     group = next(iter(found.a.report.slo_classes.values()))
     report = replace(found.a.report, tenants={"t0": group, "t1": group})
     told = replace(found, a=replace(found.a, report=report), metrics=(*found.metrics, *tenants))
@@ -246,7 +251,7 @@ def test_many_tenants_are_folded(small: Path) -> None:
 
 def test_another_name_alone_changes_no_result(small: Path) -> None:
     found = compared(small, **{"metadata.name": "other"})
-    assert [one.path for one in found.spec] == ["metadata.name"]
+    assert [one.path for one in found.spec or ()] == ["metadata.name"]
     assert not found.results_differ
 
 
@@ -260,7 +265,7 @@ def simulated(name: str) -> tuple[Experiment, Report]:
 @pytest.mark.parametrize("name", names("Experiment"))
 def test_no_line_is_wider_than_promised(name: str) -> None:
     left, right = (
-        Side(experiment=one, source="some/long/path/" * 9, overrides=("x=1",) * 9, report=report)
+        Simulated(experiment=one, source="some/long/path/" * 9, overrides=("x=1",) * 9, report=report)
         for one, report in (simulated("quickstart"), simulated(name))
     )
     for everything in (False, True):

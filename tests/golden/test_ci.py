@@ -179,5 +179,5 @@ def test_where_all_holds_nothing_is_told(project: Path) -> None:
 
 def test_where_a_document_is_wrong_the_log_says_it_and_no_comment(project: Path) -> None:
     unreadable(project)
-    assert on_github(project, "pull_request") == ["blis-tui validate specs"]
+    assert on_github(project, "pull_request") == ["blis-tui check specs"]
     assert not (project / "gh.json").exists()

@@ -91,10 +91,10 @@ def test_one_that_forgets_when_it_is_saved(tmp_path: Path) -> None:
 def test_the_command_tries_every_policy_of_a_script(script: str, tmp_path: Path) -> None:
     size = ["--set", "workload.requests=20", "--set", "cluster.instances=4"]
     runner = CliRunner()
-    good = runner.invoke(cli, ["plugins", "check", script, *size])
+    good = runner.invoke(cli, ["check", script, *size])
     assert (good.exit_code, good.stdout) == (0, "policy.routing cache-then-least: ok\n")
     path = tmp_path / "own.py"
     path.write_text(POLICY.format(choose="return random.randrange(4), ''", state="", init=""), encoding="utf-8")
-    bad = runner.invoke(cli, ["plugins", "check", str(path), *size, "--set", "policy.routing=own"])
+    bad = runner.invoke(cli, ["check", str(path), *size, "--set", "policy.routing=own"])
     assert (bad.exit_code, bad.stdout) == (1, "policy.routing own: differs\n")
     assert bad.stderr.startswith("FAIL  a second run differs at this record:\n  first {")

@@ -189,7 +189,7 @@ def test_checking_it_runs_an_experiment_that_names_it(
     text = ONE_OF_EACH.read_text(encoding="utf-8")
     alone = re.sub(rf"^@(?!{mark_of(row)}\b)[A-Z]+\.plugin\(.*$\n", "", text, flags=re.MULTILINE)
     sets = [] if row.changes else [word for change in naming(row, tmp_path) for word in ("--set", change)]
-    command = ["plugins", "check", script(tmp_path, alone)]
+    command = ["check", script(tmp_path, alone)]
     result = CliRunner().invoke(cli, [*command, *sets])
     assert (result.exit_code, result.stdout) == (0, f"{row.point.path} mine: ok\n")
     (experiment,) = asked
@@ -221,7 +221,7 @@ def test_what_fails_in_another_process_alone_is_told_without_a_traceback(tmp_pat
     broken = script(tmp_path, text.replace("        del settings\n", f"        {here}\n", 1))
     row = BY_PATH["policy.admission"]
     sets = [word for change in naming(row, tmp_path) for word in ("--set", change)]
-    result = CliRunner().invoke(cli, ["plugins", "check", broken, "--experiment", row.experiment, *sets])
+    result = CliRunner().invoke(cli, ["check", broken, "--experiment", row.experiment, *sets])
     assert result.exit_code == 4
     assert result.stdout.splitlines()[0] == "policy.admission mine: fails"
     assert "FAIL  in another process, with another hash seed: the admission policy `mine`" in result.stderr
@@ -265,7 +265,7 @@ TOGETHER: Final = [
 
 def test_all_of_them_pass_the_check_together() -> None:
     sets = [word for change in TOGETHER for word in ("--set", change)]
-    result = CliRunner().invoke(cli, ["plugins", "check", str(ONE_OF_EACH), "--experiment", "disaggregation", *sets])
+    result = CliRunner().invoke(cli, ["check", str(ONE_OF_EACH), "--experiment", "disaggregation", *sets])
     assert result.exit_code == 0, result.output
     lines = [f"{path} mine: ok" for path in sorted(BY_PATH.keys() - {"workload.trace.format"})]
     left = "workload.trace.format mine: not checked, as the experiment does not name it"

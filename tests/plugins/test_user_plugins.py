@@ -302,11 +302,11 @@ def test_commands_take_them(script: str, tmp_path: Path) -> None:
     assert json.loads(report.stdout)["requests"]["completed"] == 30
     resolved = runner.invoke(cli, ["spec", "resolve", *own, *asked, "-o", str(tmp_path / "own.blis.yaml")])
     assert resolved.exit_code == 0
-    assert runner.invoke(cli, ["validate", str(tmp_path / "own.blis.yaml"), *asked]).exit_code == 0
-    refused = runner.invoke(cli, ["validate", str(tmp_path / "own.blis.yaml")])
+    assert runner.invoke(cli, ["check", str(tmp_path / "own.blis.yaml"), *asked]).exit_code == 0
+    refused = runner.invoke(cli, ["check", str(tmp_path / "own.blis.yaml")])
     assert refused.exit_code == 2
     assert "unknown value `cache-then-least`" in refused.stderr
-    told = runner.invoke(cli, ["spec", "explain", "policy.routing.cached_token_worth", *asked])
+    told = runner.invoke(cli, ["explain", "policy.routing.cached_token_worth", *asked])
     assert "Requests in flight that one cached token outweighs." in told.stdout
     differs = runner.invoke(cli, ["diff", *own[:3], "--set-b", "policy.routing=cache-then-least", *asked])
     assert "cache-then-least" in differs.stdout

@@ -16,7 +16,7 @@ BROKEN = Path(__file__).parent / "broken"
 
 
 def run_validate(*arguments: str, text: str | None = None) -> Result:
-    return CliRunner().invoke(cli, ["validate", *arguments], input=text)
+    return CliRunner().invoke(cli, ["check", *arguments], input=text)
 
 
 def run_spec(*arguments: str) -> Result:
@@ -136,3 +136,29 @@ def test_of_a_long_trace_the_first_rows_are_checked(tmp_path: Path, monkeypatch:
     assert run_validate(str(document)).exit_code == 0
     trace.write_text(head + "1,x,3,a\n2,3,4,b\n")
     assert run_validate(str(document)).exit_code == 2
+
+
+def test_documents_and_policies_are_checked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(
+        "from blis_tui.plugins import ADMISSION\n\n\n"
+        '@ADMISSION.plugin("generous", "Turns none away.")\n'
+        "class Generous:\n    def __init__(self, settings): pass\n"
+        '    rule = ""\n\n'
+        "    def refusal(self, request, fleet, context):\n"
+        '        return ""\n\n'
+        "    def state(self):\n"
+        "        return ()\n"
+    )
+    result = run_validate("quickstart", "own.py", "--set", "workload.requests=20")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "ok  quickstart  (Experiment quickstart)",
+        "1 document, no errors",
+        "policy.admission generous: ok",
+    ]
+    found = json.loads(run_validate("own.py", "--set", "workload.requests=20", "--format", "json").stdout)
+    assert (found["ok"], found["documents"]) == (True, [])
+    assert found["policies"] == [{"point": "policy.admission", "name": "generous", "verdict": "ok", "found": ""}]
+    wrong = run_validate("quickstart", "--seed", "3")
+    assert (wrong.exit_code, "are for policies" in wrong.stderr) == (2, True)

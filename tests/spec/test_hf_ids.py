@@ -77,10 +77,10 @@ def test_own_models_are_found_by_their_ids(tmp_path: Path) -> None:
     [
         (
             "Qwen/Qwen3-8B",
-            "similar ones are `qwen3-14b`, `qwen3-30b-a3b`; to add it: `blis-tui import model config.json",
+            "similar ones are `qwen3-14b`, `qwen3-30b-a3b`; to add it: `blis-tui spec import model config.json",
         ),
         ("unsloth/Llama-3.1-8B-Instruct", "did you mean `llama-3.1-8b-instruct`?"),
-        ("acme/none", "to add it: `blis-tui import model config.json --name none -o specs/models/none.yaml`"),
+        ("acme/none", "to add it: `blis-tui spec import model config.json --name none -o specs/models/none.yaml`"),
     ],
 )
 def test_unknown_ids_say_what_is_near_and_how_to_add_them(model: str, told: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from textual.containers import Horizontal
 from textual.content import Content
 
-from blis_tui.compare.comparison import Side, compare, request_changes, rows
+from blis_tui.compare.comparison import Simulated, compare, request_changes, rows
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
@@ -409,7 +409,7 @@ class CompareScreen(BesideScreen):
         if name is None:
             return
         sides = [
-            Side(experiment=side.experiment, source=name_of, report=report)
+            Simulated(experiment=side.experiment, source=name_of, report=report)
             for side, name_of, report in zip(self.lockstep.sides, self._names, self._reports(), strict=True)
         ]
         text = file_text(compare(sides[0], sides[1]), self.view())
