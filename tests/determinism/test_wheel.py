@@ -8,18 +8,15 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 import termios
-import venv
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.processes import heed_ctrl_c
+from tests.wheels import packages
 
 from .cases import AS_IT_IS, EXPERIMENTS
 from .elsewhere import ROOT, RUNNER, run_elsewhere
@@ -28,54 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
-"""In one process: what they share takes long to make."""
+pytestmark = pytest.mark.slow
 
 GOLDEN = ROOT / "golden"
-
-NEEDED = ("pip", "hatchling")
-SCRIPTS = "Scripts" if os.name == "nt" else "bin"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of this checkout, built without a network."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        pytest.skip(f"building a wheel offline needs {' and '.join(missing)}")
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT))
-    (found,) = folder.glob("*.whl")
-    return found
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel."""
-    return environment(wheel, tmp_path_factory.mktemp("installed"))
-
-
-def environment(wheel: Path, folder: Path) -> Path:
-    """The folder of programs of a fresh environment with a wheel; dependencies are borrowed from this one."""
-    venv.create(folder, with_pip=False)
-    programs = folder / SCRIPTS
-    pip("--python", str(programs / "python"), "install", "--no-deps", "--no-index", str(wheel))
-    # Its .pth files are not read from there, so an editable install of this checkout stays out of sight.
-    site = next(iter(packages(folder)))
-    (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    return programs
-
-
-def packages(environment: Path) -> Iterator[Path]:
-    """The folders with installed packages of a virtual environment."""
-    return (path for path in environment.rglob("site-packages") if path.is_dir())
-
-
-def pip(*arguments: str) -> None:
-    """Run pip; its output is the message if it fails."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_experiments_of_the_wheel(installed: Path, tmp_path: Path) -> None:
