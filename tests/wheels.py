@@ -8,11 +8,14 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,6 +55,40 @@ def environment(wheel: Path, folder: Path) -> Path:
     site = next(iter(packages(folder)))
     (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     return programs
+
+
+def with_borrowed(folder: Path, *needed: str) -> Path:
+    """The folder of programs of an environment with pip, pytest and what these distributions need, all borrowed.
+
+    Blis-tui itself is not in it, but what it needs is.
+    """
+    venv.create(folder, with_pip=False)
+    site = next(iter(packages(folder)))
+    for name in _closure({"pip", "pytest", "blis-tui", *needed}) - {"blis-tui"}:
+        tops = {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}
+        for top in (site / one for one in tops):
+            if not top.exists():
+                top.symlink_to(str(distribution(name).locate_file(top.name)))
+    for module in ("pip", "pytest"):
+        program = folder / SCRIPTS / module
+        program.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" -m {module} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+    return folder / SCRIPTS
+
+
+def _closure(names: set[str]) -> set[str]:
+    """Distributions, and all that they need here."""
+    known: set[tuple[str, str]] = set()
+    waiting = [(name, "") for name in names]
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in known:
+            continue
+        known.add((name, extra))
+        for needed in map(Requirement, distribution(name).requires or ()):
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                waiting += [(canonicalize_name(needed.name), one) for one in ("", *needed.extras)]
+    return {name for name, _ in known}
 
 
 def packages(environment: Path) -> Iterator[Path]:

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "plugins": ("blis_tui.cli.plugins", "plugins", "Check policies of your own."),
     "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and explain documents."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
+    "upgrade": ("blis_tui.cli.upgrade", "upgrade", "Rewrite documents of older versions as they are spelt now."),
     "explain": ("blis_tui.cli.explain", "explain", "Explain the code of an error."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
