@@ -49,6 +49,6 @@ def test_no_page_and_no_error_installs_from_an_index_what_none_has() -> None:
 
 def test_the_guide_to_installing_has_them_all() -> None:
     rows = re.findall(
-        r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.M
+        r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert sorted(extra for row in rows for extra in re.findall(r"`([a-z-]+)`", row)) == sorted(EXTRAS)
