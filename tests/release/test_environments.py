@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from blis_tui._version import __version__
+from blis_tui.golden.bundle import pack
 from blis_tui.golden.session import on_ci
+from blis_tui.golden.store import Baseline
 from tests.interpreters import PYTHONS_VARIABLE, interpreter
 from tests.wheels import ROOT, SCRIPTS, checked, uv
 
@@ -28,12 +31,23 @@ OTHERS: Final = """
 import importlib.metadata
 import blis_tui, blis_tui.tui.app
 from blis_tui.errors import SpecError
+from blis_tui.golden.bundle import unpacked, verified
+with unpacked("run.blis") as found:
+    print(verified(found), found.at, "of", found.golden.baseline.python)
 try:
     blis_tui.load("wrong.blis.yaml")
 except SpecError as error:
     print(error.diagnostics[0].code, importlib.metadata.version("blis-tui"), end="")
 """
-"""What a run does not import: the terminal interface, and what says where a document is wrong."""
+"""What a run does not import: the terminal interface, what opens bundles, and what says where a document is wrong."""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of this Python."""
+    path = tmp_path_factory.mktemp("bundle") / "run.blis"
+    pack(str(path), "kv-pressure", overrides=["workload.requests=40"], at="300")
+    return path
 
 
 def test_the_supported_pythons_are_stated() -> None:
@@ -42,7 +56,9 @@ def test_the_supported_pythons_are_stated() -> None:
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_installed_alone_it_gives_the_bytes_of_the_golden(version: str, wheel: Path, tmp_path: Path) -> None:
+def test_installed_alone_it_gives_the_bytes_of_the_golden(
+    version: str, wheel: Path, bundle: Path, tmp_path: Path
+) -> None:
     """With its dependencies as they are now, in nothing but that: none of the development tools are there."""
     python = interpreter(version)
     if python is None:
@@ -56,7 +72,9 @@ def test_installed_alone_it_gives_the_bytes_of_the_golden(version: str, wheel: P
     assert done.returncode == 0, done.stderr
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     (tmp_path / "wrong.blis.yaml").write_text("apiVersion: blis/v1\nkind: Experiment\n", encoding="utf-8")
+    shutil.copy(bundle, tmp_path / "run.blis")
     blis = str(programs / "blis-tui")
     report = checked(blis, "run", "quickstart", env=clean, cwd=tmp_path)
     assert report == (ROOT / "golden" / "quickstart.report.json").read_text(encoding="utf-8")
-    assert checked(str(programs / "python"), "-c", OTHERS, env=clean, cwd=tmp_path) == f"BLIS1002 {__version__}"
+    told = checked(str(programs / "python"), "-c", OTHERS, env=clean, cwd=tmp_path)
+    assert told == f" 300 of {Baseline.here().python}\nBLIS1002 {__version__}"
