@@ -289,14 +289,20 @@ def _refusal(golden: Golden) -> str:
 
 
 def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
-    """A result that breaks its own expectations or an invariant fails, golden or not."""
+    """A result that breaks an invariant, or other expectations than those known to be broken, fails, golden or not."""
     report = json.loads(outcome.report)
-    broken = []
-    for one in (Verdict(**found) for found in report["expectations"]):
-        if not one.ok:
-            broken.append(f"not as expected: {one.sentence()}")
-        if one.event is not None and (command := debugger_command(case, one.event)):
-            broken.append(f"    see it in the debugger: {command}")
+    verdicts = [Verdict(**found) for found in report["expectations"]]
+    broken = [
+        f"golden.xfail: `{name}` is not expected by the experiment"
+        for name in case.known
+        if name not in {one.metric for one in verdicts}
+    ]
+    for one in verdicts:
+        if one.ok == (one.metric in case.known):
+            told = "it holds, so take it out of golden.xfail" if one.ok else "not as expected"
+            broken.append(f"{told}: {one.sentence()}")
+            if one.event is not None and (command := debugger_command(case, one.event)):
+                broken.append(f"    see it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken or not outcome.ok:
         return outcome
