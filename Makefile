@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden docs site gallery pictures bench guard clean
+.PHONY: run test quick lint golden docs site notebooks gallery pictures bench guard clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -33,6 +33,10 @@ docs: .venv/installed
 site: .venv/installed
 	$(BIN)/pip install -q -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+notebooks: .venv/installed
+	$(BIN)/pip install -q -e '.[docs,calibrate]'
+	$(BIN)/python docs/make_notebooks.py
 
 gallery: .venv/installed
 	$(BIN)/python docs/make_gallery.py

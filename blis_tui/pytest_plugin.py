@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.golden.case import Case
+    from blis_tui.golden.other_process import OtherProcess
     from blis_tui.golden.project import Project
     from blis_tui.golden.session import Outcome, Settings
     from blis_tui.golden.store import GoldenFiles
@@ -142,7 +143,8 @@ class SpecItem(pytest.Item):
         result: dict[str, object] = {"golden": str(files.file(".golden.json"))}
         self.user_properties.append((_PROPERTY, ""))
         try:
-            outcome = run_case(self.case, files, _below(self.project.root, self.path), _settings(self.config))
+            spec, settings = _below(self.project.root, self.path), _settings(self.config)
+            outcome = run_case(self.case, files, spec, settings, other=_other_process(self.config))
             result |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
             result["review"] = self.project.review_command()
             if self.config.getoption("--blis-report"):
@@ -191,6 +193,19 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"blis_checks: no check is named {unknown[0]!r}; known are {', '.join(CHECKS)}")
     mode = decide_mode(config.getoption("--blis-update"), ci=on_ci())
     return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
+
+
+_OTHER = pytest.StashKey["OtherProcess"]()
+
+
+def _other_process(config: pytest.Config) -> OtherProcess:
+    """One for all tests of this process, until it ends."""
+    if _OTHER not in config.stash:
+        from blis_tui.golden.other_process import OtherProcess  # noqa: PLC0415
+
+        config.stash[_OTHER] = OtherProcess()
+        config.add_cleanup(config.stash[_OTHER].__exit__)
+    return config.stash[_OTHER]
 
 
 _PLUGINS = pytest.StashKey["Registry | None"]()

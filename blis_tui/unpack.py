@@ -99,4 +99,6 @@ def _zstd(name: str) -> _Zstandard:
         except ImportError:
             continue
     message = f"{name} is compressed with Zstandard, which needs the extra `zstd` before Python 3.14"
-    raise InputError(message, help="pip install 'blis-tui[zstd]', or expand the file")
+    from blis_tui.extras import install_command  # noqa: PLC0415  (only this error asks)
+
+    raise InputError(message, help=f"{install_command('zstd')}, or expand the file")

@@ -22,10 +22,14 @@ import blis_tui
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import files_of
+from blis_tui.observe.reading import read_recording
 from blis_tui.spec.places import shipped_specs
-from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.app import BlisApp, Start, TwinStart
+from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
+from blis_tui.tui.screens.observing import ObservingScreen
+from blis_tui.twin.twin import of_simulated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,6 +49,20 @@ OWN: Final = {
     "two-l40s": ("Would two L40S do?", "quickstart", "hardware: l40s"),
 }
 """Experiments of the reader whose home is shown: description, what it extends, what it changes."""
+RECORDINGS: Final = Path(__file__).with_name("recordings")
+"""What `observe` recorded of ``quickstart`` on one L40S with ``max_num_seqs`` 8, and how it said that it went:
+
+    blis-tui serve-api quickstart --set cluster.instances=1 --set hardware=l40s --set engine.max_num_seqs=8
+    blis-tui observe http://127.0.0.1:8000 --workload chat.yaml --scrape 0.5 -o monday --status-lines
+"""
+_TOLD: Final = RECORDINGS / "monday.status.jsonl"
+_OBSERVING: Final = """
+import pathlib, sys, time
+sys.stderr.write(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
+sys.stderr.flush()
+time.sleep(600)
+"""
+"""Says what `observe` said until the middle of the run, and waits to be ended."""
 WITH_GOLDENS: Final = ("burst", "kv-pressure", "quickstart", "shared-prefixes", "sjf", "unfair-tenants")
 
 
@@ -141,6 +159,21 @@ async def goldens(studio: Studio) -> None:
     await studio.press("G")
 
 
+async def twin(studio: Studio) -> None:
+    """A recording beside a simulation with another limit, where requests stand elsewhere."""
+    await studio.press("D", "O", "O")
+
+
+async def observing(studio: Studio) -> None:
+    """A server being loaded: its queue grows."""
+    told = len(_TOLD.read_text(encoding="utf-8").splitlines())
+    screen = studio.app.screen
+    assert isinstance(screen, ObservingScreen)  # noqa: S101  (it begins with that)
+    while len(screen.view().statuses) < told:
+        await studio.pilot.pause(0.02)
+    await studio.calm()
+
+
 SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, int], str]]] = {
     "home": (home, NORMAL, ""),
     "debugger": (debugger, NORMAL, "kv-pressure"),
@@ -153,6 +186,8 @@ SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, in
     "router": (router, NORMAL, "stale-signals"),
     "gateway": (gateway, NORMAL, "unfair-tenants"),
     "whatif": (whatif, NORMAL, "stale-signals"),
+    "twin": (twin, NORMAL, "quickstart"),
+    "observing": (observing, NORMAL, ""),
 }
 """Name of the picture: what to do, columns and rows, the experiment to begin with (none = the list)."""
 _OLD: Final[tuple[dict[str, object], tuple[str, ...]]] = (
@@ -161,6 +196,7 @@ _OLD: Final[tuple[dict[str, object], tuple[str, ...]]] = (
 )
 SETTINGS: Final[dict[str, tuple[dict[str, object], tuple[str, ...]]]] = {
     "router": _OLD,
+    "twin": ({"cluster.instances": 1, "hardware": "l40s", "engine.max_num_seqs": 16}, ()),
     "whatif": _OLD,
     "gateway": (
         {
@@ -189,7 +225,15 @@ async def screenshot(name: str) -> str:
     act, size, experiment = SCENES[name]
     changes, breaks = SETTINGS.get(name, ({}, ()))
     loaded = blis_tui.load(experiment, set=changes) if experiment else None
-    start = Start(experiment=loaded, source=experiment, breaks=breaks) if loaded else None
+    start: Start | TwinStart | ObservingStart | None = None
+    if name == "observing":
+        words = (sys.executable, "-c", _OBSERVING, str(_TOLD))
+        start = ObservingStart(url="http://127.0.0.1:8000", words=words)
+    elif name == "twin" and loaded:
+        recording = read_recording(RECORDINGS / "monday")
+        start = TwinStart(twin=of_simulated(recording, loaded, experiment), recording=recording, source=experiment)
+    elif loaded:
+        start = Start(experiment=loaded, source=experiment, breaks=breaks)
     app = BlisApp(start)
     async with app.run_test(size=size) as pilot:
         studio = Studio(app, pilot)

@@ -1,4 +1,4 @@
-"""The files of ``schemas/``, made from the keys (``blis_tui.keys``) and the plug-ins.
+"""The files of ``schemas/``, made from the keys (``blis_tui.keys``) and the plug-ins, and entries for SchemaStore.
 
 ``make docs`` writes them; a test fails when they are stale. Keywords keep the order that the file has: what is new
 comes last, and nothing else moves.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import tomllib
 from dataclasses import MISSING
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.authoring.project import write_tree
@@ -20,8 +22,8 @@ from blis_tui.plug_points import POINTS
 from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
-from blis_tui.spec.library import schema_path
-from blis_tui.spec.schema import schema
+from blis_tui.spec.library import schema_path, suffix
+from blis_tui.spec.schema import KINDS, schema
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
@@ -47,6 +49,28 @@ _TYPES: Final = {
     "tuple": "array",
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_ROOT: Final = Path(__file__).parents[1]
+_PROJECT: Final = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def address(name: str) -> str:
+    """Where a schema is published: its ``$id``."""
+    return f"{_PROJECT['urls']['Homepage']}/raw/HEAD/schemas/{name}.schema.json"
+
+
+def catalog() -> str:
+    """Entries for the catalog of https://www.schemastore.org, for kinds whose files are known by their names."""
+    entries = [
+        {
+            "name": f"blis-tui {kind.lower()}",
+            "description": str(schema(kind.lower())["description"]),
+            "fileMatch": [f"*{suffix(kind)}"],
+            "url": address(kind.lower()),
+        }
+        for kind in KINDS
+        if suffix(kind) != ".yaml"
+    ]
+    return json.dumps({"schemas": entries}, indent=2, ensure_ascii=False) + "\n"
 
 
 def text_of(name: str) -> str:
@@ -61,11 +85,12 @@ def declared(name: str) -> _Part:
     for where, definition in DEFINITIONS[name].items():
         file.define(where, definition)
     document = DEFINITIONS[name].get("document")
+    where_it_is: _Part = {"$schema": _DIALECT, "$id": address(name)}
     if document is None:
-        return {"$schema": _DIALECT, **SHARED, "$defs": file.made}
+        return {**where_it_is, **SHARED, "$defs": file.made}
     required = ["apiVersion", "kind", "metadata", *document.required]
     head: _Part = {"title": document.kind, "description": _about(document), "$ref": "#/$defs/document"}
-    return {"$schema": _DIALECT, **head, "required": list(required), "$defs": file.made}
+    return {**where_it_is, **head, "required": list(required), "$defs": file.made}
 
 
 def map_of(kind: type) -> tuple[_Part, _Part]:
@@ -256,4 +281,5 @@ def _in_order_of(old: Json, new: Json, key: str = "") -> Json:
 if __name__ == "__main__":
     folder = schema_path("latency").parent
     write_tree(folder, {f"{name}.schema.json": text_of(name) for name in NAMES}, replace=True)
+    (_ROOT / "docs" / "schemastore.json").write_text(catalog(), encoding="utf-8")
     sys.stderr.write(f"wrote {len(NAMES)} schemas to {folder}\n")

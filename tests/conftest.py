@@ -7,10 +7,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
+from tests.wheels import build, environment
+
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 # How long an example takes depends on the machine and on what else it does: no test judges that.
 settings.register_profile("untimed", deadline=None)
@@ -34,3 +37,30 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist asks for the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In one process: tests of what is released share what takes long to build."""
+    for item in items:
+        if "distributions" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("wheel"))
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A source distribution of this checkout, and a wheel built from that."""
+    sdist, wheel = build(tmp_path_factory.mktemp("distributions"))
+    return sdist, wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(distributions: tuple[Path, Path]) -> Path:
+    """A wheel of this checkout."""
+    return distributions[1]
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an environment with the wheel."""
+    return environment(wheel, tmp_path_factory.mktemp("installed"))

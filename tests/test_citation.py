@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import tomllib
 from pathlib import Path
 
@@ -15,14 +17,22 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 REQUIRED = {"authors", "cff-version", "message", "title"}
 """By the schema of Citation File Format 1.2.0; ``OPTIONAL`` are those of its other keys that are used here."""
-OPTIONAL = {"abstract": str, "keywords": list, "license": str, "type": str, "version": str}
+OPTIONAL = {
+    "abstract": str,
+    "keywords": list,
+    "license": str,
+    "type": str,
+    "version": str,
+    "url": str,
+    "date-released": dt.date,
+}
 
 
 def test_it_is_a_citation_file() -> None:
     assert CITATION.keys() >= REQUIRED
     assert CITATION.keys() - REQUIRED <= OPTIONAL.keys()
     assert CITATION["cff-version"] == "1.2.0"
-    assert [key for key, kind in OPTIONAL.items() if not isinstance(CITATION[key], kind)] == []
+    assert [key for key, kind in OPTIONAL.items() if key in CITATION and not isinstance(CITATION[key], kind)] == []
     assert CITATION["type"] in {"software", "dataset"}
     assert [author for author in CITATION["authors"] if author.keys() != {"name"}] == []
 
@@ -34,3 +44,13 @@ def test_it_says_what_the_package_says() -> None:
     assert CITATION["license"] == PROJECT["license"]
     assert CITATION["authors"] == PROJECT["authors"]
     assert CITATION["keywords"] == PROJECT["keywords"]
+    assert CITATION["url"] == PROJECT["urls"]["Homepage"]
+
+
+def test_it_has_the_date_of_a_version_that_has_one() -> None:
+    """That of the newest version of the change log, which says `unreleased` where there is none yet."""
+    log = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version = re.search(r"^## (\S+) \((unreleased|\d{4}-\d{2}-\d{2})\), engine \d+$", log, re.MULTILINE)
+    assert version is not None
+    assert version[1] == __version__
+    assert str(CITATION.get("date-released", "unreleased")) == version[2]

@@ -27,7 +27,8 @@ def pages(nav: object) -> Iterator[str]:
 
 def test_each_page_is_in_the_navigation_once() -> None:
     docs = ROOT / SITE["docs_dir"]
-    assert sorted(pages(SITE["nav"])) == sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
+    there = [path for ending in ("md", "ipynb") for path in docs.rglob(f"*.{ending}")]
+    assert sorted(pages(SITE["nav"])) == sorted(path.relative_to(docs).as_posix() for path in there)
 
 
 def test_each_page_is_named_on_the_first() -> None:

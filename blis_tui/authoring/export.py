@@ -1,7 +1,7 @@
 """The schemas as files for editors and other tools.
 
 What is exported says a little more than what is shipped: a hover text with default and range for every key, which
-editors do not show by themselves.
+editors do not show by themselves. It has no ``$id``: copies in a folder refer to each other there, without a network.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def with_references(name: str, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _annotated(text: str) -> str:
-    schema: Json = json.loads(text)
+    schema: dict[str, Json] = json.loads(text)
+    del schema["$id"]
     _annotate(schema)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 

@@ -15,7 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.spec.library import FOLDERS, suffix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 DEMO: Final = "specs/demo.blis.yaml"
 """The experiment of a new project."""
@@ -121,7 +121,7 @@ blis:
 """
 
 _REQUIREMENTS: Final = f"""\
-# Where no package index has this blis-tui, put its wheel into wheels/: `pip wheel --no-deps -w wheels CLONE` makes one.
+# Where no package index has this blis-tui, its wheel lies in wheels/: `pip wheel --no-deps -w wheels CLONE` makes one.
 --find-links wheels
 blis-tui=={__version__}
 pytest>=8.2
@@ -144,6 +144,8 @@ blis-tui golden review       # after a change: new results wait for a decision
 - `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/`, `specs/models/`: what they
   refer to by name; `blis-tui spec list` shows everything available.
 - `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one; `--all` explains every key.
+- `wheels/`, where it is there: the wheel of the `blis-tui` that made this project, which `requirements.txt` installs
+  because it came from no package index. After an update: the new one's, and its version in `requirements.txt`.
 - `schemas/`: for editors with a YAML language server (completion, hover). After an update of `blis-tui`:
   `blis-tui spec schema -o schemas`.
 """
@@ -156,7 +158,7 @@ testpaths = specs
 blis_spec_root = specs
 blis_golden_dir = golden
 """
-_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n/golden-report.md\n/golden.xml\n"
+_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n/golden-report.md\n/golden.xml\n!/wheels/\n"
 
 
 _SHOWN: Final = 4
@@ -190,7 +192,7 @@ def _settings() -> str:
     return json.dumps({"yaml.schemas": patterns}, indent=2) + "\n"
 
 
-def write_tree(folder: Path, files: Mapping[str, str], *, replace: bool) -> None:
+def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool) -> None:
     """Write files below a folder: all of them or, after any error, none.
 
     Everything is written beside the folder first and then moved in; with ``replace`` other files in it stay.
@@ -214,7 +216,7 @@ def write_tree(folder: Path, files: Mapping[str, str], *, replace: bool) -> None
             for name, text in files.items():
                 path = staged / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8", newline="\n")
+                path.write_bytes(text if isinstance(text, bytes) else text.encode())
             _move(staged, target, files)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
@@ -222,7 +224,7 @@ def write_tree(folder: Path, files: Mapping[str, str], *, replace: bool) -> None
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
-def _move(staged: Path, target: Path, files: Mapping[str, str]) -> None:
+def _move(staged: Path, target: Path, files: Iterable[str]) -> None:
     """Put the staged files in their place: a new folder at once, else (it may be the working folder) file by file."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, cast
 from blis_tui.classes import dataclass
 from blis_tui.inputs import real_path
 from blis_tui.printable import printable
-from blis_tui.spec.compose import naming_directory, shown
+from blis_tui.spec.compose import naming_directory
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
+from blis_tui.spec.places import data_root
 from blis_tui.spec.pools import owner_of, slot_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_map
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.registry import Registry
-    from blis_tui.spec.source import DataPath, Document, Json, Location
+    from blis_tui.spec.source import DataPath, Document, Json, Location, Source
 
 _COMMENT_COLUMN: Final = 56
 
@@ -35,6 +36,8 @@ class Composed:
     data: Json
     origins: dict[DataPath, str]
     """Path of a plain value or a list of plain values -> ``file:line``, ``default``, ``--set`` or ``computed``.
+
+    Files are named from the experiment's folder, shipped ones as ``blis-tui/specs/…``.
 
     The origin of what is not in there is not known.
     """
@@ -173,7 +176,7 @@ def _written(document: Document, path: DataPath, place: Location) -> str:
     source = place.source
     if source.is_argument:
         return source.name
-    text = f"{source.name}:{place.span.line}"
+    text = f"{_named(source, document.source)}:{place.span.line}"
     slot = slot_of(path)
     place_of_slot = document.keys.get(slot)
     inherited = source is not document.source and (
@@ -186,4 +189,18 @@ def _coefficients(document: Document, at: DataPath) -> str:
     """The file with the coefficients of the step-time model at that path."""
     kind = str(document.get(*at, "kind"))
     path = find("Latency", kind, naming_directory(document, at))
-    return "default" if path is None else shown(path)
+    return "default" if path is None else _path_named(path, document.source)
+
+
+def _named(source: Source, main: Source) -> str:
+    """A file as it is called from the experiment's own folder, on any machine; what is no file, as it calls itself."""
+    if source.directory is None or source.name.startswith(("<", "--")):
+        return source.name
+    return _path_named(source.directory / Path(source.name).name, main)
+
+
+def _path_named(path: Path, main: Source) -> str:
+    path = real_path(path)
+    if path.is_relative_to(shipped := real_path(data_root())):
+        return f"blis-tui/{path.relative_to(shipped).as_posix()}"
+    return _named_from(path, main.directory)

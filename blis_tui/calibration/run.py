@@ -15,6 +15,7 @@ from blis_tui.calibration.replay import require_one_instance
 from blis_tui.calibration.steps import StepLog
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
+from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
         import scipy.optimize  # noqa: F401, PLC0415  (likewise)
     except ImportError as error:
         message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
-        raise InputError(message, help="pip install 'blis-tui[calibrate]'") from error
+        raise InputError(message, help=install_command("calibrate")) from error
     from blis_tui.calibration.fitting.calibrate import fit  # noqa: PLC0415  (needs the extra)
 
     for one in data:

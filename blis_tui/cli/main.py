@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and convert documents."),
     "check": ("blis_tui.cli.check", "check", "Check documents of any kind, and policies of your own."),
+    "upgrade": ("blis_tui.cli.upgrade", "upgrade", "Rewrite documents of older versions as they are spelt now."),
     "explain": ("blis_tui.cli.explain", "explain", "Explain a key, an error, a warning, a record or a term."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
@@ -47,6 +48,7 @@ FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("validate",): ("check",),
     ("plugins", "check"): ("check",),
     ("spec", "explain"): ("explain",),
+    ("spec", "migrate"): ("upgrade",),
     ("import",): ("spec", "import"),
 }
 """What a command was called before -> what it is now; the former names go with version 1.0."""

@@ -20,6 +20,7 @@ from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
+from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +163,7 @@ def observe(
     try:
         from blis_tui.observe.observer import Observer, Plan  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
-        raise click.UsageError("this needs extra packages: pip install 'blis-tui[observe]'") from None
+        raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
     from blis_tui.observe.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.observe.load import Limits  # noqa: PLC0415
     from blis_tui.observe.prompts import Asking  # noqa: PLC0415

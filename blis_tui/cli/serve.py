@@ -12,6 +12,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import tell
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.extras import install_command
 
 
 @click.command()
@@ -51,7 +52,7 @@ def serve(
     try:
         from blis_tui.cli.web_server import WebServer, is_loopback  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
-        raise click.UsageError("this needs an extra package: pip install 'blis-tui[web]'") from None
+        raise click.UsageError(f"this needs an extra package: {install_command('web')}") from None
     if source is not None:
         from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 

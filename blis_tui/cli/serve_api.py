@@ -14,6 +14,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, require_spared, tell
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from blis_tui.serving.server import Endpoint
@@ -62,7 +63,7 @@ def serve_api(
     try:
         from blis_tui.serving.server import Endpoint  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
-        raise click.UsageError("this needs extra packages: pip install 'blis-tui[serve-api]'") from None
+        raise click.UsageError(f"this needs extra packages: {install_command('serve-api')}") from None
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     outputs = {"-o": output, "--requests": requests_file}

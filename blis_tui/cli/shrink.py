@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +18,18 @@ from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
 from blis_tui.printable import printable, printable_lines
 
+if TYPE_CHECKING:
+    from blis_tui.registry import Registry
+
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @click.option(
-    "-o", "--output", required=True, metavar="NAME", help="Write NAME.csv, the requests, and NAME.blis.yaml beside it."
+    "-o",
+    "--output",
+    required=True,
+    metavar="NAME",
+    help="Write NAME.csv, the requests, NAME.blis.yaml beside it, and its golden result.",
 )
 @click.option(
     "--expect",
@@ -32,6 +40,7 @@ from blis_tui.printable import printable, printable_lines
     help="What should hold, instead of SPEC's own `expect`; repeatable.",
 )
 @click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="Runs to make at most.")
+@click.option("--golden/--no-golden", default=True, help="Whether to write its golden result, too.  [default: golden]")
 @case_option
 @set_option
 @seed_option
@@ -43,6 +52,7 @@ def shrink(
     output: str,
     bounds: tuple[str, ...],
     runs: int,
+    golden: bool,
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
@@ -52,7 +62,8 @@ def shrink(
     """Find the smallest workload that still breaks what is expected.
 
     Requests are taken away, and those that are left made shorter, as long as an expectation is still broken: what is
-    left shows what breaks it. It is a trace and an experiment that replays it, which may get a golden.
+    left shows what breaks it. It is a trace and an experiment that replays it, with its result as a golden: its test
+    passes as long as the result stays what it is, and fails when what is expected holds (`golden.xfail`).
     """
     from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.source import as_map  # noqa: PLC0415
@@ -100,6 +111,26 @@ def shrink(
     )
     told = [f"{len(found.rows):,} of {found.requests:,} requests are left after {found.runs:,} runs; {least}"]
     told += [f"FAIL  {one.sentence()}" for one in found.broken]
-    print_text(
-        printable_lines("\n".join(told)) + f"\nwrote {printable(str(trace))} and {printable(str(document))}\n", nl=False
-    )
+    written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
+    listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")
+    print_text(printable_lines("\n".join(told)) + f"\nwrote {listed}\n", nl=False)
+
+
+def _write_golden(document: Path, plugins: Registry | None) -> str:
+    """Keep its result where pytest looks for it; the file that says so."""
+    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.golden.case import cases_of  # noqa: PLC0415
+    from blis_tui.golden.project import from_here, home_of  # noqa: PLC0415
+    from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
+    from blis_tui.golden.store import HEADER  # noqa: PLC0415
+
+    spec = document.absolute()
+    (case,) = cases_of(spec, plugins)
+    project = home_of(spec)
+    files = project.files(spec, case.name)
+    spelt = spec.relative_to(project.root) if spec.is_relative_to(project.root) else spec
+    with ending_on_signals():
+        outcome = run_case(case, files, spelt.as_posix(), Settings(mode="always", checks=()))
+    if not outcome.ok:
+        raise InputError(f"no golden of {document} was written: {outcome.text}")
+    return from_here(files.file(HEADER))

@@ -26,7 +26,6 @@ for _command in (
     spec_write.new,
     spec_write.init,
     spec_write.fmt,
-    spec_write.migrate,
     spec_write.schema,
     import_.import_,
 ):

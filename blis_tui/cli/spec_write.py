@@ -1,11 +1,11 @@
-"""The ``spec`` commands that write documents: ``new``, ``init``, ``fmt``, ``migrate``, ``schema``."""
+"""The ``spec`` commands that write documents: ``new``, ``init``, ``fmt``, ``schema``."""
 
 from __future__ import annotations
 
 import sys
 from codecs import BOM_UTF8
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -76,12 +76,16 @@ def init(folder: Path, *, force: bool) -> None:
 
     The experiment has a workload and a policy of its own. Also there: its result, with which `pytest` compares, the
     schemas with settings for editors, and what GitHub and GitLab run on each change: they write below it what has
-    changed. Nothing is written when one of the files exists already.
+    changed. They install the blis-tui that made the project; unless that came from a package index, its wheel lies in
+    wheels/. Nothing is written when one of the files exists already.
     """
     from blis_tui.authoring.project import DEMO, project_files, write_tree  # noqa: PLC0415
+    from blis_tui.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
 
-    files = project_files()
-    files |= _goldens(files, DEMO)
+    texts = project_files()
+    files: dict[str, str | bytes] = {**texts, **_goldens(texts, DEMO)}
+    if (wheel := own_wheel()) is not None:
+        files[f"wheels/{NAME}"] = wheel
     write_tree(folder, files, replace=force)
     tell(f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / DEMO}, and pytest there")
 
@@ -124,31 +128,28 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
             tell(printable(f"{source.name} is left unchanged: it has {formatted.left_alone}"))
         return formatted.text
 
-    _rewrite(paths, change, check=check, diff=diff, done="formatted")
+    rewrite(paths, change, check=check, diff=diff, done="formatted")
 
 
-@click.command("migrate")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
-@reported
-def migrate(paths: tuple[str, ...], *, check: bool) -> None:
-    """Bring documents to the current format (apiVersion).
+def rewrite(
+    paths: tuple[str, ...],
+    change: Callable[[Source], str],
+    *,
+    check: bool,
+    diff: bool,
+    done: str,
+    unfinished: Callable[[], bool] = lambda: False,
+) -> NoReturn:
+    """Replace files by what ``change`` makes of them; a wrong file keeps none of the others from being done.
 
-    PATH is a file, a folder (every YAML file below it that is not hidden), or - for standard input to output.
+    Args:
+        paths: files, folders, or - for standard input to output.
+        change: what to make of a text; it may raise SpecError or InputError.
+        check: write nothing; something to change is exit code 1.
+        diff: write nothing; show what would change.
+        done: what is said of a file that was changed.
+        unfinished: asked at the end: whether something could not be changed that should be, which is exit code 1.
     """
-    from blis_tui.authoring.migrate import migrate as migrated  # noqa: PLC0415
-
-    def change(source: Source) -> str:
-        found = migrated(source)
-        told = f": {' -> '.join(found.versions)}" if found.versions[1:] else f" is already {found.versions[0]}"
-        tell(printable(source.name + told))
-        return found.text
-
-    _rewrite(paths, change, check=check, diff=False, done="migrated")
-
-
-def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: bool, diff: bool, done: str) -> None:
-    """Replace files by what ``change`` makes of them; a wrong file keeps none of the others from being done."""
     from blis_tui.errors import InputError, SpecError  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415
 
@@ -180,7 +181,7 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
         except (InputError, OSError) as error:
             tell(f"error: {error}")
             code = ExitCode.IO
-    if code is ExitCode.OK and changed and check:
+    if code is ExitCode.OK and ((changed and check) or unfinished()):
         code = ExitCode.CHECK_FAILED
     sys.exit(code)
 

@@ -63,6 +63,8 @@ class Case:
     """Why it is not run; empty = it is."""
     xfail: str
     """Why it is known to fail; empty = it is not."""
+    known: tuple[str, ...] = ()
+    """Expectations that are known to be broken: the test passes as long as they are."""
     comparison: ComparisonOptions
     plugins: Registry | None = None
     """What it may name besides this package's own plug-ins; None = nothing."""
@@ -114,6 +116,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
             tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
+            known=tuple(str(name) for name in as_list(as_map(data.get("golden")).get("xfail"))),
             comparison=_comparison(as_map(data.get("golden"))),
             plugins=plugins,
         )

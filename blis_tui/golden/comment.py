@@ -26,7 +26,7 @@ from blis_tui.printable import printable, printable_lines
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from blis_tui.compare.documents import Difference
@@ -143,7 +143,7 @@ def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> 
     try:
         case = case_of(entry.files, root, plugins)
         new = entry.files.read(pending=entry.waiting)
-        breaks = _breaks(new)
+        breaks = _breaks(new, () if case is None else case.known)
         if case is None or not entry.waiting:
             return _Told(entry.name, _UNEXPECTED, _expectations(None, new, case), breaks=True) if breaks else None
         golden = entry.files.read() if entry.state == "changed" else None
@@ -211,8 +211,9 @@ def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
     rows, opens = [], []
     for one in _verdicts(new):
         old = before.get(_wish(one))
-        rows.append(f"| {_cell(_wish(one))} | {'' if old is None else _held(old)} | {_held(one)} |")
-        opens.append(_opening(one, case))
+        known = case is not None and one.metric in case.known
+        rows.append(f"| {_cell(_wish(one))} | {'' if old is None else _held(old, known)} | {_held(one, known)} |")
+        opens.append("" if known else _opening(one, case))
     text = "\n".join(["| expected | golden | now |", "|---|---|---|", *rows]) + "\n" if rows else ""
     return "\n".join(filter(None, [text, *opens, *(f"Invariant {_code(one)}.\n" for one in _broken_invariants(new))]))
 
@@ -226,20 +227,25 @@ def _opening(verdict: Verdict, case: Case | None) -> str:
     return where + (f"\n{_block(command, 'sh')}" if command else "")
 
 
-def _held(verdict: Verdict) -> str:
+def _held(verdict: Verdict, known: bool) -> str:
+    """Whether it holds; what is known to be broken is no news, but that it holds is."""
+    holds, broken = ("**holds**", "broken, as known") if known else ("holds", "**broken**")
     if not verdict.wish():  # of the course of the run
-        return "holds" if verdict.ok else "**broken**"
+        return holds if verdict.ok else broken
     value = "nothing" if verdict.value is None else verdict.value
     shown = _cell(f"{value:,.6g}" if isinstance(value, float) else str(value))
-    return f"holds ({shown})" if verdict.ok else f"**broken** ({shown})"
+    return f"{holds if verdict.ok else broken} ({shown})"
 
 
 def _wish(verdict: Verdict) -> str:
     return f"{verdict.metric} {verdict.wish()}".rstrip()
 
 
-def _breaks(golden: Golden) -> bool:
-    return not all(one.ok for one in _verdicts(golden)) or bool(_broken_invariants(golden))
+def _breaks(golden: Golden, known: Collection[str]) -> bool:
+    """Whether an invariant is broken, or other expectations are than those that are known to be."""
+    verdicts = _verdicts(golden)
+    as_said = {one.metric for one in verdicts if not one.ok} == set(known)
+    return not as_said or bool(_broken_invariants(golden))
 
 
 def _verdicts(golden: Golden) -> list[Verdict]:

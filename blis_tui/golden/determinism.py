@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 from blis_tui.errors import SimulationError
-from blis_tui.golden.produce import Elsewhere
+from blis_tui.golden.other_process import OtherProcess
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 
-_OTHER_PROCESS: Final = """
-import sys
-from blis_tui.golden.determinism import record_run
-from blis_tui.golden.produce import from_asked
-lines, (_, digest) = record_run(from_asked(sys.stdin.read()))
-sys.stdout.writelines([*lines, digest])
-"""
 _MOST_STATES: Final = 20_000
 """Different states of one policy that are remembered, to notice when one comes back."""
 
@@ -130,14 +123,15 @@ def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
 
 def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
     """In another process, where hashes of texts, and with them the order of sets, are others."""
-    with Elsewhere(_OTHER_PROCESS, experiment) as other:
-        *found, digest = other.output().splitlines(keepends=True)
+    with OtherProcess() as other:
+        answer = other.call(f"{__name__}:{record_run.__name__}", experiment)
+    found, (_, digest) = cast("tuple[list[str], tuple[str, str]]", answer)
     listener = _Listener(iter(lines))
     for line in found:
         listener.take(line)
     if difference := listener.finish():
         return f"a run in another process, with another hash seed, differs at {difference}"
-    return "" if digest.strip() == end[1] else "a run in another process, with another hash seed, ends in another state"
+    return "" if digest == end[1] else "a run in another process, with another hash seed, ends in another state"
 
 
 def _forgotten(experiment: Experiment) -> str:

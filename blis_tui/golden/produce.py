@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from contextlib import nullcontext
 from hashlib import sha256
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.errors import SimulationError
 from blis_tui.golden.chain import ChainRecorder
+from blis_tui.golden.other_process import OtherProcess
 from blis_tui.golden.store import Baseline, Golden
 from blis_tui.inputs import input_digest
 from blis_tui.simulation import Simulation
-from blis_tui.spec.build import build_experiment
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.loader import MAX_BYTES
-from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Self
 
     from blis_tui.golden.chain import Chain
     from blis_tui.registry import Plugin
     from blis_tui.spec.model import Experiment
 
-CHECKS: Final = ("observers", "checkpoint", "hash-seed")
+_HASH_SEED: Final = "hash-seed"
+_DRAWN: Final = "random"
+CHECKS: Final = ("observers", "checkpoint", _HASH_SEED)
 """Ways of running the same experiment that must give the same bytes."""
-
-_OTHER_PROCESS: Final = """
-import json, sys
-from blis_tui.golden.produce import from_asked, run_watched
-report, chain = run_watched(from_asked(sys.stdin.read()))
-json.dump({"report": report, "sha256": chain.sha256}, sys.stdout)
-"""
-
-
-_WITHOUT_TRACEBACK: Final = """
-import sys
-from blis_tui.errors import BlisError
-try:
-    exec(sys.argv[1])
-except BlisError as error:
-    sys.stderr.write(str(error))
-    sys.exit(4)
-"""
-_TOLD: Final = 4
-"""The exit code of a program whose standard error says all there is to say."""
 
 
 def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | None = None) -> tuple[str, Chain]:
@@ -63,22 +39,14 @@ def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | No
     return simulation.report().to_json(), recorder.finish(simulation.events)
 
 
-def as_asked(experiment: Experiment) -> str:
-    """What another process needs to make the same experiment."""
-    trace = experiment.workload.trace
-    asked = {
-        "document": experiment.document,
-        "trace_path": None if trace is None else trace.path,
-        "plugins": [origin.asked for origin in experiment.plugins.origins],
-    }
-    return json.dumps(asked)
+def digests(experiment: Experiment) -> tuple[str, str]:
+    """What a run gives, for comparing it with one in another process: of its report and of its records."""
+    report, chain = run_watched(experiment)
+    return _digest(report), chain.sha256
 
 
-def from_asked(text: str) -> Experiment:
-    """The experiment of :func:`as_asked`."""
-    asked = json.loads(text)
-    plugins = load_plugins(asked["plugins"])
-    return build_experiment(asked["document"], trace_path=asked["trace_path"], plugins=plugins)
+def _digest(report: str) -> str:
+    return sha256(report.encode()).hexdigest()
 
 
 def schemas_digest() -> str:
@@ -125,56 +93,6 @@ def _described(plugin: Plugin) -> Mapping[str, str]:
     return {"plug_point": plugin.path, "name": plugin.name, **where}
 
 
-class Elsewhere:
-    """A Python program in another process, where hashes of texts differ; it runs beside this one from the start.
-
-    Leaving its context ends it.
-    """
-
-    def __init__(self, program: str, experiment: Experiment) -> None:
-        """Start it; it reads the experiment as asked (:func:`as_asked`)."""
-        seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-        with TemporaryFile("w+", encoding="utf-8") as asked:  # a pipe would have to be fed
-            asked.write(as_asked(experiment))
-            asked.seek(0)
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _WITHOUT_TRACEBACK, program],
-                stdin=asked,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                env={
-                    **os.environ,
-                    "PYTHONHASHSEED": seed,
-                    "PYTHONIOENCODING": "utf-8",
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                },
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()  # nothing happens where it has ended
-        self._process.communicate()
-
-    def output(self) -> str:
-        """What it prints, once it has ended.
-
-        Raises:
-            SimulationError: it fails.
-        """
-        printed, said = self._process.communicate()
-        code = self._process.returncode
-        if code == _TOLD:
-            raise SimulationError(f"in another process, with another hash seed: {said}")
-        if code:
-            why = said.strip().rpartition("\n")[2]  # a traceback ends with the exception
-            raise SimulationError(f"another process fails with exit code {code}: {why}")
-        return printed
-
-
 def produce_checked(
     experiment: Experiment,
     *,
@@ -182,6 +100,8 @@ def produce_checked(
     case: str,
     checks: tuple[str, ...],
     go_on: Callable[[Simulation], bool] | None = None,
+    other: OtherProcess | None = None,
+    is_known: Callable[[Golden], bool] = lambda _result: False,
 ) -> tuple[Golden, str]:
     """As :func:`produce`; second, why the result cannot be relied on: it changes with how the experiment is run.
 
@@ -191,20 +111,25 @@ def produce_checked(
         case: which of its tests it is.
         checks: ways of repeating the run that must give the same bytes (``CHECKS``).
         go_on: called now and then; may raise to stop the run.
+        other: where to run it with another hash seed; by default, a process of its own.
+        is_known: whether another process has given this very result, to the byte: the hash seed of this one is drawn
+            unless the environment sets it, so then two seeds have agreed already.
 
     Raises:
         SimulationError: it cannot go on.
         TraceError: rows of its trace are wrong.
     """
-    with Elsewhere(_OTHER_PROCESS, experiment) if "hash-seed" in checks else nullcontext() as other:
-        result = produce(experiment, spec=spec, case=case, go_on=go_on)
-        for check in checks:
-            if other is not None and check == "hash-seed":
-                found = _hash_seed(other, result)
-            else:
-                found = _REPEATS[check](experiment, result)
-            if found:
-                return result, found
+    result = produce(experiment, spec=spec, case=case, go_on=go_on)
+    for check in checks:
+        if check != _HASH_SEED:
+            found = _REPEATS[check](experiment, result)
+        elif is_known(result) and os.environ.get("PYTHONHASHSEED", _DRAWN) == _DRAWN:
+            continue
+        else:
+            with OtherProcess() if other is None else nullcontext(other) as elsewhere:
+                found = _hash_seed(elsewhere, experiment, result)
+        if found:
+            return result, found
     return result, ""
 
 
@@ -233,11 +158,11 @@ def _checkpoint(experiment: Experiment, result: Golden) -> str:
 _REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint}
 
 
-def _hash_seed(other: Elsewhere, result: Golden) -> str:
+def _hash_seed(other: OtherProcess, experiment: Experiment, result: Golden) -> str:
     """In another process, where hashes of texts differ."""
     try:
-        found = json.loads(other.output())
+        found = other.call(f"{__name__}:{digests.__name__}", experiment)
     except SimulationError as error:
         return error.message
-    same = (found["report"], found["sha256"]) == (result.report, result.chain.sha256)
+    same = found == [_digest(result.report), result.chain.sha256]
     return "" if same else "another process, with another hash seed, gives another result"

@@ -66,6 +66,20 @@ def project_of(spec: Path, run: Project) -> Project:
     return run
 
 
+def home_of(spec: Path) -> Project:
+    """That of the nearest folder above an experiment where pytest is configured, else the working directory.
+
+    Raises:
+        InputError: a configuration on the way cannot be read.
+    """
+    here = Path.cwd()
+    return project_of(spec, Project.at(Path(spec.anchor), {})) if _configured(spec) else Project.at(here, {})
+
+
+def _configured(spec: Path) -> bool:
+    return any(configuration(folder) is not None for folder in spec.parents)
+
+
 def configuration(folder: Path) -> Mapping[str, str] | None:
     """The ``blis_`` settings of a folder's pytest configuration; None where it has none.
 

@@ -18,7 +18,6 @@ from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce_checked
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import HEADER, REPORT, Baseline
-from blis_tui.golden.studies import changes, produce_study
 from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.compare import ResultDifference
+    from blis_tui.golden.other_process import OtherProcess
     from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
@@ -87,7 +87,12 @@ def decide_mode(mode: str, *, ci: bool) -> str:
 
 
 def run_case(
-    case: Case, files: GoldenFiles, spec: str, settings: Settings, go_on: Callable[[Simulation], bool] | None = None
+    case: Case,
+    files: GoldenFiles,
+    spec: str,
+    settings: Settings,
+    go_on: Callable[[Simulation], bool] | None = None,
+    other: OtherProcess | None = None,
 ) -> Outcome:
     """Run a case, compare it with its golden, and write what the settings allow.
 
@@ -97,20 +102,32 @@ def run_case(
         spec: the spec's path as it is stored in the golden.
         settings: what may be written.
         go_on: called now and then while the experiment runs; may raise to stop it before anything is written.
+        other: where to run it with another hash seed; by default, a process of its own.
 
     Raises:
         BlisError: the experiment cannot be loaded or run.
     """
+    golden = _read(files, settings)
     experiment = None if case.is_study else case.load()
+
+    def is_known(result: Golden) -> bool:
+        return golden is not None and (golden.report, golden.chain) == (result.report, result.chain)
+
     if experiment is None:
-        result, trouble = produce_study(case.load_study(), spec=spec, case=case.name, checks=settings.checks)
+        from blis_tui.golden.studies import produce_study  # noqa: PLC0415  (few projects have studies)
+
+        study = case.load_study()
+        result, trouble = produce_study(
+            study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
+        )
     else:
-        result, trouble = produce_checked(experiment, spec=spec, case=case.name, checks=settings.checks, go_on=go_on)
+        result, trouble = produce_checked(
+            experiment, spec=spec, case=case.name, checks=settings.checks, go_on=go_on, other=other, is_known=is_known
+        )
     if trouble:
         return Outcome(
             status="nondeterministic", text=f"the result is not deterministic: {trouble}", report=result.report
         )
-    golden = _read(files, settings)
     difference = None if golden is None else compare(golden, result, case.comparison)
     if golden is None or difference is None:
         outcome = _unseen(files, result, settings)
@@ -193,6 +210,8 @@ def describe(
             lines.append(f"{what}: {plural(len(changed), 'difference')}{schemas}")
         lines += difference_lines(changed, _SHOWN_DIFFERENCES)
     if experiment is None:
+        from blis_tui.golden.studies import changes  # noqa: PLC0415  (few projects have studies)
+
         lines += changes(golden, result)
     if difference.report:
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
@@ -270,14 +289,20 @@ def _refusal(golden: Golden) -> str:
 
 
 def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
-    """A result that breaks its own expectations or an invariant fails, golden or not."""
+    """A result that breaks an invariant, or other expectations than those known to be broken, fails, golden or not."""
     report = json.loads(outcome.report)
-    broken = []
-    for one in (Verdict(**found) for found in report["expectations"]):
-        if not one.ok:
-            broken.append(f"not as expected: {one.sentence()}")
-        if one.event is not None and (command := debugger_command(case, one.event)):
-            broken.append(f"    see it in the debugger: {command}")
+    verdicts = [Verdict(**found) for found in report["expectations"]]
+    broken = [
+        f"golden.xfail: `{name}` is not expected by the experiment"
+        for name in case.known
+        if name not in {one.metric for one in verdicts}
+    ]
+    for one in verdicts:
+        if one.ok == (one.metric in case.known):
+            told = "it holds, so take it out of golden.xfail" if one.ok else "not as expected"
+            broken.append(f"{told}: {one.sentence()}")
+            if one.event is not None and (command := debugger_command(case, one.event)):
+                broken.append(f"    see it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken or not outcome.ok:
         return outcome

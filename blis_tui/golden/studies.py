@@ -23,8 +23,9 @@ from blis_tui.study.task import Outcome
 from blis_tui.study.text import short_names, value_text, wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from blis_tui.golden.other_process import OtherProcess
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import Row, StudyResult
 
@@ -33,7 +34,15 @@ NO_RECORDS: Final = Chain(events=0, records=0, sha256="", every=1, entries=())
 _SHOWN: Final = 5
 
 
-def produce_study(study: Study, *, spec: str, case: str, checks: tuple[str, ...] = ()) -> tuple[Golden, str]:
+def produce_study(
+    study: Study,
+    *,
+    spec: str,
+    case: str,
+    checks: tuple[str, ...] = (),
+    other: OtherProcess | None = None,
+    is_known: Callable[[Golden], bool] = lambda _result: False,
+) -> tuple[Golden, str]:
     """Make all runs of a study as a golden test; second, why they cannot be relied on (empty: they can).
 
     The checks are made of one run, the last that came to its end (axes begin with what is small): what is wrong with
@@ -44,6 +53,8 @@ def produce_study(study: Study, *, spec: str, case: str, checks: tuple[str, ...]
         spec: its file, as it is stored.
         case: which of the file's tests it is.
         checks: ways of repeating a run that must give the same bytes.
+        other: where to run it with another hash seed; by default, a process of its own.
+        is_known: as of :func:`blis_tui.golden.produce.produce_checked`, asked about the whole study.
 
     Raises:
         SpecError: no run can have a figure that it asks for.
@@ -66,17 +77,16 @@ def produce_study(study: Study, *, spec: str, case: str, checks: tuple[str, ...]
         document=study.document,
     )
     last = next((row for row in reversed(result.rows) if row.status == "done"), None)
-    return golden, _nondeterminism(study, last, checks) if last is not None and checks else ""
-
-
-def _nondeterminism(study: Study, row: Row, checks: tuple[str, ...]) -> str:
-    """Why a run of the sweep cannot be relied on: by itself, or repeated, it gives something else."""
-    experiment = experiment_of(study, row.point, row.seed)
-    alone, trouble = produce_checked(experiment, spec=study.name, case="", checks=checks)
+    if last is None or not checks:
+        return golden, ""
+    experiment = experiment_of(study, last.point, last.seed)
+    alone, trouble = produce_checked(
+        experiment, spec=study.name, case="", checks=checks, other=other, is_known=lambda _: is_known(golden)
+    )
     outcome = Outcome(status="done", report=alone.report)
-    if row_of(study, row.point, row.seed, experiment, outcome) != row:
-        return "its last run gives other figures when it is made by itself"
-    return f"of its last run, {trouble}" if trouble else ""
+    if row_of(study, last.point, last.seed, experiment, outcome) != last:
+        return golden, "its last run gives other figures when it is made by itself"
+    return golden, f"of its last run, {trouble}" if trouble else ""
 
 
 def _report(result: StudyResult) -> str:

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 
 from blis_tui.errors import InputError
+from blis_tui.extras import install_command
 
 
 def require_plotly() -> None:
@@ -18,7 +19,7 @@ def require_plotly() -> None:
     try:
         import_module("plotly.offline")
     except ImportError:
-        raise InputError("an HTML page needs an extra package", help="pip install 'blis-tui[html]'") from None
+        raise InputError("an HTML page needs an extra package", help=install_command("html")) from None
 
 
 @cache

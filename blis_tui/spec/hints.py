@@ -34,6 +34,10 @@ def key_hint(
 
     With ``as_argument`` the key was written on the command line, and so is the help.
     """
+    from blis_tui.spec.older import older_of  # noqa: PLC0415  (only an unknown key asks)
+
+    if (older := older_of(path, key)) is not None:
+        return f"{older.sentence()}; `blis-tui upgrade FILE` rewrites older documents"
     name = plain(key)
     same = next((one for one in known if plain(one) == name), None)
     if same is not None:

@@ -111,8 +111,13 @@ def locate(source: str | Path) -> Path:
     """The file of an experiment given by path or name.
 
     Raises:
-        InputError: no experiment has that name.
+        InputError: no experiment has that name, or it is a bundle of a run.
     """
+    if str(source).endswith(".blis"):
+        raise InputError(
+            f"`{source}` is a bundle, not an experiment",
+            help="`blis-tui run` and `blis-tui tui` open it; in Python, `blis_tui.golden.bundle.unpacked` does",
+        )
     if isinstance(source, Path) or is_path(source):
         return Path(source)
     found = find("Experiment", source, Path.cwd())

@@ -8,6 +8,11 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
+def package_root() -> Path:
+    """The folder with the modules of this package."""
+    return _PACKAGE
+
+
 @cache
 def data_root() -> Path:
     """The folder with ``specs/`` and ``schemas/``: inside an installed package, or the top of a checkout."""

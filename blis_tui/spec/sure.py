@@ -185,7 +185,7 @@ _TYPES: Final[Mapping[str, type]] = MappingProxyType(
 _DECIDING: Final = frozenset({"type", "const", "enum", "required", "properties", "anyOf"})
 _KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
-        **dict.fromkeys(("$schema", "$defs", "title", "description", "default", "examples"), _says_nothing),
+        **dict.fromkeys(("$schema", "$id", "$defs", "title", "description", "default", "examples"), _says_nothing),
         **dict.fromkeys(("enumDescriptions", "x-partial"), _says_nothing),
         **dict.fromkeys(("then", "else"), _says_nothing),  # `if` asks for them
         "type": _type,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.errors import InputError, SimulationError
+from blis_tui.extras import install_command
 from blis_tui.study.runners import Runner
 from blis_tui.study.task import Outcome, execute
 
@@ -46,7 +47,7 @@ class DaskRunner(Runner):
             from distributed import Client, as_completed  # noqa: PLC0415  (an extra that may not be there)
         except ImportError:
             raise InputError(
-                "a Dask cluster needs an extra package", help="pip install 'blis-tui[distributed]', or use --jobs"
+                "a Dask cluster needs an extra package", help=f"{install_command('distributed')}, or use --jobs"
             ) from None
         self._address = address
         with ThreadPoolExecutor(1) as aside:  # where there may be an event loop already, as in notebooks

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.errors import InputError
+from blis_tui.extras import install_command
 from blis_tui.metrics.request_log import RequestRow
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def require_parquet() -> None:
         import_module("pyarrow")
     except ImportError:
         raise InputError(
-            "a Parquet file needs an extra package", help="pip install 'blis-tui[parquet]', or name a .csv file"
+            "a Parquet file needs an extra package", help=f"{install_command('parquet')}, or name a .csv file"
         ) from None
 
 

@@ -24,6 +24,7 @@ from blis_tui.spec.decode import decode
 from blis_tui.spec.document_parts import Part
 from blis_tui.spec.load import load
 from blis_tui.spec.model import CourseExpectation
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def experiment_text(
     seed: int | None = None,
     plugins: Registry | None = None,
 ) -> str:
-    """A document that replays what is left and expects what it breaks.
+    """A document that replays what is left and expects what it breaks, known to be broken to its golden test.
 
     Args:
         source: the experiment that was shrunk.
@@ -243,7 +244,9 @@ def experiment_text(
         written.write_text(found.csv(), encoding="utf-8", newline="")
         own = [f"expect={json.dumps(list(found.expect))}", f"metadata.name={name}", replayed(str(written))]
         composed = compose(source, overrides=[*overrides, *own], seed=seed, plugins=plugins, trace_name=trace)
-        return composed.to_yaml()
+        broken = flow([one.metric for one in found.broken])
+        note = "# What is expected is broken, which is what this is for: its golden test passes as long as it is."
+        return f"{composed.to_yaml()}{note}\ngolden:\n  xfail: {broken}\n"
 
 
 def _fewer(rows: Rows, broken: Callable[[Rows], object]) -> Iterator[Rows]:

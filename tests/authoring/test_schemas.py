@@ -1,17 +1,31 @@
 """The parts of the schemas that follow from the plug-ins."""
 
 import json
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from referencing import Registry as Resources
+from referencing.jsonschema import DRAFT202012
 
+from blis_tui.authoring.export import schema_files
 from blis_tui.plug_points import BY_PATH
 from blis_tui.registry import NoSettings, Plugin, Registry, setting
 from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import complete, schema, violations
-from docs.make_schemas import NAMES, text_of
+from docs.make_schemas import NAMES, catalog, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT: Final = Path(__file__).parents[2]
+HOME: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Homepage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +42,34 @@ MORE = Registry([*builtin().plugins, ADDED])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_files_say_what_the_plugins_say(name: str) -> None:
     assert schema_path(name).read_text(encoding="utf-8") == text_of(name), "make docs"
+
+
+def test_each_has_an_address_by_which_the_others_find_it() -> None:
+    """Where the project is at home; copies in a folder have none, so that they find each other there."""
+    by_address: Resources[bool | Mapping[str, object]] = Resources()
+    for name in NAMES:
+        contents = schema(name)
+        assert contents["$id"] == f"{HOME}/raw/HEAD/schemas/{schema_path(name).name}"
+        by_address = by_address.with_resource(str(contents["$id"]), DRAFT202012.create_resource(contents))
+    check = Draft202012Validator({"$ref": f"{HOME}/raw/HEAD/schemas/experiment.schema.json"}, registry=by_address)
+    document = yaml.safe_load((ROOT / "specs/experiments/disaggregation.blis.yaml").read_text(encoding="utf-8"))
+    assert list(check.iter_errors(document)) == []
+    document["policy"] = {"routing": {"kind": "no-such"}}  # what only the policy's schema knows
+    assert [error.json_path for error in check.iter_errors(document)] == ["$.policy.routing.kind"]
+    assert [name for name, text in schema_files().items() if "$id" in json.loads(text)] == []
+
+
+def test_a_catalog_of_schemas_knows_documents_by_their_names() -> None:
+    """What SchemaStore asks of an entry, and that it is for these files alone."""
+    text = (ROOT / "docs/schemastore.json").read_text(encoding="utf-8")
+    assert text == catalog(), "make docs"
+    shipped = sorted((ROOT / "specs").rglob("*.yaml"))
+    for entry in json.loads(text)["schemas"]:
+        assert entry.keys() == {"name", "description", "fileMatch", "url"}
+        file = entry["url"].removeprefix(f"{HOME}/raw/HEAD/")
+        title = json.loads((ROOT / file).read_text(encoding="utf-8"))["title"]
+        of_kind = [path for path in shipped if f"\nkind: {title}\n" in path.read_text(encoding="utf-8")]
+        assert [path for path in shipped if any(path.match(one) for one in entry["fileMatch"])] == of_kind != []
 
 
 @pytest.mark.parametrize("point", BY_PATH)

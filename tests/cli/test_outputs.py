@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.extras import install_command
 from blis_tui.simulation import Simulation
 
 RUN = ("run", "disaggregation", "--set", "workload.requests=8", "--set", "expect=[]")
@@ -80,7 +81,7 @@ def test_parquet_without_its_package_is_one_error_before_the_run(
     assert run.exit_code == ExitCode.IO
     assert run.stderr.splitlines()[-2:] == [
         "error: a Parquet file needs an extra package",
-        "  = help: pip install 'blis-tui[parquet]', or name a .csv file",
+        f"  = help: {install_command('parquet')}, or name a .csv file",
     ]
     assert list(tmp_path.iterdir()) == []
 
@@ -93,7 +94,7 @@ def test_a_page_without_its_package_is_one_error_before_the_run(
     assert run.exit_code == ExitCode.IO
     assert run.stderr.splitlines()[-2:] == [
         "error: an HTML page needs an extra package",
-        "  = help: pip install 'blis-tui[html]'",
+        f"  = help: {install_command('html')}",
     ]
     assert list(tmp_path.iterdir()) == []
 

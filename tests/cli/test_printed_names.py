@@ -158,7 +158,7 @@ def blis(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch:
         (f"spec show name{EVIL}", "name"),
         (f"explain key{EVIL}", "key"),
         (f"spec fmt --diff loose{EVIL}.yaml wrong.blis.yaml", "loose"),
-        (f"spec migrate --check file{EVIL}.blis.yaml", "file"),
+        (f"upgrade --check file{EVIL}.blis.yaml", "file"),
         (f"spec new experiment name{EVIL}", "name"),
         (f"explain CODE{EVIL}", "CODE"),
         ("calibrate trace.csv --spec replay.blis.yaml", "trace.csv"),

@@ -266,7 +266,7 @@ def test_explain_a_code() -> None:
     assert (unknown.exit_code, "there is no diagnostic code" in unknown.stderr) == (ExitCode.USAGE, True)
 
 
-# fmt and migrate
+# fmt
 
 
 def test_fmt() -> None:
@@ -321,15 +321,6 @@ def test_fmt_does_the_good_ones_and_tells_of_the_bad_ones() -> None:
     assert Path("good.yaml").read_text() == TIDY
     assert Path("bad.yaml").read_text() == "a: 1\na: 2\n"
     assert blis("spec", "fmt", "none.yaml", "good.yaml").exit_code == ExitCode.IO
-
-
-def test_migrate() -> None:
-    Path("a.yaml").write_text(TIDY)
-    done = blis("spec", "migrate", "--check", "a.yaml")
-    assert (done.exit_code, done.stderr) == (0, "a.yaml is already blis/v1\n")
-    Path("new.yaml").write_text(TIDY.replace("blis/v1", "blis/v7"))
-    wrong = blis("spec", "migrate", "new.yaml")
-    assert (wrong.exit_code, "this version of blis-tui knows `blis/v1`" in wrong.stderr) == (ExitCode.USAGE, True)
 
 
 # schema
@@ -438,10 +429,10 @@ def test_bash_completes(words: list[str], replies: list[str], tmp_path: Path) ->
 # help
 
 
-COMMANDS = ["new", "init", "fmt", "migrate", "schema", "resolve"]
+COMMANDS = ["new", "init", "fmt", "schema", "resolve"]
 
 
-@pytest.mark.parametrize("command", [*(f"spec {name}" for name in COMMANDS), "explain", "completion"])
+@pytest.mark.parametrize("command", [*(f"spec {name}" for name in COMMANDS), "explain", "upgrade", "completion"])
 def test_help_texts(command: str, file_regression: FileRegressionFixture) -> None:
     shown = {}
     for width in (80, 100):

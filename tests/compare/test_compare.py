@@ -225,7 +225,9 @@ def test_equal_experiments_are_equal(small: Path) -> None:
 def test_swapping_the_sides_swaps_everything(small: Path) -> None:
     there = compared(small, **{"cluster.instances": 2})
     back = compare(there.b, there.a)
-    assert {(one.path, one.old, one.new) for one in there.spec or ()} == {(one.path, one.new, one.old) for one in back.spec or ()}
+    assert {(one.path, one.old, one.new) for one in there.spec or ()} == {
+        (one.path, one.new, one.old) for one in back.spec or ()
+    }
     assert {(one.metric, one.a, one.b) for one in there.metrics} == {(one.metric, one.b, one.a) for one in back.metrics}
     assert there.requests is not None
     assert back.requests is not None

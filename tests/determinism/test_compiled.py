@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.wheels import environment, packages
+
 from .elsewhere import ROOT, RUNNER, assert_same, assert_same_elsewhere, run_elsewhere
 from .runner import simulate
-from .test_wheel import environment, packages
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment

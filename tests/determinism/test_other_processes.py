@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from blis_tui.golden.bundle import pack
+from tests.interpreters import PYTHONS_VARIABLE, interpreter
 
 from .elsewhere import ROOT, assert_same_elsewhere, run_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from .conftest import Halfway
     from .runner import Outcome
-
-PYTHONS_VARIABLE = "BLIS_TUI_PYTHONS"
-"""Environment variable with interpreters to use, separated like PATH."""
-
 
 CIRCUMSTANCES = {
     "3.11": (("-S",), {"PYTHONHASHSEED": "random"}),
@@ -62,33 +57,6 @@ def test_version_of_python(version: str, jobs: Path, baseline: dict[str, Outcome
     found = run_elsewhere(jobs, (python, *options), environment=environment)
     assert found.python.startswith(f"{version}.")
     assert_same_elsewhere(baseline, found)
-
-
-def interpreter(version: str) -> str | None:
-    """An interpreter of that version that starts."""
-    return next((path for path in candidates(version) if version_of(path) == version), None)
-
-
-def candidates(version: str) -> Iterator[str]:
-    """Where an interpreter of that version may be."""
-    yield sys.executable
-    yield from filter(None, os.environ.get(PYTHONS_VARIABLE, "").split(os.pathsep))
-    if (found := shutil.which(f"python{version}")) is not None:
-        yield found
-    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
-    roots.append(Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "uv" / "python")
-    for root in roots:
-        yield from (str(path) for path in sorted(root.glob(f"*{version}.*/bin/python{version}")))
-
-
-def version_of(python: str) -> str:
-    """Major and minor version of an interpreter; empty when it does not start (such as a shim of nothing)."""
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 OPEN: Final = """

@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 from zipfile import ZipFile
 
 import pytest
+import yaml
 
+import blis_tui
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.golden.bundle import pack
 from blis_tui.golden.session import on_ci
+from blis_tui.golden.store import Baseline
 
 from .elsewhere import ROOT, RUNNER, assert_same_elsewhere, parse
 
@@ -29,6 +34,32 @@ FOLDER_VARIABLE = "BLIS_TUI_PYODIDE"
 SCRIPT = Path(__file__).with_name("pyodide_runner.mjs")
 INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 600
+
+
+JOBS = """
+import json
+from pathlib import Path
+import runner
+
+json.dumps(runner.run_jobs(json.loads(Path("/checkout/jobs.json").read_text(encoding="utf-8"))))
+"""
+OPENED = """
+import json, sys
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.golden.bundle import unpacked, verified
+
+with unpacked("/checkout/run.blis") as found:
+    debugger = Debugger(found.case.load())
+    list(debugger.seek(int(found.at)))
+    answer = {
+        "platform": sys.platform,
+        "python": list(sys.version_info[:2]),
+        "difference": verified(found),
+        "digest": debugger.digest(),
+        "baseline": found.golden.baseline.python,
+    }
+json.dumps(answer)
+"""
 
 
 def give_up(reason: str) -> NoReturn:
@@ -106,9 +137,18 @@ def bundle(path: Path, resolved: Jobs) -> None:
 def test_webassembly(node: str, pyodide: Path, resolved: Jobs, baseline: dict[str, Outcome], tmp_path: Path) -> None:
     archive = tmp_path / "bundle.zip"
     bundle(archive, resolved)
+    found = parse(in_webassembly(node, pyodide, archive, JOBS))
+    assert found.platform == "emscripten"
+    assert_same_elsewhere(baseline, found)
+
+
+def in_webassembly(node: str, pyodide: Path, archive: Path, program: str) -> str:
+    """What a program's last expression comes to, where the archive is unpacked."""
+    path = archive.with_name("program.py")
+    path.write_text(program, encoding="utf-8")
     done = subprocess.run(
-        [node, str(SCRIPT), str(pyodide), str(archive)],
-        cwd=tmp_path,
+        [node, str(SCRIPT), str(pyodide), str(archive), str(path)],
+        cwd=archive.parent,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -116,9 +156,26 @@ def test_webassembly(node: str, pyodide: Path, resolved: Jobs, baseline: dict[st
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = parse(done.stdout)
-    assert found.platform == "emscripten"
-    assert_same_elsewhere(baseline, found)
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_bundle_opens_with_the_wheel(node: str, pyodide: Path, wheel: Path, tmp_path: Path) -> None:
+    """Beside PyYAML, without its C. It gives the same results, and has the same state where it opens."""
+    pack(str(tmp_path / "run.blis"), "kv-pressure", overrides=["workload.requests=60"], at="500")
+    archive = tmp_path / "wheel.zip"
+    shutil.copy(wheel, archive)
+    with ZipFile(archive, "a") as added:
+        added.write(tmp_path / "run.blis", "run.blis")
+        for source in Path(yaml.__file__).parent.glob("*.py"):
+            added.write(source, f"yaml/{source.name}")
+    found = json.loads(in_webassembly(node, pyodide, archive, OPENED))
+    assert found["difference"] == ""
+    assert (found["platform"], found["python"]) == ("emscripten", [3, 14])
+    debugger = Debugger(blis_tui.load("kv-pressure", set={"workload.requests": 60}))
+    list(debugger.seek(500))
+    assert found["digest"] == debugger.digest()
+    assert found["baseline"] == Baseline.here().python
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])

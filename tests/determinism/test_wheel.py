@@ -9,73 +9,28 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import termios
-import venv
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.processes import heed_ctrl_c
+from tests.wheels import packages
 
 from .cases import AS_IT_IS, EXPERIMENTS
 from .elsewhere import ROOT, RUNNER, run_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
-"""In one process: what they share takes long to make."""
+pytestmark = pytest.mark.slow
 
 GOLDEN = ROOT / "golden"
-
-NEEDED = ("pip", "hatchling")
-SCRIPTS = "Scripts" if os.name == "nt" else "bin"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of this checkout, built without a network."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        pytest.skip(f"building a wheel offline needs {' and '.join(missing)}")
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT))
-    (found,) = folder.glob("*.whl")
-    return found
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel."""
-    return environment(wheel, tmp_path_factory.mktemp("installed"))
-
-
-def environment(wheel: Path, folder: Path) -> Path:
-    """The folder of programs of a fresh environment with a wheel; dependencies are borrowed from this one."""
-    venv.create(folder, with_pip=False)
-    programs = folder / SCRIPTS
-    pip("--python", str(programs / "python"), "install", "--no-deps", "--no-index", str(wheel))
-    # Its .pth files are not read from there, so an editable install of this checkout stays out of sight.
-    site = next(iter(packages(folder)))
-    (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
-    return programs
-
-
-def packages(environment: Path) -> Iterator[Path]:
-    """The folders with installed packages of a virtual environment."""
-    return (path for path in environment.rglob("site-packages") if path.is_dir())
-
-
-def pip(*arguments: str) -> None:
-    """Run pip; its output is the message if it fails."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_experiments_of_the_wheel(installed: Path, tmp_path: Path) -> None:
@@ -225,6 +180,45 @@ def test_screens_of_the_readme_open_as_written(command: str, shell: Shell) -> No
     os.close(ours)
 
 
+def assert_decided_as_the_guide_says(lines: Sequence[str], project: Shell) -> None:
+    """Each line of the block but the last, in its order, beside a result that waits; at the end it waits as before."""
+    assert [line.split()[2] for line in lines] == ["status", "diff", "report", "reject", "record"]
+    goldens = project.folder / "golden"
+    before = {path.name: path.read_bytes() for path in goldens.iterdir()}
+    done = {line.split()[2]: project.run(line) for line in lines[:-1]}
+    assert {name: one.returncode for name, one in done.items()} == {"status": 1, "diff": 0, "report": 1, "reject": 0}
+    assert "first divergence: event " in done["diff"].stdout
+    assert done["report"].stdout.startswith("### Golden tests: 1 changed, of 1 golden")
+    assert done["reject"].stdout == "rejected demo\n"
+    assert len(list(goldens.iterdir())) < len(before)
+    for name, content in before.items():
+        (goldens / name).write_bytes(content)
+
+
+@pytest.mark.skipif(find_spec("pre_commit") is None, reason="pre-commit is not installed")
+def test_the_hook_of_the_guide_finds_what_is_wrong(shell: Shell, tmp_path: Path) -> None:
+    """As written, in a repository of git, with what is installed; the one that this checkout offers checks the same."""
+    page = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(# \.pre-commit-config\.yaml\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / ".pre-commit-config.yaml").write_text(block, encoding="utf-8")
+    (tmp_path / "mine.blis.yaml").write_text((shell.folder / "mine.blis.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "other.yaml").write_text("no: document\n", encoding="utf-8")
+    hook = f"{sys.executable} -m pre_commit run --all-files"
+    here = replace(shell, folder=tmp_path)
+    assert here.run(f"git init -q && git add . && {hook}").returncode == 0
+    (tmp_path / "mine.blis.yaml").write_text("kind: Experiment\n", encoding="utf-8")
+    wrong = here.run(f"git add . && {hook}")
+    assert (wrong.returncode, "BLIS1002" in wrong.stdout) == (1, True)
+    assert (
+        here.run(f"{sys.executable} -m pre_commit validate-manifest {ROOT / '.pre-commit-hooks.yaml'}").returncode == 0
+    )
+    (local,) = yaml.safe_load(block)["repos"][0]["hooks"]
+    (offered,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert {key: offered[key] for key in local if key != "language"} == {
+        key: local[key] for key in local if key != "language"
+    }
+
+
 def test_goldens_are_kept_as_the_guide_says(shell: Shell) -> None:
     """What `spec init` wrote, with a change: its test fails, is looked at and accepted, and holds."""
     page = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
@@ -239,7 +233,12 @@ def test_goldens_are_kept_as_the_guide_says(shell: Shell) -> None:
     changed = project.run("python -m pytest -q")
     assert changed.returncode == 1
     assert "blis-tui golden accept" in changed.stdout
+    block = page[page.index("blis-tui golden status") :]
+    lines = SHOWN.findall(block[: block.index("```")])
+    assert_decided_as_the_guide_says(lines, project)
     # Without a terminal to answer in, it lists what can be done.
     (accept,) = re.findall(r"^ +(blis-tui golden accept .*)$", project.run(review[0]).stdout, re.MULTILINE)
     assert project.run(accept).returncode == 0
     assert project.run("python -m pytest -q").returncode == 0
+    assert project.run(lines[-1]).stdout == "stored demo\n"
+    assert (project.folder / "golden" / "demo.records.jsonl.gz").is_file()

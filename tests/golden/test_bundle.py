@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+import blis_tui
 from blis_tui.errors import BlisError, InputError
 from blis_tui.golden.bundle import pack, unpacked, verified
 from blis_tui.golden.store import HEADER, REPORT
@@ -15,7 +17,6 @@ from tests.golden.projects import SPEC, blis_in, pytest_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SMALL: Final = ["workload.requests=25"]
 
@@ -65,6 +66,20 @@ def test_unpacked_it_is_a_project_whose_golden_holds(source: str, bundle: Path, 
         opened.extractall(tmp_path)
     run = pytest_in(tmp_path, CI="true")
     assert run.returncode == 0, run.stdout
+
+
+def test_from_python_it_gives_what_the_command_line_prints(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with unpacked(str(bundle)) as found:
+        report = blis_tui.run(found.case.load()).to_json()
+    assert blis_in(bundle.parent, "run", "run.blis").stdout == report
+    with pytest.raises(InputError, match=r"run\.blis` is a bundle, not an experiment"):
+        blis_tui.run(bundle)
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    code = page[page.index("import blis_tui\nfrom blis_tui.golden.bundle") :].partition("```")[0]
+    monkeypatch.chdir(bundle.parent)
+    said: list[str] = []
+    exec(code, {"print": lambda *words: said.extend(map(str, words))})  # noqa: S102  (the page's own)
+    assert said == ["as it was packed", "True"]
 
 
 def test_a_recorded_workload_goes_along(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +15,9 @@ import pytest
 import yaml
 
 from blis_tui.authoring.project import project_files
+from blis_tui.authoring.wheel import NAME, own_wheel
 from tests.golden.projects import blis_in
+from tests.wheels import checked, with_borrowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,16 +50,39 @@ def unreadable(project: Path) -> None:
     policy.write_text(policy.read_text(encoding="utf-8").replace("kind: fcfs", "kind: fastest"), encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    assert blis_in(folder, "spec", "init", "demo").returncode == 0
+    return folder / "demo"
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(made: Path, tmp_path: Path) -> Path:
     """A new project, and programs of those names: ours, and recorders of what ``gh`` and ``curl`` are told."""
-    assert blis_in(tmp_path, "spec", "init", "demo").returncode == 0
+    shutil.copytree(made, tmp_path / "demo")
     (tmp_path / "bin").mkdir()
     for name, module in (("blis-tui", "blis_tui"), ("pytest", "pytest"), ("gh", ""), ("curl", "")):
         tool = tmp_path / "bin" / name
         tool.write_text(TOOLS.format(python=sys.executable, name=name, module=module), encoding="utf-8")
         tool.chmod(0o755)
     return tmp_path / "demo"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Mapping[str, str]:
+    """A machine of its own for :func:`shell`: nothing of ours is installed, and no package index is there."""
+    programs = with_borrowed(tmp_path / "machine", "hatchling", "hatch-fancy-pypi-readme")
+    return {
+        "PATH": f"{programs}{os.pathsep}{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": "",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider -o blis_checks=observers",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # as pip has it, this turns isolation off
+        "PIP_NO_COMPILE": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
 
 
 def shell(project: Path, script: str, environment: Mapping[str, str]) -> int:
@@ -70,15 +98,15 @@ def shell(project: Path, script: str, environment: Mapping[str, str]) -> int:
     return subprocess.run(["bash", "-e", "-c", script], cwd=project, env=env, check=False).returncode
 
 
-def on_github(project: Path, event: str) -> Sequence[str]:
-    """Run the steps of the workflow; those that failed."""
+def on_github(project: Path, event: str, machine: Mapping[str, str] | None = None) -> Sequence[str]:
+    """Run the steps of the workflow, on a machine of its own the installation, too; those that failed."""
     (job,) = yaml.safe_load((project / GITHUB).read_text(encoding="utf-8"))["jobs"].values()
     values = {"${{ github.token }}": "secret", "${{ github.event.number }}": "7"}
-    return steps(project, job["steps"], event, values)
+    return steps(project, job["steps"], event, values, machine)
 
 
-def as_action(project: Path, event: str, **inputs: str) -> Sequence[str]:
-    """Run the steps of the action; those that failed."""
+def as_action(project: Path, event: str, machine: Mapping[str, str] | None = None, **inputs: str) -> Sequence[str]:
+    """Run the steps of the action, on a machine of its own the installation, too; those that failed."""
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     assert inputs.keys() <= action["inputs"].keys()
     asked = {name: inputs.get(name, one["default"]) for name, one in action["inputs"].items()}
@@ -87,14 +115,23 @@ def as_action(project: Path, event: str, **inputs: str) -> Sequence[str]:
     return steps(project, action["runs"]["steps"], event, values | {"${{ github.event.number }}": "7"})
 
 
-def steps(folder: Path, listed: Sequence[Mapping[str, Any]], event: str, values: Mapping[str, str]) -> Sequence[str]:
-    """Run the steps that run something, but for the installation; those that failed."""
+def steps(
+    folder: Path,
+    listed: Sequence[Mapping[str, Any]],
+    event: str,
+    values: Mapping[str, str],
+    machine: Mapping[str, str] | None = None,
+) -> Sequence[str]:
+    """Run the steps that run something, but without a machine for the installation; those that failed."""
     failed: list[str] = []
     for step in listed:
-        script = step.get("run", "pip")
-        if script.startswith("pip ") or "uses" in step or not _runs(step.get("if", ""), event, failed=bool(failed)):
+        if "uses" in step or not _runs(step.get("if", ""), event, failed=bool(failed)):
             continue
-        environment = {name: values[text] for name, text in step.get("env", {}).items()}
+        script = step["run"]
+        if script.startswith("pip ") and machine is None:
+            continue
+        environment = dict(machine or {})
+        environment |= {name: values[text] for name, text in step.get("env", {}).items()}
         environment["GITHUB_STEP_SUMMARY"] = str(folder / "summary.md")
         where = step.get("working-directory", ".")
         if shell(folder / values.get(where, where), script, environment):
@@ -181,3 +218,37 @@ def test_where_a_document_is_wrong_the_log_says_it_and_no_comment(project: Path)
     unreadable(project)
     assert on_github(project, "pull_request") == ["blis-tui check specs"]
     assert not (project / "gh.json").exists()
+
+
+@pytest.mark.slow
+def test_github_does_all_of_that_with_nothing_but_the_project(project: Path, machine: Mapping[str, str]) -> None:
+    """Its lines as written, the installation first, which GitLab has too: blis-tui is in the project."""
+    assert on_github(project, "pull_request", machine) == []
+    (job,) = yaml.safe_load((project / GITHUB).read_text(encoding="utf-8"))["jobs"].values()
+    assert INSTALLS in [step.get("run") for step in job["steps"]]
+
+
+@pytest.mark.slow
+def test_the_action_installs_its_own_checkout(project: Path, machine: Mapping[str, str]) -> None:
+    """What it does then is tested above."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    (install,) = [step["run"] for step in action["runs"]["steps"] if step.get("run", "").startswith("pip ")]
+    here = {**machine, "GITHUB_ACTION_PATH": str(ROOT)}
+    assert shell(project.parent, f"{install} && test -x machine/bin/blis-tui", here) == 0
+
+
+@pytest.mark.slow
+def test_the_wheel_of_a_project_is_that_which_was_installed(wheel: Path, installed: Path, tmp_path: Path) -> None:
+    """Made by an installation of the wheel, and by this one, out of a checkout."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    checked(str(installed / "blis-tui"), "spec", "init", "demo", env=clean, cwd=tmp_path)
+    with zipfile.ZipFile(wheel) as built, zipfile.ZipFile(tmp_path / "demo" / "wheels" / NAME) as carried:
+        names = {one for one in built.namelist() if not one.endswith(("/RECORD", "/WHEEL"))}
+        assert {one for one in carried.namelist() if not one.endswith(("/RECORD", "/WHEEL"))} == names
+        assert [one for one in names if built.read(one) != carried.read(one)] == []
+        ours = own_wheel()
+        assert ours is not None
+        with zipfile.ZipFile(io.BytesIO(ours)) as edited:
+            modules = {one for one in names if one.startswith("blis_tui/")}
+            assert [one for one in modules if built.read(one) != edited.read(one)] == []
+            assert {one for one in edited.namelist() if one.startswith("blis_tui/")} == modules

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import blis_tui
-from blis_tui.golden import produce as module
+from blis_tui.golden import other_process as module
+from blis_tui.golden.other_process import OtherProcess
 from blis_tui.golden.produce import CHECKS, produce_checked
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from blis_tui.spec.model import Experiment
 
 POLICY = """\
 from blis_tui.plugins import ROUTING
@@ -61,23 +65,71 @@ def test_each_check_finds_what_it_is_for(choose: str, saved: str, message: str, 
     assert trouble(tmp_path, choose, saved) == message
 
 
-def test_what_stops_a_run_ends_the_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
+    """The processes that were started."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: Any, **named: Any) -> subprocess.Popen[str]:
         started.append(subprocess.Popen(*arguments, **named))
         return started[-1]
 
-    def stop(_: object) -> bool:
-        assert started[0].poll() is None, "it runs beside this one"
+    monkeypatch.setattr(module, "subprocess", _With(start))
+    return started
+
+
+def checked(experiment: Experiment, **named: Any) -> str:
+    return produce_checked(experiment, spec="x", case="default", checks=("hash-seed",), **named)[1]
+
+
+def test_what_stops_a_run_ends_the_other_process(
+    started: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(process: subprocess.Popen[str], job: str) -> str:
+        assert process.poll() is None
+        assert job
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "subprocess", _With(start))
-    experiment = blis_tui.load("quickstart", set={"workload.requests": 4000})
+    monkeypatch.setattr(module, "_asked", stopped)
     with pytest.raises(KeyboardInterrupt):
-        produce_checked(experiment, spec="x", case="default", checks=("hash-seed",), go_on=stop)
+        checked(blis_tui.load("quickstart", set={"workload.requests": 4}))
     (process,) = started
     assert process.returncode is not None
+
+
+def test_one_process_does_for_many_and_goes_on_after_what_fails(
+    started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """A policy that fails there, one that prints, one that ends the process: the others are not concerned."""
+    here = f"__import__('os').getpid() == {os.getpid()}"
+    told = {
+        "fails": (f"0 if {here} else 1 / 0", "in another process, with another hash seed: ZeroDivisionError at event"),
+        "prints": ("print('turn', self.turn) or 0", ""),
+        "ends": (f"0 if {here} else __import__('os')._exit(7)", "another process ends with exit code 7: "),
+        "is good": ("self.turn % 4", ""),
+    }
+    with OtherProcess() as other:
+        for name, (choose, message) in told.items():
+            path = tmp_path / f"{name.replace(' ', '_')}.py"
+            path.write_text(POLICY.format(choose=choose, saved="self.turn"), encoding="utf-8")
+            found = checked(blis_tui.load("quickstart", set=SIZE, plugins=[path]), other=other)
+            assert found.startswith(message)
+            assert bool(found) == bool(message)
+    assert len(started) == 2
+    assert all(process.returncode is not None for process in started)
+
+
+def test_a_result_that_another_process_gave_needs_no_third(
+    started: list[subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the environment says which hash seed all have."""
+    experiment = blis_tui.load("quickstart", set={"workload.requests": 4})
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    assert checked(experiment, is_known=lambda _: True) == ""
+    assert started == []
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    assert checked(experiment, is_known=lambda _: True) == ""
+    assert len(started) == 1
 
 
 class _With:

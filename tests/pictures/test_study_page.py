@@ -12,6 +12,7 @@ from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.extras import install_command
 from blis_tui.pictures.chosen import choose, rerun
 from blis_tui.pictures.points import Points
 from blis_tui.pictures.study_page import study_page
@@ -231,5 +232,5 @@ def test_a_page_that_cannot_be_made_is_told_before_the_first_run(
     for command in commands:
         run = CliRunner().invoke(cli, [*command, *rest, page])
         assert run.exit_code == ExitCode.IO
-        assert run.stderr.splitlines()[-1] == "  = help: pip install 'blis-tui[html]'"
+        assert run.stderr.splitlines()[-1] == f"  = help: {install_command('html')}"
     assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ import pytest
 
 from blis_tui.cli.sweep import runner_of
 from blis_tui.errors import InputError, SimulationError
+from blis_tui.extras import install_command
 from blis_tui.study import dask_runner
 from blis_tui.study.dask_runner import DaskRunner, execute_as
 from blis_tui.study.sweep import Sweep
@@ -149,4 +150,4 @@ def test_without_the_extra_it_is_one_error(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match="needs an extra package") as caught:
         DaskRunner("tcp://127.0.0.1:1")
-    assert caught.value.help == "pip install 'blis-tui[distributed]', or use --jobs"
+    assert caught.value.help == f"{install_command('distributed')}, or use --jobs"

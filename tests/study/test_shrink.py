@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.authoring.provenance import compose
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.errors import InputError
 from blis_tui.study.shrink import shrink
+from tests.golden.projects import blis_in, pytest_in
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 SETTINGS: Final[dict[str, object]] = {"workload.requests": 60}
 OVERRIDES: Final = ["workload.requests=60"]
@@ -86,22 +92,98 @@ def test_where_nothing_is_broken_there_is_nothing_to_find(expect: list[dict[str,
         shrink("quickstart", expect=expect)
 
 
-def test_the_command_writes_a_trace_and_an_experiment_that_replays_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A folder in which the command was called, and what it said."""
+    folder = tmp_path_factory.mktemp("shrunk")
     command = ["shrink", "kv-pressure", "--set", "workload.requests=60", "--expect", "latency.ttft_ms.p99<=300"]
-    done = CliRunner().invoke(cli, [*command, "-o", "small", "--seed", "1"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n", encoding="utf-8")
+        return folder, CliRunner().invoke(cli, [*command, "-o", "small", "--seed", "1"])
+
+
+def test_the_command_writes_a_trace_an_experiment_that_replays_it_and_its_golden(
+    small: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, done = small
+    monkeypatch.chdir(folder)
     assert done.exit_code == 0, done.output
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.blis.yaml", "small.csv"]
-    lines = (tmp_path / "small.csv").read_text(encoding="utf-8").count("\n")
+    assert sorted(path.name for path in folder.iterdir()) == ["golden", "pytest.ini", "small.blis.yaml", "small.csv"]
+    lines = (folder / "small.csv").read_text(encoding="utf-8").count("\n")
     assert done.stdout.startswith(f"{lines - 1} of 60 requests are left after ")
     assert "without any one of them it holds\nFAIL  latency.ttft_ms.p99 is " in done.stdout
+    assert done.stdout.endswith("wrote small.csv, small.blis.yaml and golden/small.golden.json\n")
     run = CliRunner().invoke(cli, ["run", "small.blis.yaml"])
     assert run.exit_code == ExitCode.CHECK_FAILED
     failed = next(line for line in done.stdout.splitlines() if line.startswith("FAIL"))
     assert failed in run.stderr
-    assert blis_tui.load("small.blis.yaml").name == "small"
+    found = blis_tui.run("small.blis.yaml")
+    assert found.to_json() == run.stdout == (folder / "golden" / "small.report.json").read_text(encoding="utf-8")
+    assert not found.ok
+
+
+def test_what_it_writes_is_the_same_on_every_machine(small: tuple[Path, Result], tmp_path: Path) -> None:
+    """Shipped files are named by what they are of, others from the experiment's folder."""
+    folder, _ = small
+    text = (folder / "small.blis.yaml").read_text(encoding="utf-8")
+    assert "# blis-tui/specs/hardware/h100.yaml:" in text
+    assert str(Path(blis_tui.__file__).parents[1]) not in text
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "mine.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Policy\nmetadata: {name: mine}\n", encoding="utf-8"
+    )
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        source = tmp_path / name / "here.blis.yaml"
+        source.write_text(HERE, encoding="utf-8")
+    one, two = (compose(str(tmp_path / name / "here.blis.yaml")).to_yaml() for name in ("one", "two"))
+    assert one == two
+    assert "# here.blis.yaml:4\n" in one
+    assert "# ../policies/mine.yaml:3\n" in one
+
+
+HERE: Final = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: here}
+seed: 3
+model: qwen3-14b
+hardware: h100
+workload: chatbot
+policy: ../policies/mine.yaml
+"""
+
+
+def test_its_golden_test_passes_as_long_as_the_expectation_is_broken(
+    small: tuple[Path, Result], tmp_path: Path
+) -> None:
+    """And fails when the result is another one, when it holds, and when something else is broken."""
+    folder, _ = small
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    spec = tmp_path / "small.blis.yaml"
+    text = spec.read_text(encoding="utf-8")
+    assert pytest_in(tmp_path, "-o", "blis_checks=").returncode == 0
+    changes = {
+        "  max: 300.0": ("  max: 3000.0", "it holds, so take it out of golden.xfail: latency.ttft_ms.p99 is "),
+        "xfail: [latency.ttft_ms.p99]": ("xfail: []", "not as expected: latency.ttft_ms.p99 is "),
+        "xfail: [": ("xfail: [kv.preemptions, ", "golden.xfail: `kv.preemptions` is not expected by the experiment"),
+    }
+    for old, (new, told) in changes.items():
+        assert old in text
+        spec.write_text(text.replace(old, new), encoding="utf-8")
+        run = pytest_in(tmp_path, "-o", "blis_checks=", "--blis-update=always")
+        assert (run.returncode, told in run.stdout) == (1, True), run.stdout
+        assert blis_in(tmp_path, "golden", "report").returncode == 1
+    spec.write_text(text.replace("kv_blocks: 600", "kv_blocks: 590"), encoding="utf-8")
+    assert "differs from its golden" in pytest_in(tmp_path, "-o", "blis_checks=").stdout
+
+
+def test_a_golden_is_written_only_where_one_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["shrink", "kv-pressure", "--set", "workload.requests=30", "--expect", "latency.ttft_ms.p99<=30"]
+    assert CliRunner().invoke(cli, [*command, "-o", "small", "--no-golden", "--runs", "3"]).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.blis.yaml", "small.csv"]
 
 
 @pytest.mark.parametrize(

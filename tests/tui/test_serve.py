@@ -32,6 +32,7 @@ from blis_tui.cli.web_server import (
     is_own_page,
     own_font,
 )
+from blis_tui.extras import install_command
 from blis_tui.tui.themes import default_theme
 from tests.tui.server import serving
 
@@ -115,7 +116,7 @@ def test_the_extra_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "blis_tui.cli.web_server", None)
     result = invoke("serve")
     assert result.exit_code == ExitCode.USAGE
-    assert "pip install 'blis-tui[web]'" in result.output
+    assert install_command("web") in result.output
 
 
 def test_a_taken_port_is_said() -> None:

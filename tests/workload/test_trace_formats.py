@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.errors import InputError, SpecError, TraceError
+from blis_tui.extras import install_command
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import Trace
 from blis_tui.spec.validate import validate
@@ -332,7 +333,7 @@ def test_without_a_reader_of_zstandard(tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match="needs the extra `zstd`") as caught:
         read(path, "requests")
-    assert caught.value.help == "pip install 'blis-tui[zstd]', or expand the file"
+    assert caught.value.help == f"{install_command('zstd')}, or expand the file"
 
 
 def test_a_document_says_what_is_replayed(tmp_path: Path) -> None:

@@ -225,6 +225,19 @@ class GoldenComparison:
         type="array",
         items={"description": "One pointer.", "type": "string", "pattern": "^/"},
     )
+    xfail = said(
+        None,
+        "Expectations that are known to be broken, called as in the report's `expectations`: the test passes as long as"
+        " they are, and fails when one of them holds.",
+        default=[],
+        type="array",
+        items={
+            "description": "A metric, or an expectation of the course of the run.",
+            "type": "string",
+            "minLength": 1,
+        },
+        examples=[["latency.ttft_ms.p99", "never preempted"]],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,208 @@
+"""Documents of an older format, or with older spellings, as documents that this version understands.
+
+What is older is said by the table in ``blis_tui/spec/older.py``. The text is edited where a key stands, so that
+comments and layout stay, and read again: what has not become what it should is left to its author.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
+from blis_tui.errors import SpecError
+from blis_tui.spec.diagnostics import about
+from blis_tui.spec.loader import parse
+from blis_tui.spec.older import FORMATS, OLDER, older_of
+from blis_tui.spec.scalars import flow
+from blis_tui.spec.source import Source, as_map, copied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.spec.older import Older
+    from blis_tui.spec.source import DataPath, Document, Json, Span
+
+_MOVES_WITHIN: Final = "Experiment"
+"""The kind of document in which a key can move to another part: others hold one part only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """A text as it is written now."""
+
+    text: str
+    changes: tuple[str, ...]
+    """What was rewritten, each with its line in the text that it was."""
+    left: tuple[str, ...]
+    """What has to be rewritten by hand, likewise, with what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An older key in a document."""
+
+    path: DataPath
+    """To the key; its last step may be a path with dots itself."""
+    row: Older
+
+    @property
+    def name(self) -> str:
+        return ".".join(map(str, self.path))
+
+
+def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Older, ...] = OLDER) -> Upgraded:
+    """Bring a document to the present format and spelling.
+
+    Raises:
+        SpecError: the text is not strict YAML, or its ``apiVersion`` is missing or unknown.
+    """
+    document = parse(source)
+    version = _known(document, document.get("apiVersion"), formats)
+    told: list[tuple[int, str]] = []
+    left: list[tuple[int, str]] = []
+    text = source.text
+    for at in range(formats.index(version), len(formats)):
+        rows = tuple(one for one in older if one.format == formats[at])
+        text = _respelt(Source(source.name, text, source.directory), rows, told, left)
+        if formats[at] != formats[-1]:
+            text = _replaced(text, parse(Source(source.name, text)).place(("apiVersion",)).span, formats[at + 1])
+            told.append((document.place(("apiVersion",)).span.line, f"`apiVersion` is `{formats[at + 1]}` now"))
+    return Upgraded(text, *(tuple(f"line {line}: {what}" for line, what in lines) for lines in (told, left)))
+
+
+def _respelt(source: Source, rows: tuple[Older, ...], told: list[tuple[int, str]], left: list[tuple[int, str]]) -> str:
+    """A text without the older keys of these rows; what could not be rewritten stays."""
+    first = document = parse(source)
+    text = source.text
+    for found in tuple(_older(document.data, (), rows)):
+        line = first.place(found.path, key=True).span.line
+        said = f"`{found.name}`: {found.row.sentence()}"
+        changed = _without(document, text, found)
+        if changed is None:
+            left.append((line, _by_hand(found, said, document)))
+            continue
+        told.append((line, said))
+        text, document = changed
+    return text
+
+
+def _older(node: Json, path: DataPath, rows: tuple[Older, ...]) -> Iterator[_Found]:
+    """The older keys of a document, in the order in which they stand there."""
+    if isinstance(node, list):
+        for at, item in enumerate(node):
+            yield from _older(item, (*path, at), rows)
+    for key, value in as_map(node).items():
+        row = older_of(path, key, rows)
+        if row is not None:
+            yield _Found((*path, key), row)
+        else:
+            yield from _older(value, (*path, key), rows)
+
+
+def _by_hand(found: _Found, said: str, document: Document) -> str:
+    if "." not in found.row.now or document.get("kind") == _MOVES_WITHIN:
+        return f"{said}; rewrite it by hand"
+    part, _, key = found.row.now.rpartition(".")
+    return f"{said}, of the experiments that use this document: say `{part}: {{{key}: …}}` there, and take it out here"
+
+
+def _without(document: Document, text: str, found: _Found) -> tuple[str, Document] | None:
+    """The text in which a key is spelt as it is now, and what that says; None where it has to be done by hand."""
+    wanted = _wanted(document, found)
+    if wanted is None:
+        return None
+    *above, _ = str(found.path[-1]).split(".")
+    span = document.place(found.path, key=True).span
+    now = found.row.now
+    if now and "." not in now:
+        text = _replaced(text, span, ".".join([*above, now]))
+    elif now and above:
+        text = _replaced(text, span, now)
+    else:
+        text = _cut(document, text, found.path)
+        if now:
+            text = _with_key(Source(document.source.name, text), now.split("."), document.get(*found.path))
+    try:
+        changed = parse(Source(document.source.name, text, document.source.directory))
+    except SpecError:
+        return None
+    return (text, changed) if changed.data == wanted else None
+
+
+def _wanted(document: Document, found: _Found) -> Json:
+    """What the document says when it is done; None where that cannot be."""
+    data = copied(document.data)
+    holder: Json = data
+    for step in found.path[:-1]:
+        holder = holder[step] if isinstance(holder, list) and isinstance(step, int) else as_map(holder)[str(step)]
+    entries, key, now = as_map(holder), str(found.path[-1]), found.row.now
+    *above, _ = key.split(".")
+    value = entries.pop(key)
+    if now and ("." not in now or above):
+        new = now if "." in now else ".".join([*above, now])
+        if new in entries:
+            return None
+        entries[new] = value
+    elif now:
+        if document.get("kind") != _MOVES_WITHIN:
+            return None
+        part, _, last = now.partition(".")
+        target = as_map(data).setdefault(part, {})
+        if not isinstance(target, dict) or last in target:
+            return None
+        target[last] = value
+    return data
+
+
+def _cut(document: Document, text: str, path: DataPath) -> str:
+    """The text without a key and its value: the whole line where nothing else stands on it."""
+    key, value = document.place(path, key=True).span, document.place(path).span
+    lines = text.split("\n")
+    line = lines[key.line - 1]
+    before, behind = line[: key.column - 1], line[value.end_column - 1 :]
+    if key.line != value.line:
+        return text  # found out when it is read again
+    if not before.strip() and not behind.partition("#")[0].strip():
+        del lines[key.line - 1]
+    elif behind.lstrip().startswith(","):
+        lines[key.line - 1] = before + behind.lstrip()[1:].lstrip()
+    else:
+        lines[key.line - 1] = before.rstrip().removesuffix(",") + behind
+    return "\n".join(lines)
+
+
+def _with_key(source: Source, path: Sequence[str], value: Json) -> str:
+    """The text with a key more in a part of the experiment."""
+    document, (part, key) = parse(source), path
+    entry = f"{key}: {flow(value)}"
+    lines = source.text.split("\n")
+    if document.get(part) is None:
+        return f"{source.text.rstrip()}\n{part}: {{{entry}}}\n"
+    inner = next((known for known in document.keys if known[:-1] == (part,)), None)
+    span = document.place((part,)).span if inner is None else document.keys[inner].span
+    line = lines[span.line - 1]
+    head = line[: span.column - 1]
+    if inner is None:
+        return _replaced(source.text, span, f"{{{entry}}}")
+    lines[span.line - 1] = f"{head}{entry}, {line[len(head) :]}" if head.strip() else f"{head}{entry}\n{line}"
+    return "\n".join(lines)
+
+
+def _replaced(text: str, span: Span, new: str) -> str:
+    """The text with something else in the place of a stretch of it."""
+    lines = text.split("\n")
+    line = lines[span.line - 1]
+    lines[span.line - 1] = line[: span.column - 1] + new + line[span.end_column - 1 :]
+    return "\n".join(lines)
+
+
+def _known(document: Document, version: object, formats: Sequence[str]) -> str:
+    if isinstance(version, str) and version in formats:
+        return version
+    listed = ", ".join(f"`{one}`" for one in formats)
+    if version is None:
+        hint = f"add `apiVersion: {formats[-1]}`"
+        raise SpecError([about(document, (), "BLIS1002", "the document lacks the key `apiVersion`", hint=hint)])
+    message = f"unknown version `{str(version)[:40]}`"
+    hint = f"this version of blis-tui knows {listed}; a newer document needs a newer blis-tui"
+    raise SpecError([about(document, ("apiVersion",), "BLIS1004", message, hint=hint)])

@@ -1,0 +1,46 @@
+"""``blis-tui upgrade``: documents of an older format, or with older spellings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import tell
+from blis_tui.cli.spec_write import rewrite
+from blis_tui.printable import printable
+
+if TYPE_CHECKING:
+    from blis_tui.spec.source import Source
+
+
+@click.command("upgrade")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+@reported
+def upgrade(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
+    """Rewrite documents of older versions of blis-tui as this one spells them.
+
+    An older `apiVersion` becomes the present one, a key that was renamed or moved gets its new name and place; comments
+    and layout stay, and standard error says what changed. What cannot be rewritten safely is left as it is, and said:
+    then the exit code is 1. Results are not its business: `blis-tui golden` shows what they have become.
+
+    PATH is a file, a folder (every YAML file below it that is not hidden), or - for standard input to output.
+    """
+    from blis_tui.authoring.upgrade import upgrade as upgraded  # noqa: PLC0415  (heavy imports only when it runs)
+
+    left: list[str] = []
+
+    def change(source: Source) -> str:
+        found = upgraded(source)
+        for told in (*found.changes, *found.left):
+            tell(printable(f"{source.name}: {told}"))
+        if not (found.changes or found.left):
+            tell(printable(f"{source.name} needs no upgrade"))
+        left.extend(found.left)
+        return found.text
+
+    rewrite(paths, change, check=check, diff=diff, done="upgraded", unfinished=lambda: bool(left))

@@ -1,0 +1,140 @@
+"""Another process of the same Python, in which hashes of texts, and with them the order of sets, are others.
+
+It lives as long as who asks it: a Python that has to import all it needs takes as long to start as a small run does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import BlisError, SimulationError
+from blis_tui.spec.build import build_experiment
+from blis_tui.user_plugins import load_plugins
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from blis_tui.spec.model import Experiment
+
+_PROGRAM: Final = "from blis_tui.golden.other_process import serve; serve()"
+
+
+class OtherProcess:
+    """Does to an experiment what this process does; it starts with the first that it is given.
+
+    Leaving its context ends it.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._said = TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  (closed with the process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._said.close()
+
+    def call(self, function: str, experiment: Experiment) -> object:
+        """What a function returns there.
+
+        Args:
+            function: ``module:name`` of what takes an experiment and returns something that JSON can say.
+            experiment: what to hand to it.
+
+        Raises:
+            SimulationError: it fails there.
+        """
+        trace = experiment.workload.trace
+        job = {
+            "function": function,
+            "document": experiment.document,
+            "trace_path": None if trace is None else trace.path,
+            "plugins": [origin.asked for origin in experiment.plugins.origins],
+        }
+        if self._process is None:
+            self._process = self._started()
+        try:
+            line = _asked(self._process, json.dumps(job))
+        except BaseException:
+            self._end()  # what it answers now is no answer to what it is asked next
+            raise
+        if not line:
+            raise SimulationError(self._how_it_ended(self._process))
+        answer = json.loads(line)
+        if "told" in answer:
+            raise SimulationError(f"in another process, with another hash seed: {answer['told']}")
+        if "failed" in answer:
+            raise SimulationError(f"another process fails: {answer['failed']}")
+        return answer["result"]
+
+    def _how_it_ended(self, process: subprocess.Popen[str]) -> str:
+        code = process.wait()
+        self._said.seek(0)
+        why = self._said.read().strip().rpartition("\n")[2]  # a traceback ends with the exception
+        self._end()
+        return f"another process ends with exit code {code}: {why}"
+
+    def _started(self) -> subprocess.Popen[str]:
+        seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+        self._said.truncate(0)
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            encoding="utf-8",
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": seed,
+                "PYTHONIOENCODING": "utf-8",
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+        )
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()  # nothing happens where it has ended
+            self._process.communicate()
+        self._process = None
+
+
+def _asked(process: subprocess.Popen[str], job: str) -> str:
+    """The line that answers; empty where the process ends instead."""
+    if process.stdin is None or process.stdout is None:
+        return ""
+    with suppress(BrokenPipeError):
+        process.stdin.write(f"{job}\n")
+        process.stdin.flush()
+    return process.stdout.readline()
+
+
+def serve() -> None:
+    """In the other process: do what each line of standard input asks for, until it ends."""
+    answers = sys.stdout
+    with redirect_stdout(sys.stderr):  # what plug-ins print is no answer
+        for line in sys.stdin:
+            answers.write(json.dumps(_answer(line)) + "\n")
+            answers.flush()
+
+
+def _answer(line: str) -> dict[str, object]:
+    job = json.loads(line)
+    module, _, name = job["function"].partition(":")
+    try:
+        plugins = load_plugins(job["plugins"])
+        experiment = build_experiment(job["document"], trace_path=job["trace_path"], plugins=plugins)
+        return {"result": getattr(import_module(module), name)(experiment)}
+    except BlisError as error:
+        return {"told": " ".join(str(error).split())}
+    except Exception as error:  # noqa: BLE001  (the other process says it, and goes on)
+        return {"failed": f"{type(error).__name__}: {error}"}

@@ -1,0 +1,42 @@
+"""Execute the notebooks of ``docs/notebooks/`` and keep what they show: ``make notebooks``.
+
+Needs the extras ``docs`` and ``calibrate``. ``tests/test_notebooks.py`` runs their cells without Jupyter, and says
+which of them show something else by now.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import nbformat
+from nbclient import NotebookClient
+
+FOLDER: Final = Path(__file__).with_name("notebooks")
+
+
+def executed(path: Path) -> nbformat.NotebookNode:
+    """The notebook with its outputs, and without what differs each time: when it ran, and what rendered a picture."""
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        NotebookClient(notebook, resources={"metadata": {"path": folder}}, coalesce_streams=True).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", ()):
+            if output.output_type == "stream":
+                output.text = output.text.replace("\r\n", "\n")  # the terminal's, of commands
+    notebook.metadata = {
+        "kernelspec": notebook.metadata["kernelspec"],
+        "language_info": {"name": "python"},
+    }
+    return notebook
+
+
+if __name__ == "__main__":
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # `!blis-tui` is ours
+    for one in sorted(FOLDER.glob("*.ipynb")):
+        nbformat.write(executed(one), one)
+        sys.stderr.write(f"wrote {one}\n")
