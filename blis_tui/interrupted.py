@@ -92,7 +92,7 @@ def _end_at_once(_number: int, _frame: FrameType | None) -> None:
 def _kept_back(found: UnraisableHookArgs) -> None:
     """What is raised in a finalizer or a weak reference's callback (each import has one) goes no further.
 
-    Were it a signal's, nobody would ever hear of it again, and a run would go on to its end.
+    Were it a signal's, it would be lost, and a run would go on to its end.
     """
     if by_a_signal(found.exc_value):
         os._exit(INTERRUPTED)

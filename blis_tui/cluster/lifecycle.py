@@ -32,7 +32,6 @@ from blis_tui.cluster.stages import AlwaysUp
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.latency.warming import slowed_down
 from blis_tui.engine.request import RequestState
-from blis_tui.errors import PolicyError
 from blis_tui.spec import model as spec
 
 if TYPE_CHECKING:
@@ -65,12 +64,6 @@ class LifecycleControl(AlwaysUp):
     def __init__(self, experiment: spec.Experiment, pipeline: Pipeline, streams: Streams) -> None:
         super().__init__()
         settings = experiment.cluster
-        split = settings.disaggregation
-        if split is not None and split.transfer.starts == "step-start":
-            raise PolicyError(
-                "`transfer.starts: step-start` cannot be combined with instances that come and go",
-                help="leave out transfer.starts, or lifecycle, failures, nodes and autoscaler",
-            )
         self._wanted: dict[int, tuple[frozenset[str], str]] = {}
         """The roles and the model of the instances that they wait for."""
         self._settings = settings.lifecycle or spec.Lifecycle()

@@ -119,7 +119,7 @@ class Coasting(Flow):
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
     def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
-        """See ``Flow``: plain decodes one after another, and other steps between them where nobody is before them."""
+        """See ``Flow``: plain decodes one after another, and other steps between them where nothing is due before."""
         batch, load, cohort, calendar, heap = self._at_hand
         lead, done, latest = self._lead, 0, now
         while True:

@@ -90,7 +90,7 @@ def pack(
         source: the experiment, as :func:`blis_tui.spec.load.load` takes it.
         overrides: ``path=value`` texts.
         seed: replaces the document's.
-        at: where whoever opens it is led first.
+        at: where it opens first.
         breaks: breakpoints that are set then.
         plugins: what the experiment may name.
         accept: called with the results before anything is written; may raise.

@@ -15,7 +15,14 @@ from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.decode import decode
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.document_parts import Part
-from blis_tui.spec.engine_checks import check_batching, check_lora, check_memory, check_operators, check_version
+from blis_tui.spec.engine_checks import (
+    check_batching,
+    check_lora,
+    check_memory,
+    check_operators,
+    check_recorded,
+    check_version,
+)
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import all_metrics, is_metric, is_open_ended
@@ -51,6 +58,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
         used = [_Stack(document, owner) for owner in owners]
         problems += [problem for stack in used for problem in _check_heads(stack)]
         problems += [problem for owner in owners for problem in check_operators(document, owner)]
+        problems += [problem for owner in owners for problem in check_recorded(document, owner)]
         if not problems:
             traits = batching_traits(as_map(document.data), plugins)
             problems += [problem for stack in used for problem in _check_capacity(stack, traits)]

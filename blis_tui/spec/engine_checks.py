@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.refusals import beside, refusals
 from blis_tui.engine.batching.versions import foreign
@@ -12,7 +12,7 @@ from blis_tui.errors import InputError, PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.operator_files import read_tables
-from blis_tui.spec.pools import stacks, where
+from blis_tui.spec.pools import pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
@@ -148,3 +148,26 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
     except PolicyError as error:
         at = where(document, owner, "latency", "expert_parallel")
         yield about(document, at, "BLIS2030", error.message, hint=error.help)
+
+
+def check_recorded(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
+    """Measured step times belong to the one instance that they were measured of."""
+    if document.get(*where(document, owner, "latency", "kind")) != "recorded":
+        return
+    pools = (
+        [owner] if owner else [path for path in pool_paths(document) if where(document, path, "latency")[0] != path[0]]
+    )
+    places = [(*path, "instances") for path in pools or [("cluster",)]]
+    places.append(where(document, owner, "engine", "pipeline_parallel"))
+    for at in places:
+        count = document.get(*at)
+        if isinstance(count, int) and count > 1:
+            hint = f"set `{'.'.join(map(str, at))}: 1`, or take another step-time model"
+            yield about(document, at, "BLIS2026", f"{_OF_ONE}, not of {count}", hint=hint)
+    scaler = ("cluster", "autoscaler")
+    if document.get(*scaler) is not None:
+        hint = "leave `autoscaler` out, or take another step-time model"
+        yield about(document, scaler, "BLIS2026", f"{_OF_ONE}, not of more", key=True, hint=hint)
+
+
+_OF_ONE: Final = "`recorded` step times are those of one instance without pipeline stages"

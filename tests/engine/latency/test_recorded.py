@@ -6,7 +6,7 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.records import StepFinished
-from blis_tui.errors import PolicyError, SpecError
+from blis_tui.errors import SpecError
 
 MEASURED = [1000 + 37 * (n * n % 23) for n in range(60)]
 
@@ -67,17 +67,31 @@ def test_the_way_to_the_queue_and_back_is_added() -> None:
     assert other.e2e_us == one.e2e_us + 700 + 2 * one.input_tokens
 
 
-@pytest.mark.parametrize("wrong", [{"cluster.instances": 2}, {"engine.pipeline_parallel": 2}])
-def test_they_belong_to_one_instance(wrong: dict[str, object]) -> None:
-    experiment = loaded({"kind": "vllm-v1"}, [9000], **wrong)
-    with pytest.raises(PolicyError, match="those of one instance"):
-        blis_tui.Simulation(experiment)
+@pytest.mark.parametrize(
+    ("wrong", "at"),
+    [
+        ({"cluster.instances": 2}, "cluster.instances"),
+        ({"engine.pipeline_parallel": 2}, "engine.pipeline_parallel"),
+        ({"cluster.autoscaler": {"min_instances": 1, "max_instances": 2}}, "autoscaler"),
+        (
+            {"cluster.pools": [{"name": "a", "instances": 1}, {"name": "b", "instances": 2}], "cluster.instances": 3},
+            "cluster.pools.1.instances",
+        ),
+    ],
+)
+def test_they_belong_to_one_instance(wrong: dict[str, object], at: str) -> None:
+    with pytest.raises(SpecError, match="those of one instance") as caught:
+        loaded({"kind": "vllm-v1"}, [9000], **wrong)
+    assert [f"`{at}" in (one.help or "") for one in caught.value.diagnostics] == [True]
 
 
-def test_and_to_no_other_that_comes_later() -> None:
-    experiment = blis_tui.load("autoscaling", set={"latency": {"kind": "recorded", "durations_us": [90_000]}})
-    with pytest.raises(PolicyError, match="instances must not be added"):
-        blis_tui.Simulation(experiment).run()
+def test_each_pool_of_one_instance_has_its_own() -> None:
+    pools = [{"name": "a", "instances": 1}, {"name": "b", "instances": 1}]
+    simulation = blis_tui.Simulation(
+        loaded({"kind": "vllm-v1"}, [9000], **{"cluster.pools": pools, "cluster.instances": 2})
+    )
+    simulation.run()
+    assert simulation.done
 
 
 def test_without_times_there_is_nothing_to_simulate() -> None:
