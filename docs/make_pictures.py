@@ -230,7 +230,7 @@ async def screenshot(name: str) -> str:
         words = (sys.executable, "-c", _OBSERVING, str(_TOLD))
         start = ObservingStart(url="http://127.0.0.1:8000", words=words)
     elif name == "twin" and loaded:
-        recording = read_recording(RECORDINGS / "monday")
+        recording = read_recording(shutil.copytree(RECORDINGS / "monday", Path("monday")))  # which adds tables to it
         start = TwinStart(twin=of_simulated(recording, loaded, experiment), recording=recording, source=experiment)
     elif loaded:
         start = Start(experiment=loaded, source=experiment, breaks=breaks)

@@ -25,7 +25,9 @@ Attribution = tuple[str, str]
 def data_files(root: Path = ROOT) -> list[Path]:
     """Every file of data that the wheel has, but for the schemas, which are written from the code."""
     package = [path for path in (root / "blis_tui").rglob("*") if path.suffix not in OUR_CODE]
-    return sorted(path for path in [*package, *(root / "specs").rglob("*")] if path.is_file() and path.name[0] != ".")
+    folders = ("specs", "docs/prices", "docs/recordings")
+    files = [*package, *(path for folder in folders for path in (root / folder).rglob("*"))]
+    return sorted(path for path in files if path.is_file() and path.name[0] != ".")
 
 
 def of_header(path: Path) -> Attribution:
@@ -74,7 +76,7 @@ def test_every_file_of_data_has_a_source_and_a_licence() -> None:
         ("specs/hardware/new.yaml", "# Source: a datasheet\nkind: Hardware\n# Licence: MIT\n"),
         ("specs/latency/operators/new.json", '{"source": "measured"}'),
         ("specs/traces/new.csv", "arrival_time_us\n"),
-        ("specs/prices/new.yaml", "kind: Prices\n"),
+        ("docs/prices/new.yaml", "h100: 3\n"),
         ("blis_tui/metrics/new.json", "{}"),
     ],
 )

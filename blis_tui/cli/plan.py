@@ -27,6 +27,7 @@ from blis_tui.cli.sweep import (
     open_page,
     open_study,
     price_option,
+    price_table_option,
     progress_option,
     runner_of,
     slo_option,
@@ -74,6 +75,7 @@ class _Start:
     """What is planned with."""
 
     prices: tuple[str, ...]
+    price_table: str | None
     overrides: tuple[str, ...]
     case: str | None
     plugins: tuple[str, ...]
@@ -150,7 +152,7 @@ class _Written:
         help="Answer with what holds with step times so slow that this share of measured servers had no slower ones.",
     ),
 )
-@grouped("start", _Start, price_option, set_option, case_option, plugins_option)
+@grouped("start", _Start, price_option, price_table_option, set_option, case_option, plugins_option)
 @grouped("runs", _Runs, jobs_option, dask_option, store_option)
 @grouped(
     "written",

@@ -47,6 +47,12 @@ price_option: Final = click.option(
     metavar="GPU=USD",
     help="What one GPU costs in US dollars an hour, such as h100=2.5; repeatable.",
 )
+price_table_option: Final = click.option(
+    "--prices",
+    "price_table",
+    metavar="FILE",
+    help="Take prices from a YAML file of such lines as `h100: 2.5`; --price goes before them.",
+)
 jobs_option: Final = click.option(
     "-j",
     "--jobs",
@@ -104,6 +110,7 @@ class Asked:
     slos: tuple[str, ...] = ()
     objectives: tuple[str, ...] = ()
     prices: tuple[str, ...] = ()
+    price_table: str | None = None
     overrides: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
 
@@ -129,6 +136,7 @@ class _Written:
     slo_option,
     objective_option,
     price_option,
+    price_table_option,
     set_option,
     plugins_option,
 )
@@ -203,6 +211,7 @@ def open_study(source: str, asked: Asked) -> Study:
         PolicyError: plug-ins cannot be used.
         InputError: it cannot be read.
     """
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415
     from blis_tui.spec.study.arguments import study_of_arguments  # noqa: PLC0415
     from blis_tui.spec.study.document import read_study  # noqa: PLC0415
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
@@ -219,6 +228,7 @@ def open_study(source: str, asked: Asked) -> Study:
         seeds=asked.seeds,
         case=asked.case,
         prices=asked.prices,
+        price_table=None if asked.price_table is None else read_document(Path(asked.price_table)),
     )
     study = read_study(document, base=base, given=asked.overrides, plugins=plugins)
     require_figures(study)

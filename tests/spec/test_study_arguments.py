@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
 from blis_tui.errors import SpecError
+from blis_tui.spec.loader import parse
+from blis_tui.spec.source import Source
 from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds, study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.study.model import Study
 
+ROOT: Final = Path(__file__).parents[2]
 WRONG = {
     "--axis": (
         "cluster.instances",
@@ -86,6 +95,40 @@ def test_a_price_given_twice_is_told_and_one_of_the_document_replaced() -> None:
         study_of("--price", "h100=1", "h100=2")
     assert study_of("--price", "h100=2.5", "l40s=0.9").prices == {"h100": 2.5, "l40s": 0.9}
     assert study_of("--price").prices == {}
+
+
+def test_prices_come_from_a_table_too() -> None:
+    """Before those of the document, and after those of the command line; mistakes are told with their line."""
+
+    def priced(text: str, *prices: str) -> Study:
+        document, base = open_study_or_experiment("cheapest-gpus")
+        study_of_arguments(document, prices=prices, price_table=parse(Source("mine.yaml", text)))
+        study = read_study(document, base=base)
+        require_figures(study)
+        return study
+
+    assert priced("h100: 5\nl40s: 0.9\n", "l40s=1").prices == {"a100-80": 1.3, "h100": 5.0, "h200": 4.0, "l40s": 1.0}
+    for text, told in {
+        "- h100: 5\n": "this is no table of prices",
+        "h100: 5\nl40s: cheap\n": "mine.yaml:2:7",
+        "h100: 5\nh10: 5\n": "mine.yaml:2:1",
+        "h100: -5\n": "mine.yaml:1:7",
+    }.items():
+        with pytest.raises(SpecError) as caught:
+            priced(text)
+        assert told in str(caught.value)
+
+
+def test_the_example_of_prices_is_that_of_the_shipped_study() -> None:
+    table = yaml.safe_load((ROOT / "docs/prices/2026-05.yaml").read_text(encoding="utf-8"))
+    assert table == study_of("--price", source="cheapest-gpus").prices
+    small = ["--set", "workload.requests=20", "--axis", "cluster.instances=2,3", "-j", "1", "--store", "none"]
+    given = ["--prices", str(ROOT / "docs/prices/2026-05.yaml"), "--objective", "cost.usd_per_hour", "--format", "csv"]
+    done = CliRunner().invoke(cli, ["sweep", "quickstart", *small, *given])
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [float(row["cost.usd_per_hour"]) for row in rows] == [2 * table["h100"], 3 * table["h100"]]
+    gone = CliRunner().invoke(cli, ["sweep", "quickstart", *small, "--prices", "no-such.yaml"])
+    assert (gone.exit_code, "no-such.yaml" in gone.stderr) == (ExitCode.IO, True)
 
 
 @pytest.mark.parametrize(

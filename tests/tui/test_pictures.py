@@ -65,6 +65,14 @@ async def calm(studio: Studio) -> None:
     await settle(studio.pilot)
 
 
+def test_pictures_of_screens_on_the_first_pages_are_among_these() -> None:
+    """So that none of them can be stale."""
+    for page in (DOCS.parent / "README.md", DOCS / "index.md"):
+        shown = re.findall(r"!\[[^]]*\]\((?:docs/)?img/([\w-]+)\.(\w+)\)", page.read_text(encoding="utf-8"))
+        assert shown, page
+        assert [name for name, kind in shown if name not in MAKER.SCENES or kind != "svg"] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKER.SCENES)
 async def test_a_picture_is_what_is_on_the_screen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.source import DataPath, Json
 
+_G = TypeVar("_G")
 _T = TypeVar("_T")
 _FIGURE: Final = r"(-?(?:[0-9]{1,15}(?:\.[0-9]{1,15})?|\.[0-9]{1,15}))"
 _RANGE: Final = re.compile(rf"\s*{_FIGURE}\.\.{_FIGURE}(?:\.\.{_FIGURE})?\s*\Z")
@@ -35,8 +36,11 @@ def study_of_arguments(
     seeds: str = "",
     case: str | None = None,
     prices: Iterable[str] = (),
+    price_table: Document | None = None,
 ) -> None:
     """Add what a command line says to a study document, in place; an axis replaces the document's of the same path.
+
+    Prices go before those of the table, and these before the document's.
 
     Raises:
         SpecError: with everything that is not of the form it should have.
@@ -52,6 +56,8 @@ def study_of_arguments(
         _take(text, parse_bound, found, lambda one: _add_entry(document, "constraints", one))
     for text in objectives:
         _take(text, parse_objective, found, lambda one: _add_entry(document, "objectives", one))
+    if price_table is not None:
+        _take(price_table, _rows_of, found, lambda rows: _add_table(document, rows))
     for text in prices:
         _take(text, parse_price, found, lambda one: _add_price(document, one, priced))
     if seeds:
@@ -63,9 +69,9 @@ def study_of_arguments(
         raise SpecError(found)
 
 
-def _take(text: str, parser: Callable[[str], _T], found: list[Diagnostic], use: Callable[[_T], None]) -> None:
+def _take(given: _G, parser: Callable[[_G], _T], found: list[Diagnostic], use: Callable[[_T], None]) -> None:
     try:
-        use(parser(text))
+        use(parser(given))
     except SpecError as error:
         found += error.diagnostics
 
@@ -95,6 +101,25 @@ def _add_price(document: Document, price: tuple[str, Document], given: list[str]
     if not isinstance(document.get("prices"), dict):
         as_map(document.data)["prices"] = {}
     document.graft(("prices", name), value)
+
+
+def _rows_of(table: Document) -> dict[str, Document]:
+    """The prices of a file, by the names of hardware.
+
+    Raises:
+        SpecError: it is no map.
+    """
+    if not isinstance(table.data, dict):
+        hint = "write it as a map from hardware to US dollars an hour for one GPU, such as `h100: 2.5`"
+        raise SpecError([located("BLIS1009", "this is no table of prices", table.place(()), hint=hint)])
+    return {name: table.branch((name,)) for name in table.data}
+
+
+def _add_table(document: Document, rows: dict[str, Document]) -> None:
+    if not isinstance(document.get("prices"), dict):
+        as_map(document.data)["prices"] = {}
+    for name, price in rows.items():
+        document.graft(("prices", name), price)
 
 
 def parse_price(text: str) -> tuple[str, Document]:
