@@ -187,10 +187,11 @@ def test_the_summary_counts() -> None:
 
 async def test_descriptions_come_before_the_first_check(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = Event()
+    checking = home.check
 
     def wait(found: Found) -> Checked:
         allowed.wait(60)
-        return check(found)
+        return checking(found)
 
     monkeypatch.setattr(home, "check", wait)
     app = BlisApp()
@@ -332,7 +333,7 @@ def test_sentences_are_wrapped_and_quoted_lines_are_not() -> None:
     assert problem_text(printed).plain == printed
 
 
-async def test_what_is_refused_on_enter_stays_to_be_corrected() -> None:
+async def test_what_is_refused_on_enter_stays_to_be_corrected(empty: Path) -> None:
     asked: list[str] = []
 
     def refuse(text: str) -> None:
