@@ -15,7 +15,7 @@ from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
-from blis_tui.printable import printable, printable_lines
+from blis_tui.printable import printable
 
 
 @click.command()
@@ -100,6 +100,5 @@ def shrink(
     )
     told = [f"{len(found.rows):,} of {found.requests:,} requests are left after {found.runs:,} runs; {least}"]
     told += [f"FAIL  {one.sentence()}" for one in found.broken]
-    print_text(
-        printable_lines("\n".join(told)) + f"\nwrote {printable(str(trace))} and {printable(str(document))}\n", nl=False
-    )
+    told += [f"wrote {trace} and {document}"]
+    print_text("\n".join(map(printable, told)))
