@@ -123,7 +123,8 @@ def test_against_the_oracle_itself_and_goldens(compiled: Path, tmp_path: Path) -
     for name in ("tests", "specs", "golden", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     told = python(
-        *(compiled, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *COMPARING),
+        compiled,
+        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *COMPARING),
         cwd=tmp_path,
         BLIS_TUI_ORACLE_SHARE="0.25",
     )

@@ -32,7 +32,7 @@ from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_regressions.file_regression import FileRegressionFixture
 
@@ -187,7 +187,7 @@ def test_the_summary_counts() -> None:
 
 async def test_descriptions_come_before_the_first_check(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = Event()
-    checking = home.check
+    checking: Callable[[Found], Checked] = vars(home)["check"]
 
     def wait(found: Found) -> Checked:
         allowed.wait(60)
