@@ -15,6 +15,10 @@ from tests.wheels import build, environment
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Matrices here are small, and other tests use the other cores: threads would only wait for each other. NumPy reads this
+# when it is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # How long an example takes depends on the machine and on what else it does: no test judges that.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -38,6 +38,20 @@ plugins_option: Final = click.option(
 )
 
 
+def _host(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    """What can be looked up at all; what cannot is not an error of the system's, but of Python's, of several kinds."""
+    try:
+        given.encode("idna")
+    except UnicodeError:
+        raise click.BadParameter("no host can have this name") from None
+    return given
+
+
+host_option: Final = click.option(
+    "--host", default="127.0.0.1", show_default=True, callback=_host, help="Address to listen on."
+)
+
+
 def format_option(*formats: str, about: str | None = None) -> Callable[[_Command], _Command]:
     """``--format``, one of ``formats``; the first is the default."""
     kind = click.Choice(formats)

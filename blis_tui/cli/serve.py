@@ -11,13 +11,13 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import tell
-from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import host_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.extras import install_command
 
 
 @click.command()
 @click.argument("source", metavar="[SPEC]", required=False, shell_complete=completion.experiments)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@host_option
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 = a free one."
 )

@@ -13,7 +13,7 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, require_spared, tell
-from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import host_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LATE_US: Final = 20_000
 
 @click.command("serve-api")
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@host_option
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 = a free one."
 )

@@ -16,7 +16,7 @@ from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
-from blis_tui.printable import printable, printable_lines
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -113,7 +113,7 @@ def shrink(
     told += [f"FAIL  {one.sentence()}" for one in found.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")
-    print_text(printable_lines("\n".join(told)) + f"\nwrote {listed}\n", nl=False)
+    print_text("\n".join([*map(printable, told), f"wrote {listed}"]))
 
 
 def _write_golden(document: Path, plugins: Registry | None) -> str:

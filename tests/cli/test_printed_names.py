@@ -64,6 +64,7 @@ FILES: Final = {
     "evil.blis.yaml": SPEC,
     f"file{EVIL}.blis.yaml": SPEC,
     f"loose{EVIL}.yaml": "{ kind:   Policy  }",
+    f"broken{EVIL}/recording.json": f'{{"name": {quoted("server")}, {quoted("unknown")}: 1}}',
     "trace.csv": TRACE,
     "cells.csv": TRACE.replace(",100,", f',"many{EVIL}",'),
     f"trace{EVIL}.csv": TRACE,
@@ -80,6 +81,7 @@ FILES: Final = {
 }
 
 
+SEEDS: Final = "--store none --jobs 1 --seeds 2"
 QUICK: Final = "--store none --jobs 1 --seeds 1 --slo latency.ttft_ms.mean<=2000 --rate 4 --duration 2"
 
 
@@ -167,11 +169,41 @@ def blis(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch:
         (f"import model file{EVIL}.blis.yaml", "file"),
         (f"check plugin{EVIL}.py", "plugin"),
         (f"tui evil.blis.yaml --at place{EVIL}", ""),
+        (f"bundle evil.blis.yaml -o out{EVIL}.blis", "out"),
+        (f"bundle evil.blis.yaml -o out{EVIL}.html --events 20", "out"),
+        (f"bundle evil.blis.yaml -o nowhere{EVIL}/out.blis", "nowhere"),
+        (f"bundle evil.blis.yaml -o out.blis --at place{EVIL}", "place"),
+        (f"bundle evil.blis.yaml -o out.blis --break condition{EVIL}", "condition"),
+        ("bundle wrong.blis.yaml -o out.blis", "model unknown"),
+        (f"run nowhere{EVIL}.blis", "nowhere"),
+        (f"sensitivity replay.blis.yaml --slo latency.e2e_ms.mean<=1 {SEEDS}", "cluster.instances"),
+        (f"sensitivity evil.blis.yaml --slo latency{EVIL}<=1 {SEEDS}", "latency"),
+        ("sensitivity wrong.blis.yaml --slo latency.e2e_ms.mean<=1", "name"),
+        ("shrink evil.blis.yaml -o small --runs 2", "wish"),
+        (f"shrink evil.blis.yaml -o small{EVIL} --runs 3", "small"),
+        (f"shrink replay.blis.yaml -o nowhere{EVIL}/small --runs 3 --expect latency.e2e_ms.mean<=1", "nowhere"),
+        (f"shrink replay.blis.yaml -o small --expect wish{EVIL}", "wish"),
+        ("shrink wrong.blis.yaml -o small", "model unknown"),
+        (f"twin recording{EVIL} replay.blis.yaml", "recording"),
+        (f"twin broken{EVIL} replay.blis.yaml", "broken"),
+        (f"serve-api evil.blis.yaml --port 0 --kv-events address{EVIL}", "address"),
+        (f"serve-api evil.blis.yaml --port 0 --host host{EVIL}", "host"),
+        (f"serve evil.blis.yaml --port 0 --host host{EVIL}", "host"),
+        ("serve-api wrong.blis.yaml --port 0", "model unknown"),
     ],
 )  # fmt: skip
 def test_nothing_printed_makes_a_terminal_act(command: str, names: str, blis: Project) -> None:
     words = [word.replace("EVIL", f"request 3{EVIL}") for word in _words(command)]
     require_harmless(blis(*words), names)
+
+
+def test_nothing_that_a_bundle_prints_makes_a_terminal_act(blis: Project) -> None:
+    """What it holds was written elsewhere, and so was its name."""
+    blis("bundle", "evil.blis.yaml", "-o", f"bundle{EVIL}.blis")
+    require_harmless(blis("run", f"bundle{EVIL}.blis", "--format", "table"), "tenant tier wish")
+    require_harmless(blis("run", f"bundle{EVIL}.blis"), "wish")
+    Path(f"bundle{EVIL}.blis").write_bytes(b"no bundle")
+    require_harmless(blis("run", f"bundle{EVIL}.blis"), "bundle")
 
 
 def _words(command: str) -> Iterator[str]:

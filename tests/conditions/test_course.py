@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from blis_tui.metrics.expectations import Verdict
 
-PRESSURE: Final = blis_tui.load("kv-pressure", set={"workload.requests": 60})
+SHORT: Final[dict[str, object]] = {
+    "workload.requests": 20,
+    "workload.clients.0.output_tokens": {"kind": "gaussian", "mean": 100, "std_dev": 30, "min": 16, "max": 200},
+    "engine.kv_blocks": 100,
+}
+PRESSURE: Final = blis_tui.load("kv-pressure", set=SHORT)
 KINDS: Final = ("preempted", "completed", "scheduled", "first-token", "rejected")
 
 
@@ -153,9 +158,8 @@ apiVersion: blis/v1
 kind: Experiment
 metadata: {name: mine}
 extends: kv-pressure
-workload: {requests: 60}
 expect:
-  - {metric: requests.completed, equals: 60}
+  - {metric: requests.completed, equals: 20}
   - {never: preempted}
   - {eventually: waiting == 0, after: preempted, within: 30s}
   - {count: preempted, max: 1000}
@@ -163,7 +167,7 @@ expect:
 
 
 def test_they_are_part_of_the_report_behind_bounds_on_its_figures() -> None:
-    report = whole(load("-", stdin_text=SPEC)).report()
+    report = whole(load("-", stdin_text=SPEC, overrides=SHORT)).report()
     first = min(event for event, _ in told().events_of("preempted"))
     assert [(one.metric, one.ok, one.event) for one in report.expectations] == [
         ("requests.completed", True, None),
@@ -179,7 +183,7 @@ def test_they_are_part_of_the_report_behind_bounds_on_its_figures() -> None:
 
 def test_a_run_under_way_or_with_requests_of_its_own_is_not_judged() -> None:
     """It is judged as a whole, by repeating it."""
-    experiment = load("-", stdin_text=SPEC)
+    experiment = load("-", stdin_text=SPEC, overrides=SHORT)
     simulation = blis_tui.Simulation(experiment)
     simulation.run(max_events=100)
     assert [one.metric for one in simulation.report().expectations] == ["requests.completed"]

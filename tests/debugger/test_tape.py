@@ -9,7 +9,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
-from blis_tui.engine.records import Completed, Record, StepFinished
+from blis_tui.engine.records import Completed, Preempted, Record, Scheduled, StepFinished
 from tests.builders import profiles
 
 ALL = 10**9
@@ -20,10 +20,11 @@ def short() -> blis_tui.Experiment:
     return blis_tui.load("kv-pressure", set={"workload.requests": 40})
 
 
-def recorded(until: int | None = None) -> tuple[Tape, list[Record]]:
+def recorded(until: int | None = None, experiment: blis_tui.Experiment | None = None) -> tuple[Tape, list[Record]]:
     """The tape of a run up to an event, and the records it was made from."""
-    simulation = blis_tui.Simulation(short())
-    tape, records = Tape(profiles(short())), list[Record]()
+    experiment = experiment or short()
+    simulation = blis_tui.Simulation(experiment)
+    tape, records = Tape(profiles(experiment)), list[Record]()
     Recorder(tape).listen(simulation)
     simulation.subscribe("all", records.append)
     simulation.run(max_events=until)
@@ -123,3 +124,22 @@ def test_every_row_is_about_whom_its_record_is_about() -> None:
             assert row.instance == getattr(record, "instance", -1)
             seen[row.request >= 0, row.instance >= 0] = None
     assert len(seen) == 4
+
+
+def test_what_is_planned_ahead_is_past_when_its_step_has_started() -> None:
+    """In the middle of an event that starts no step of theirs, no request is shown as scheduled or preempted by it."""
+    batching = {"kind": "vllm-v1", "async_scheduling": True}
+    settings = {"workload.requests": 30, "workload.rate_per_s": 4, "engine.kv_blocks": 150, "policy.batching": batching}
+    tape, records = recorded(experiment=blis_tui.load("kv-pressure", set=settings))
+    assert tape.plans_ahead
+    started = {(one.event, name) for one in records if isinstance(one, StepFinished) for name in one.admitted}
+    planned = [(one.event, one.request_id) for one in records if isinstance(one, Scheduled)]
+    assert 0 < len([place for place in planned if place in started]) < len(planned)
+    for event, name in planned:
+        shown = any((one.event, one.what) == (event, "scheduled") for one in tape.life(name, event, event - 1))
+        assert shown == ((event, name) in started)
+    preempted = [(one.event, one.request_id) for one in records if isinstance(one, Preempted)]
+    assert preempted
+    for event, name in preempted:
+        assert all(one.event < event or one.what != "preempted" for one in tape.life(name, event, event - 1))
+        assert (event, "preempted") in [(one.event, one.what) for one in tape.life(name, event)]

@@ -98,8 +98,17 @@ SHORTER: Final = {
     "vllm-preemption": 90,
 }
 """Requests of long experiments, enough for records of all their kinds: they are run some twenty times over."""
-_SHORTER_SESSIONS: Final[dict[str, dict[str, object]]] = {
+_OTHERWISE_SHORTER: Final[dict[str, dict[str, object]]] = {
     "conversations": {"workload.sessions": 15, "workload.clients.0.output_tokens.mu": 4.0, "expect": []},
+    # The run of `autoscaling`; its own are expectations of the course, which hear every event.
+    "recovery": {
+        "workload.requests": 120,
+        "expect": [
+            {"eventually": "waiting == 0", "after": "waiting > 50", "within": "30s"},
+            {"never": "preempted", "after": "scaled", "within": "1s"},
+            {"count": "scaled", "max": 12},
+        ],
+    },
 }
 AS_IT_IS: Final = {
     "conversations": "anywhere",
@@ -125,6 +134,6 @@ def case(name: str) -> tuple[str, dict[str, object]]:
     """The experiment of a case, and what to replace in it."""
     if name in VARIANTS:
         return VARIANTS[name]
-    return name, _SHORTER_SESSIONS.get(name) or (
+    return name, _OTHERWISE_SHORTER.get(name) or (
         {"workload.requests": SHORTER[name], "expect": []} if name in SHORTER else {}
     )

@@ -1,7 +1,9 @@
 """Simulate experiments and say what came out: ``python runner.py jobs.json`` prints outcomes as JSON.
 
 Tests run this file under other interpreters, so it uses the standard library and the package only. A job that holds
-a resolved document needs neither PyYAML nor jsonschema; a job that is a mere name is loaded like a user would.
+a resolved document needs neither PyYAML nor jsonschema; a job that is a mere name is loaded like a user would. A job
+goes on from the ``checkpoint`` it names; where it is to ``save`` one after some ``events``, it goes back to that from
+the end.
 """
 
 from __future__ import annotations
@@ -78,13 +80,17 @@ def simulate(experiment: Experiment, *, observe: bool = True, checkpoint: bytes 
     return finish(simulation, observe=observe)
 
 
-def save(experiment: Experiment, path: Path, events: int) -> None:
-    """Write a checkpoint of an experiment after so many events."""
+def save(experiment: Experiment, path: Path, events: int) -> Outcome:
+    """Write a checkpoint of an experiment after so many events; what comes out of going back to it from the end."""
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     simulation = Simulation(experiment)
     simulation.run(max_events=events)
-    path.write_bytes(simulation.checkpoint())
+    checkpoint = simulation.checkpoint()
+    path.write_bytes(checkpoint)
+    simulation.run()
+    simulation.restore(checkpoint)
+    return finish(simulation)
 
 
 def arithmetic(count: int = 3000) -> dict[str, str]:
@@ -133,11 +139,13 @@ def run_jobs(jobs: dict[str, dict[str, object]]) -> dict[str, object]:
 
     outcomes = {}
     for name, job in jobs.items():
+        experiment = _experiment(name, job)
         if "save" in job:
-            save(_experiment(name, job), Path(str(job["save"])), int(str(job["events"])))
-        saved = job.get("checkpoint")
-        checkpoint = Path(str(saved)).read_bytes() if saved else None
-        outcomes[name] = simulate(_experiment(name, job), checkpoint=checkpoint)._asdict()
+            outcome = save(experiment, Path(str(job["save"])), int(str(job["events"])))
+        else:
+            saved = job.get("checkpoint")
+            outcome = simulate(experiment, checkpoint=Path(str(saved)).read_bytes() if saved else None)
+        outcomes[name] = outcome._asdict()
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
         "platform": sys.platform,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import ceil
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from .strategies import Scenario
 
 _EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
+_SHARE: Final = float(os.environ.get("BLIS_TUI_ORACLE_SHARE", "1"))
+"""Where all examples are checked already, and part of them once more in another way."""
 
 
 def examples(count: int) -> settings:
     """The same ``count`` examples every time, or the random ones somebody asked for."""
     return settings(
-        max_examples=_EXPLORE or count,
+        max_examples=_EXPLORE or ceil(count * _SHARE),
         derandomize=not _EXPLORE,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

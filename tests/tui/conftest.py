@@ -15,6 +15,8 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from blis_tui.tui.catalog import check
+from blis_tui.tui.screens import home as home_screen
 from tests.tui.screens import draw, idle
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from textual.css.model import RuleSet
     from textual.css.types import CSSLocation
+
+    from blis_tui.tui.catalog import Checked, Found
 
 LAB = {
     "mine.blis.yaml": """\
@@ -83,6 +87,7 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "pause", _pause)
     monkeypatch.setattr(Compositor, "render_update", lambda _self, **_how: None)
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
+    monkeypatch.setattr(home_screen, "check", _check)
     # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.
     monkeypatch.setattr(Notification, "time_left", property(lambda _self: 3600.0))
 
@@ -117,6 +122,18 @@ def _number(variables: dict[str, str]) -> int:
         latest = (variables, _numbers.setdefault(tuple(variables.items()), len(_numbers)))
         _latest[""] = latest
     return latest[1]
+
+
+_checked: dict[Path, Checked] = {}
+
+
+def _check(found: Found) -> Checked:
+    """The product's own, once for each document that ships: the first screen of every test checks all forty of them."""
+    if not found.shipped:
+        return check(found)
+    if found.path not in _checked:
+        _checked[found.path] = check(found)
+    return _checked[found.path]
 
 
 async def _wait_for_screen(pilot: Pilot[None]) -> bool:

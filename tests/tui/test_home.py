@@ -32,7 +32,7 @@ from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_regressions.file_regression import FileRegressionFixture
 
@@ -187,10 +187,11 @@ def test_the_summary_counts() -> None:
 
 async def test_descriptions_come_before_the_first_check(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = Event()
+    checking: Callable[[Found], Checked] = vars(home)["check"]
 
     def wait(found: Found) -> Checked:
         allowed.wait(60)
-        return check(found)
+        return checking(found)
 
     monkeypatch.setattr(home, "check", wait)
     app = BlisApp()
@@ -332,7 +333,7 @@ def test_sentences_are_wrapped_and_quoted_lines_are_not() -> None:
     assert problem_text(printed).plain == printed
 
 
-async def test_what_is_refused_on_enter_stays_to_be_corrected() -> None:
+async def test_what_is_refused_on_enter_stays_to_be_corrected(empty: Path) -> None:
     asked: list[str] = []
 
     def refuse(text: str) -> None:
