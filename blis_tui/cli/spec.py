@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.cli import completion, import_, spec_write
+from blis_tui.cli import completion, spec_write
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_spared, tell
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
@@ -17,7 +17,24 @@ if TYPE_CHECKING:
     from blis_tui.spec.library import Entry
 
 
-@click.group("spec")
+class _Group(click.Group):
+    """Its group of imports is a module of its own, which is imported where it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), _IMPORT])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != _IMPORT:
+            return super().get_command(ctx, cmd_name)
+        from blis_tui.cli.import_ import import_  # noqa: PLC0415
+
+        return import_
+
+
+_IMPORT: Final = "import"
+
+
+@click.group("spec", cls=_Group)
 def spec() -> None:
     """Find, write, format and convert documents."""
 
@@ -27,7 +44,6 @@ for _command in (
     spec_write.init,
     spec_write.fmt,
     spec_write.schema,
-    import_.import_,
 ):
     spec.add_command(_command)
 
