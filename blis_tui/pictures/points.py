@@ -48,6 +48,11 @@ class Points:
         values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
         return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths), values)
 
+    @property
+    def has_front(self) -> bool:
+        """Whether there are several objectives, so that ``front`` is one; by a single one its points are the best."""
+        return len(self.study.objectives) > 1
+
     def name(self, one: PointSummary) -> str:
         """A point by its coordinates."""
         parts = [f"{name} {value_text(one.coordinates[path])}" for path, name in self.names.items()]

@@ -104,7 +104,7 @@ def section_lines(report: Report) -> dict[str, str]:
             f"{found.priority_inversions:,} priority inversions, {found.head_of_line_blocking:,} blocked queues"
         )
     if report.saturation is not None:
-        lines["saturation"] = _saturation(report.saturation)
+        lines["saturation"] = _saturation(report.saturation, report.duration_us)
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
     return lines
@@ -139,10 +139,11 @@ def _reasoning(found: ReasoningReport) -> str:
     return text
 
 
-def _saturation(found: Saturation) -> str:
+def _saturation(found: Saturation, duration_us: int) -> str:
     from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs have it)
 
-    over = f"{found.label} for most of the last {WINDOW_US // 1_000_000} s"
+    last = "run" if duration_us <= WINDOW_US else f"last {WINDOW_US // 1_000_000} s"
+    over = f"{found.label}, the most frequent verdict of the {last}"
     return f"{over} ({found.detector}; score {found.score:.3f} at the end)"
 
 

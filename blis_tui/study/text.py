@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
+    from blis_tui.study.scenarios import Scenario
     from blis_tui.study.summary import PointSummary
 
 MOST_POINTS: Final = 40
@@ -87,7 +88,29 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
             rows.append([*values, f"point {best.point.number}", *told, *(number(best.mean(each)) for each in metrics)])
     first = len(head) - len(metrics)
     title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
-    return ["", title, *lined_up(rows, right=range(first, len(head)))]
+    return ["", title, *lined_up(rows, right=range(first, len(head))), *ties_text(study, found)]
+
+
+def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
+    """For each load with several best points, a sentence that names those that were not taken."""
+    names = short_names(study.paths)
+    chosen = [path for path in study.paths if path not in load_paths(study)]
+    told = []
+    for one in found:
+        if one.best is None or not one.ties:
+            continue
+        load = ", ".join(
+            f"{names[path]} {value_text(value)}" for path, value in zip(load_paths(study), one.values, strict=True)
+        )
+        others = [
+            f"point {tie.point.number} ({', '.join(value_text(tie.coordinates.get(path)) for path in chosen)})"
+            for tie in one.ties
+        ]
+        listed = " and ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
+        told.append(
+            f"With {load}, {listed} {'is' if len(others) == 1 else 'are'} as good as point {one.best.point.number}."
+        )
+    return told
 
 
 def _latency(metric: str) -> str:
