@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
+from html import escape
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, 
 from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.rate import rate_picture
+from blis_tui.study.expected import step_times_lines
 from blis_tui.study.scenarios import load_paths, scenarios
 from blis_tui.study.text import best_words, bound_text, number, same_load, ties_text, value_text
 
@@ -92,7 +94,9 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         what += "" if points.has_front else f" in {study.objectives[0].metric}{same_load(study)}"
         caption = f"{what}{_first(best)}; means over seeds"
         parts.append(_rows(points, best[:_BEST], caption))
-    return [*parts, *_by_load(points)]
+    parts += _by_load(points)
+    told = [*step_times_lines(study, (best or list(points.all))[:_BEST])]
+    return [*parts, *([f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in told)}</ul>"] if told else [])]
 
 
 def _by_load(points: Points) -> list[str | Table]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned
 from blis_tui.printable import printable
+from blis_tui.study.expected import step_times_lines
 from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.scenarios import load_paths, ranked_by, scenarios, study_front
@@ -51,6 +52,8 @@ def study_text(result: StudyResult) -> str:
         wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += _scenarios(study, points)
+    if expected := list(step_times_lines(study, shown)):
+        lines += ["", *expected]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
 

@@ -1,0 +1,78 @@
+"""How far off the means of a study's runs are expected to be."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.metrics.step_time import expectations
+from blis_tui.records.section_text import METRIC_NAMES, reasons_text
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.metrics.expected_error import Band, Expectation
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row
+    from blis_tui.study.summary import PointSummary
+
+_NAMED: Final = 6
+"""So many points are named."""
+
+
+def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
+    """Pool -> its step-time model, and what is expected of the run's means; nothing where the run has no report.
+
+    Args:
+        study: whose run it is.
+        row: the run.
+    """
+    if not row.loads:
+        return {}
+    experiment = experiment_of(study, row.point, row.seed)
+    found = expectations(experiment, row.loads, partial(create_latency, experiment.plugins))
+    return {pool.name: (pool.latency.kind, found[pool.name]) for pool in experiment.pools}
+
+
+def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
+    """How far off the means of some points are expected to be, all in one; and of which points that is not known, why.
+
+    Of each point, its first run is asked.
+    """
+    bands: dict[str, dict[str, list[Band]]] = {}
+    reasons: dict[str, list[int]] = {}
+    asked = 0
+    for one in points:
+        known = expected_of(study, next((row for row in one.rows if row.loads), one.rows[0]))
+        asked += bool(known)
+        for kind, expectation in known.values():
+            for metric, band in expectation.bands.items():
+                bands.setdefault(kind, {}).setdefault(metric, []).append(band)
+            if expectation.reasons:
+                numbers = reasons.setdefault(f"{kind}, {reasons_text(expectation)}", [])
+                if one.point.number not in numbers:
+                    numbers.append(one.point.number)
+    for kind, metrics in bands.items():
+        listed = ", ".join(f"{METRIC_NAMES[metric]} {_widest(found)}" for metric, found in metrics.items())
+        yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
+    for text, numbers in reasons.items():
+        yield f"Not measured{_of(numbers, asked)}: {text}."
+
+
+def _of(numbers: Sequence[int], asked: int) -> str:
+    if len(numbers) == asked:
+        return ""
+    named = ", ".join(map(str, sorted(numbers)[:_NAMED]))
+    more = f" and {len(numbers) - _NAMED:,} more" if len(numbers) > _NAMED else ""
+    return f" ({'point' if len(numbers) == 1 else 'points'} {named}{more} of {plural(asked, 'point')})"
+
+
+def _widest(bands: Sequence[Band]) -> str:
+    low, high = min(one.low for one in bands), max(one.high for one in bands)
+    ends = dict.fromkeys(
+        f"{value:.1f}" for value in (min(one.median for one in bands), max(one.median for one in bands))
+    )
+    return f"{' to '.join(ends)} % ({low:+.0f} to {high:+.0f} %)"
