@@ -36,7 +36,7 @@ from blis_tui.engine.latency.operator_rest import Settings
 from blis_tui.errors import BlisError
 from blis_tui.metrics.expected_error import Seen, bands_of
 from blis_tui.metrics.measured import measured, traits_of
-from blis_tui.metrics.step_time import amplified_in, clients_wait, pool_loads, strained
+from blis_tui.metrics.pool_load import amplified_in, clients_wait, pool_loads, strained
 from blis_tui.shipped import builtin
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ DIR as for ``accuracy.py``. What each coefficient does to each run is taken from
 of it. All are then fitted to the errors of the runs but those of one server (a model on so many GPUs of a kind, with an
 engine), or of one family, by bounded least squares in logarithms, with a normal prior of ``PRIOR`` around what ships;
 what remains of the errors of those left out is told. Tables stay as they are: they were measured without any server.
-``left_out.json`` has the coefficients without each server; ``accuracy.py --errors`` simulates the servers with them, and
-reports quote what comes of that. It needs scipy (the extra ``calibrate``).
+``left_out.json`` has the coefficients without each server; ``accuracy.py --errors`` simulates the servers with them,
+and reports quote what comes of that. It needs scipy (the extra ``calibrate``).
 """
 
 from __future__ import annotations

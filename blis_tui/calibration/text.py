@@ -42,10 +42,11 @@ def as_table(
         lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
     lines.append(f"milliseconds, means{_HEAD[19:]}")
     for name, pairs in runs.items():
-        lines += [name, *_lines("  all", pairs)]
+        lines.append(name)
         if expected:
             kind, known = expected[name]
-            lines.append(f"  {kind}, {error_text(known)}")
+            lines.append(f"  step times: {kind}, {error_text(known)}")
+        lines += _lines("  all", pairs)
         for number, stage in enumerate(by_stage(pairs, durations_s) if durations_s else []):
             lines += _lines(f"  stage {number + 1}", stage)
         if found is not None:

@@ -6,9 +6,9 @@ lasts, all of it in error by the factor ``s``. By Little's law ``N`` is proporti
 
     d ln T / d ln s = 1 / ((1 - λ p) (1 - ε)),    ε = d ln D / d ln N
 
-``λ p`` is the share of the time that goes to prompts, and all that is in the formula is known after a run. Users of a
-closed loop wait: their number is given, and errors do not grow. ``benchmarks/knee.py`` compares the formula with runs
-of faster and slower steps: below the knee both agree within a sixth.
+``λ p`` is the share of the time that goes to prompts; all that is in the formula is known after a run. Users of a
+closed loop wait: their number is given, and errors do not grow. ``benchmarks/amplified.py`` compares the formula with
+runs of faster and slower steps.
 """
 
 from __future__ import annotations

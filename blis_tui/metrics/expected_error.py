@@ -54,7 +54,7 @@ _AT_LEAST: Final = 0.01
 NEAR: Final = 0.1
 """A server that counts less is not near; without one that is, nothing is said."""
 RAISED: Final = 0.5
-"""Of n servers, levels are raised by this part of one in n: runs of one server differ, too, so that they count for more."""
+"""Of n servers, levels are raised by this part of one in n: runs of one server differ, too, so they count for more."""
 _MEDIAN: Final = 0.5
 _BAND: Final = 0.9
 _WIDEST_MEDIAN: Final = 0.98
@@ -178,10 +178,8 @@ def bands_of(
         if metric in why or (metric == "e2e" and seen.ttft_share is None):
             continue
         bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_weighed(there))
-    named = {
-        metric: f"not measured: {reason}; nearest: {nearest(runs, likeness['itl'])}" for metric, reason in why.items()
-    }
-    return Expectation(bands, named)
+    near = nearest(runs, likeness["itl"]) if why else ""
+    return Expectation(bands, {name: f"not measured: {reason}; nearest: {near}" for name, reason in why.items()})
 
 
 def _error(one: Measured, metric: str, seen: Seen) -> float:

@@ -27,7 +27,7 @@ LOADS: Final = ("few", "some", "many")
 _AT_A_TIME: Final = (8.0, 64.0)
 """The most of the first class, and of the second."""
 CACHED_SHARE: Final = (0.05, 0.9)
-"""Prompts of which no larger share is cached are fresh, those with no smaller one cached; between, nothing was measured."""
+"""Up to the first share of cached tokens prompts are fresh, from the second on cached. Between, none were measured."""
 
 
 class Traits(NamedTuple):

@@ -21,7 +21,7 @@ from blis_tui.metrics.load import Flow
 from blis_tui.metrics.request_columns import split
 from blis_tui.metrics.sections import Sections, sections_apply
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples, whole_sum
-from blis_tui.metrics.step_time import expectations, pool_loads, step_times
+from blis_tui.metrics.step_time import step_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -174,10 +174,10 @@ class Report(Sections):
 
     def expected_errors(self) -> dict[str, Expectation]:
         """How far off its means are expected to be, by pool: worked out when it is asked for."""
-        document = self.to_dict()
-        return expectations(
-            self.experiment, pool_loads(self.experiment, document), lambda pool: self.step_models[pool.name]
-        )
+        from blis_tui.metrics.pool_load import expectations, pool_loads  # noqa: PLC0415  (not every run asks)
+
+        loads = pool_loads(self.experiment, self.to_dict())
+        return expectations(self.experiment, loads, lambda pool: self.step_models[pool.name])
 
     @property
     def ok(self) -> bool:

@@ -2,7 +2,7 @@
 
 Two things are told apart. What a step takes decides ITL, and with it everything: whatever makes steps of another kind
 (adapters, drafts, tiers, a pipeline) leaves no figure. How requests come to their steps (admission, routing, the order
-of queues, instances that come and go) decides TTFT and E2E alone: the same steps are composed, and ITL is as well known.
+of queues, instances that come and go) decides TTFT and E2E alone: steps are composed alike, and ITL is as well known.
 
 The measured servers were one instance each, which served all that came, first come, first served. Several equal
 instances are several such servers where the router looks at none of them (round-robin). One that looks makes other
@@ -163,8 +163,8 @@ def _of_batching(experiment: Experiment, known: Known, engine: str) -> Iterator[
     """Settings of the batching rule."""
     measured: Mapping[str, Sequence[object]] = known.batching[engine]
     for name, value in experiment.policy.batching.settings.items():
-        if name in measured and value not in measured[name]:
-            there = ", ".join(map(_said, measured[name]))
+        if value not in measured.get(name, (None,)):
+            there = ", ".join(map(_said, measured.get(name, ()))) or "without"
             reason = f"`policy.batching.{name}: {_said(value)}` (measured: {there})"
             yield reason, STEPS if name in _OF_STEPS else WAITS
 

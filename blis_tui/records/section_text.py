@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.units import in_words
+
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
     from blis_tui.metrics.expected_error import Band, Expectation
@@ -78,7 +80,7 @@ def reasons_text(known: Expectation) -> str:
     why: dict[str, list[str]] = {}
     for metric, reason in known.reasons.items():
         why.setdefault(reason.removeprefix("not measured: "), []).append(METRIC_NAMES[metric])
-    return "; ".join(f"{' and '.join(metrics)}: {reason}" for reason, metrics in why.items())
+    return "; ".join(f"{in_words(metrics)}: {reason}" for reason, metrics in why.items())
 
 
 def _band(band: Band) -> str:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.metrics.step_time import expectations
-from blis_tui.records.section_text import METRIC_NAMES, reasons_text
+from blis_tui.metrics.pool_load import expectations
+from blis_tui.records.section_text import METRIC_NAMES, bands_text, reasons_text
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.units import plural
 
@@ -52,14 +52,15 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
             for metric, band in expectation.bands.items():
                 bands.setdefault(kind, {}).setdefault(metric, []).append(band)
             if expectation.reasons:
-                numbers = reasons.setdefault(f"{kind}, {reasons_text(expectation)}", [])
+                why = f"not measured: {reasons_text(expectation)}" if expectation.bands else bands_text(expectation)
+                numbers = reasons.setdefault(f"{kind}, {why}", [])
                 if one.point.number not in numbers:
                     numbers.append(one.point.number)
     for kind, metrics in bands.items():
         listed = ", ".join(f"{METRIC_NAMES[metric]} {_widest(found)}" for metric, found in metrics.items())
         yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
     for text, numbers in reasons.items():
-        yield f"Not measured{_of(numbers, asked)}: {text}."
+        yield f"Step times{_of(numbers, asked)}: {text}."
 
 
 def _of(numbers: Sequence[int], asked: int) -> str:
@@ -72,7 +73,6 @@ def _of(numbers: Sequence[int], asked: int) -> str:
 
 def _widest(bands: Sequence[Band]) -> str:
     low, high = min(one.low for one in bands), max(one.high for one in bands)
-    ends = dict.fromkeys(
-        f"{value:.1f}" for value in (min(one.median for one in bands), max(one.median for one in bands))
-    )
+    medians = [one.median for one in bands]
+    ends = dict.fromkeys(f"{value:.1f}" for value in (min(medians), max(medians)))
     return f"{' to '.join(ends)} % ({low:+.0f} to {high:+.0f} %)"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge, look_up
-from blis_tui.metrics.step_time import pool_loads
+from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
 from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from blis_tui.metrics.step_time import PoolLoad
+    from blis_tui.metrics.pool_load import PoolLoad
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Point, Study

@@ -226,11 +226,8 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     arrived, completed = (
         len([at for at in times if half < at <= last]) / seconds for times in ([row.arrival_us for row in rows], ended)
     )
-    overall = len(ended) / (made.duration_us / 1e6)
-    told = (
-        f"{arrived:.1f} requests/s arrived and {completed:.1f} were completed ({overall:.1f} on average over the run)"
-    )
-    assert f"in the second half of the arrivals {told}" in found.message
+    told = f"in the second half of the arrivals {arrived:.1f} requests/s arrived and {completed:.1f} were completed,"
+    assert told in found.message
     assert "cluster.instances" in found.keys
     assert "max-num-seqs" in ids(made)
 

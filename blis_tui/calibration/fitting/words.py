@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.calibration.fitting.averages import NOT_FOLLOWED
 from blis_tui.calibration.fitting.fit import FOLLOWED
+from blis_tui.units import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ def statements(
     said: list[str] = []
     for names in _groups(found):
         load = None if advice is None else advice(names)
-        what = f"{_listed(names)} cannot be told apart by these loads"
+        what = f"{in_words(names)} cannot be told apart by these loads"
         if load is not None:
             what += f"; {load.words} should tell them"
         elif tried:
@@ -74,10 +75,6 @@ def _groups(found: Sequence[Coefficient]) -> list[list[str]]:
         if len(group) > 1:
             groups.append([one.name for one in found if one.name in group])
     return groups
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def absent(name: str, problem: Problem) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -302,7 +303,7 @@ def plan(
         cost=choice.cost,
         binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
-        expected={} if decides is None else expected_of(study, decides),
+        expected={} if decides is None else expected_of(study, _own_steps(decides, slow)),
         opinions=second,
         slower=slow,
         if_slower=if_slower,
@@ -313,6 +314,13 @@ def plan(
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
+
+
+def _own_steps(row: Row, slow: Slower | str | None) -> Row:
+    """A run without what made its steps slower: how far off they are is said of those that are expected."""
+    more = parse_overrides(slow.values) if isinstance(slow, Slower) else ()
+    kept = tuple(one for one in row.point.overrides if one not in more)
+    return replace(row, point=replace(row.point, overrides=kept))
 
 
 class _Choice(NamedTuple):
@@ -435,7 +443,8 @@ class _Configuration:
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
             reason = self._reason(least.fails, rate)
-            return self._candidate(None, why_not=f"{least.fails} do not hold ({reason}), and more were not tried")
+            many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
+            return self._candidate(None, why_not=f"{many} not hold ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
         rows = self._judged((yield [self._run(size, rate, seed, load, whole=True) for size, seed in wanted_runs]))

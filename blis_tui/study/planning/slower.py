@@ -59,7 +59,7 @@ class Slower:
             if not one.metric.startswith(LATER) or one.max is None or not isinstance(value, int | float):
                 continue
             if value * self.later > one.max:
-                why = f"{one.metric} is {value:,.4g}, and first tokens may come {self.later:g} times later"
+                why = f"with first tokens {self.later:.3g} times as late, {one.metric} is {value * self.later:,.4g}"
                 return replace(row, ok=False, why=why)
         return row
 

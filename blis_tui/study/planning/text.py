@@ -10,7 +10,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import margins, trouble
 from blis_tui.study.text import bar, bound_text, lined_up, number, short_names, value_text
-from blis_tui.units import plural
+from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -126,11 +126,6 @@ def _why(plan: Plan, one: Tried) -> str:
     return next((text for row in seen if (text := trouble(row))), "")
 
 
-def _listed(words: tuple[str, ...]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     """How sure the answer is, and why."""
     found, question = best.found, plan.question
@@ -144,7 +139,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         agree = "no seed changes it"
     yield f"Each run has {number(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
     if plan.drawn:
-        yield f"The requests are recorded, the same with every seed; a seed decides {_listed(plan.drawn)}."
+        yield f"The requests are recorded, the same with every seed; a seed decides {in_words(plan.drawn)}."
     if plan.binding is not None:
         one = plan.binding
         yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
@@ -199,15 +194,15 @@ def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
     rate = found.rate_per_s
     if came and rate is not None and best.of == "requests" and number(min(came)) != number(max(came)):
         yield (
-            f"{rate:g} requests/s is the mean rate of random arrivals: in these runs {number(min(came))} to"
-            f" {number(max(came))} requests/s came, and in their second halves (steady) what the table has."
+            f"{rate:g} requests/s is the mean of random arrivals: in these runs {number(min(came))} to"
+            f" {number(max(came))} requests/s came (`steady` is of their second halves)."
         )
 
 
-def slower_text(known: Slower, many: str) -> str:
-    """A slower server in words, and how many are."""
-    later = f" and times to first token {known.later:.3g} times as long beside that" if known.later > 1.0 else ""
-    return f"step times {100 * known.times - 100:.3g} % longer{later}, as {many}"
+def slower_text(known: Slower) -> str:
+    """A slower server in words."""
+    later = f", and first tokens {known.later:.3g} times as late beside that" if known.later > 1.0 else ""
+    return f"step times {100 * known.times - 100:.3g} % longer{later}"
 
 
 def _slower(plan: Plan) -> Iterator[str]:
@@ -219,11 +214,11 @@ def _slower(plan: Plan) -> Iterator[str]:
         return
     if known is None:
         return
-    many = f"1 in {1 / (1 - confidence):.3g} measured servers had them or longer ones"
+    many = f"1 in {1 / (1 - confidence):.3g} measured servers"
     if asked is not None:
         other = plan.as_expected
         so = "nothing holds" if other is None else f"the answer is {_found_text(plan, other)}"
-        yield f"That holds with {slower_text(known, many)}. With step times as expected {so}."
+        yield f"That holds with {slower_text(known)}: {many} were slower still. With step times as expected {so}."
     elif plan.if_slower is not None:
         one, other = plan.if_slower, plan.on_slower
         so = "it holds"
@@ -231,8 +226,8 @@ def _slower(plan: Plan) -> Iterator[str]:
             so = "nothing that was tried holds" if other is None or other.why_not else _found_text(plan, other)
             so = f"it does not hold: {so if so.startswith('nothing') else f'then the answer is {so}'}"
         yield (
-            f"With {slower_text(known, many)}, {one.metric} is {number(one.value)} here, not {number(one.own)}, and"
-            f" {so}."
+            f"With {slower_text(known)} ({many} were slower), {one.metric} is {number(one.value)} here, not"
+            f" {number(one.own)}, and {so}."
         )
 
 
