@@ -640,32 +640,48 @@ def judged(known: Known, apart: Callable[[Measured, Measured], bool] | None = No
     return found
 
 
-def calibration(kind: str = "operators") -> str:
-    """How many errors of servers that are left out lie within what the others let expect, as a table."""
+@dataclass(frozen=True)
+class Held:
+    """How often what is quoted of a metric holds in a group of runs."""
+
+    group: str
+    metric: str
+    number: int
+    within_median: float
+    """Share of the errors."""
+    within_band: float
+    median: float
+    """That was quoted, in the mean, in percent."""
+
+
+def held(kind: str = "operators") -> list[Held]:
+    """Of all groups, how many errors of servers that are left out lie within what the others let expect."""
     known = measured(kind)
     assert known is not None  # noqa: S101  (it ships)
+    every, rows = judged(known), list[Held]()
+    for name, belongs in GROUPS.items():
+        rows += _held(name, [one for one in every if belongs(one.run)], JUDGED)
+    other = judged(known, lambda one, two: one.traits.tensor_parallel != two.traits.tensor_parallel)
+    return [*rows, *_held("no server of that tensor parallelism among the others", other, ("ttft", "itl"))]
+
+
+def _held(name: str, found: Sequence[Judged], metrics: Sequence[str]) -> Iterator[Held]:
+    for metric in metrics:
+        there = [one for one in found if one.metric == metric]
+        inside, band = mean(one.within_median for one in there), mean(one.within_band for one in there)
+        yield Held(name, metric, len(there), inside, band, mean(one.band.median for one in there))
+
+
+def calibration(kind: str = "operators") -> str:
+    """The same as a table."""
     lines = [
         "| runs | metric | number | within the median | within the band | median quoted |",
         "|---|---|--:|--:|--:|--:|",
     ]
-    found = judged(known)
-    for name, belongs in GROUPS.items():
-        lines += _held(name, [one for one in found if belongs(one.run)], JUDGED)
-    other = judged(known, lambda one, two: one.traits.tensor_parallel != two.traits.tensor_parallel)
-    lines += _held("no server of that tensor parallelism among the others", other, ("ttft", "itl"))
+    for one in held(kind):
+        shares = f"{100 * one.within_median:.0f} % | {100 * one.within_band:.0f} %"
+        lines.append(f"| {one.group} | {one.metric.upper()} | {one.number} | {shares} | {one.median:.1f} % |")
     return "\n".join(lines) + "\n"
-
-
-def _held(name: str, found: Sequence[Judged], metrics: Sequence[str]) -> Iterator[str]:
-    for metric in metrics:
-        there = [one for one in found if one.metric == metric]
-        cells = [
-            f"{len(there)}",
-            f"{100 * mean(one.within_median for one in there):.0f} %",
-            f"{100 * mean(one.within_band for one in there):.0f} %",
-            f"{mean(one.band.median for one in there):.1f} %",
-        ]
-        yield f"| {name} | {metric.upper()} | {' | '.join(cells)} |"
 
 
 def between(page: str, begin: str, text: str, end: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from blis_tui.records.section_text import error_text
 from blis_tui.records.summary import summary_text
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Client, Cluster, Engine, Experiment, Hardware, Policy, Pool, Workload
+from docs import make_reliability
 
 if TYPE_CHECKING:
     from blis_tui.metrics.expected_error import Expectation
@@ -85,6 +87,19 @@ def cells(table: str) -> dict[tuple[str, str], list[float]]:
         group, metric, *figures = (cell.strip() for cell in line.strip("|").split("|"))
         rows[group, metric] = [float(one.rstrip(" %")) for one in figures]
     return rows
+
+
+def test_the_picture_shows_the_table() -> None:
+    """A hollow dot and a full one for each row, where its figures are; and it is not stale."""
+    shown = make_reliability.PICTURE.read_text(encoding="utf-8")
+    assert shown == make_reliability.picture(accuracy.held()), "`python docs/make_reliability.py`"
+    rows = cells(accuracy.calibration())
+    dots = re.findall(r'<circle cx="([\d.]+)"[^>]*><title>(.*), (\w+)</title>', shown)
+    assert len(dots) == 2 * len(rows)
+    left, width = make_reliability.LEFT, make_reliability.WIDTH
+    for (x, group, metric), place in zip(dots, range(len(dots)), strict=True):
+        percent = 100 * (float(x) - left) / width
+        assert percent == pytest.approx(rows[group, metric][1 + place % 2], abs=0.6)
 
 
 def test_what_is_quoted_holds_as_often_as_it_says() -> None:
