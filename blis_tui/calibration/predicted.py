@@ -75,7 +75,7 @@ def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation
     runs: Runs = {}
     expected: dict[str, tuple[str, Expectation]] = {}
     for number, one in enumerate(data):
-        name, (pool,) = name_of(data, number), one.experiment.pools
+        name, pool = name_of(data, number), one.experiment.pools[0]  # the only one, or there are too many instances
         if isinstance(one.recording, StepLog):
             runs[name], known = pairs_of(one, None), expectation(one.experiment, pool, Seen(0.0))
         else:

@@ -136,6 +136,13 @@ def test_compare(file_regression: FileRegressionFixture) -> None:
     file_regression.check(result.stdout)
 
 
+def test_what_is_compared_is_one_instance() -> None:
+    measured()
+    result = run("calibrate", "measured.csv", "--spec", "disaggregation", "--compare")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: measurements are compared with one instance")
+
+
 @pytest.mark.parametrize("tool", ["vllm", "guidellm", "inference-perf", "trace-v2"])
 def test_every_tool_says_the_same(tool: str, tmp_path: Path) -> None:
     rows = [{key: float(row[key]) for key in ("arrival_us", "ttft_us", "e2e_us")} | row for row in measured()]
