@@ -78,7 +78,7 @@ def records_of(trace: Path, rule: dict[str, object], control: dict[str, object])
 
 
 def test_every_batching_rule_is_among_them() -> None:
-    assert {one["kind"] for one in RULES.values()} == {one.name for one in builtin().of("batching")}
+    assert {one["kind"] for one in RULES.values()} == {one.name for one in builtin().of("policy.batching")}
 
 
 @pytest.mark.parametrize("control", CONTROL)
