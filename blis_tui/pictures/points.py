@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.classes import dataclass
+from blis_tui.study.names import short_names, value_text
 from blis_tui.study.scenarios import cost_of, study_front
 from blis_tui.study.summary import summaries
-from blis_tui.study.text import short_names, value_text
 
 if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study

@@ -20,8 +20,9 @@ from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.rate import rate_picture
 from blis_tui.study.expected import step_times_lines
+from blis_tui.study.names import value_text
 from blis_tui.study.scenarios import load_paths, scenarios
-from blis_tui.study.text import best_words, bound_text, number, same_load, ties_text, value_text
+from blis_tui.study.text import best_words, bound_text, number, same_load, ties_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.metrics.pool_load import expectations
 from blis_tui.records.section_text import METRIC_NAMES, bands_text, reasons_text
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.units import plural
+from blis_tui.study.names import point_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import Row
     from blis_tui.study.summary import PointSummary
 
-_NAMED: Final = 6
+_NAMED: Final = 3
 """So many points are named."""
 
 
@@ -43,7 +43,7 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
     Of each point, its first run is asked.
     """
     bands: dict[str, dict[str, list[Band]]] = {}
-    reasons: dict[str, list[int]] = {}
+    reasons: dict[str, list[str]] = {}
     asked = 0
     for one in points:
         known = expected_of(study, next((row for row in one.rows if row.loads), one.rows[0]))
@@ -53,22 +53,22 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
                 bands.setdefault(kind, {}).setdefault(metric, []).append(band)
             if expectation.reasons:
                 why = f"not measured: {reasons_text(expectation)}" if expectation.bands else bands_text(expectation)
-                numbers = reasons.setdefault(f"{kind}, {why}", [])
-                if one.point.number not in numbers:
-                    numbers.append(one.point.number)
+                named = reasons.setdefault(f"{kind}, {why}", [])
+                if (name := point_text(study.paths, one.point.coordinates)) not in named:
+                    named.append(name)
     for kind, metrics in bands.items():
         listed = ", ".join(f"{METRIC_NAMES[metric]} {_widest(found)}" for metric, found in metrics.items())
         yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
-    for text, numbers in reasons.items():
-        yield f"Step times{_of(numbers, asked)}: {text}."
+    for text, named in reasons.items():
+        yield f"Step times{_of(named, asked)}: {text}."
 
 
-def _of(numbers: Sequence[int], asked: int) -> str:
-    if len(numbers) == asked:
+def _of(named: Sequence[str], asked: int) -> str:
+    """Of which points: nothing to say where it is all of them."""
+    if len(named) == asked:
         return ""
-    named = ", ".join(map(str, sorted(numbers)[:_NAMED]))
-    more = f" and {len(numbers) - _NAMED:,} more" if len(numbers) > _NAMED else ""
-    return f" ({'point' if len(numbers) == 1 else 'points'} {named}{more} of {plural(asked, 'point')})"
+    more = f"; and of {len(named) - _NAMED:,} more points" if len(named) > _NAMED else ""
+    return f" of {'; '.join(named[:_NAMED])}{more}"
 
 
 def _widest(bands: Sequence[Band]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned
 from blis_tui.printable import printable
 from blis_tui.study.expected import step_times_lines
 from blis_tui.study.front_plot import FrontPlot, plain
+from blis_tui.study.names import short_names, value_text
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.scenarios import load_paths, ranked_by, scenarios, study_front
 from blis_tui.study.summary import summaries
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from blis_tui.spec.model import Expectation
-    from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.scenarios import Scenario
@@ -27,7 +26,6 @@ MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
 _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_WIDEST: Final = 24
 _WHY: Final = 60
 _PLOT: Final = (72, 15)
 """Columns and rows of the plot, with its axes."""
@@ -125,12 +123,6 @@ def wanted(study: Study) -> tuple[str, ...]:
     return wanted_metrics(study) or USUAL
 
 
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Paths by their last part; whole where two end alike."""
-    last = [path.rsplit(".", 1)[-1] for path in paths]
-    return {path: name if last.count(name) == 1 else path for path, name in zip(paths, last, strict=True)}
-
-
 def number(value: float | None) -> str:
     """A figure with as many digits as one reads."""
     if value is None:
@@ -138,12 +130,6 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.3g}"
-
-
-def value_text(value: Json) -> str:
-    """A coordinate, shortened."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
 def bound_text(one: Expectation) -> str:

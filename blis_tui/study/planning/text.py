@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text
 from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import margins, trouble
-from blis_tui.study.text import bar, bound_text, lined_up, number, short_names, value_text
+from blis_tui.study.text import bar, bound_text, lined_up, number
 from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
@@ -257,8 +258,7 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
 
 def configuration_name(plan: Plan, one: Candidate) -> str:
     """A configuration by what tells it from the others."""
-    names = short_names(plan.question.study.paths)
-    return ", ".join(f"{name} {value_text(one.coordinates.get(path))}" for path, name in names.items()) or "as it is"
+    return point_text(plan.question.study.paths, one.coordinates) or "as it is"
 
 
 def step_times_text(expected: Mapping[str, tuple[str, Expectation]]) -> Iterator[str]:
