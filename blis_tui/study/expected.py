@@ -57,7 +57,8 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
                 if (name := point_text(study.paths, one.point.coordinates)) not in named:
                     named.append(name)
     for kind, metrics in bands.items():
-        listed = ", ".join(f"{METRIC_NAMES[metric]} {_widest(found)}" for metric, found in metrics.items())
+        told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
+        listed = ", ".join(told)
         yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
     for text, named in reasons.items():
         yield f"Step times{_of(named, asked)}: {text}."
