@@ -28,6 +28,7 @@ docs: .venv/installed
 	$(BIN)/python docs/make_terminal_reference.py
 	$(BIN)/python docs/make_schedulers.py
 	$(BIN)/python docs/make_chunks.py
+	$(BIN)/python docs/make_reliability.py
 	$(BIN)/python docs/make_studies.py
 
 site: .venv/installed

@@ -4,12 +4,15 @@
     python benchmarks/accuracy.py --data DIR --kinds fitted        some of them
     python benchmarks/accuracy.py --data DIR --rows rows.csv       and every run's figures, a line each
     python benchmarks/accuracy.py --data DIR --write docs/accuracy.md
-    python benchmarks/accuracy.py --calibration                    how often expected errors hold
+    python benchmarks/accuracy.py --data DIR --errors              what reports quote: all runs, each server left out
+    python benchmarks/accuracy.py --calibration                    how often that holds
+    python benchmarks/accuracy.py --calibration --write docs/accuracy.md
 
 DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are no part of this repository;
 where they are missing, nothing is done. Each run is simulated as it was loaded: stages of Poisson arrivals with exact
 counts and repeated prompts, or users in a closed loop. For ``fitted`` each model is judged with coefficients that were
-fitted without it (``benchmarks/leave_one_out.json``).
+fitted without it (``benchmarks/leave_one_out.json``); what reports quote of ``operators`` are the errors on each server
+with coefficients that were fitted without that server (``benchmarks/left_out.json``, from ``benchmarks/leave_out.py``).
 """
 
 from __future__ import annotations
@@ -28,20 +31,42 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.operator_rest import Settings
 from blis_tui.errors import BlisError
-from blis_tui.metrics.expected_error import expected_error, measured, traits_of
+from blis_tui.metrics.expected_error import Seen, bands_of
+from blis_tui.metrics.measured import measured, traits_of
+from blis_tui.metrics.pool_load import amplified_in, clients_wait, pool_loads, strained
 from blis_tui.shipped import builtin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from blis_tui.metrics.expected_error import ExpectedError, Traits
+    from blis_tui.metrics.expected_error import Band
+    from blis_tui.metrics.measured import Known, Measured
 
 HERE = Path(__file__).parent
 KINDS = ("trained-physics", "roofline", "fitted", "fitted-seen", "operators")
 SEEN = "fitted-seen"
 """``fitted`` as it ships, with coefficients that have seen all models."""
 METRICS = ("e2e", "ttft", "itl")
+LEFT_OUT = HERE / "left_out.json"
+"""Server -> engine -> coefficient of ``operators`` -> how many times as large it is, fitted without that server."""
+COEFFICIENTS = (
+    "products_fp8",
+    "layer_tp_us",
+    "moved",
+    "experts_spread",
+    "experts_mxfp4",
+    "experts_token_us",
+    "experts_layer_us",
+    "request_us",
+    "stream_us",
+    "queue_us",
+)
+"""Those of ``operators`` that are fitted; each of an engine is one of its own."""
+CONTRADICTORY = ("vllm, 4 x h100, gpt-oss-120b", 512)
+"""Two runs whose measured times contradict each other (see the page): nothing is derived from them."""
 MEASURED = HERE.parent / "blis_tui/metrics/measured_errors.json"
 """What reports derive their expected errors from."""
 CALIBRATION_BEGIN, CALIBRATION_END = "<!-- begin of the calibration -->", "<!-- end of the calibration -->"
@@ -130,6 +155,8 @@ class Run:
     expert_parallel: int = 1
     users: int = 0
     """Of a closed loop; 0 = requests come whatever becomes of others."""
+    answer_tokens: float = 0.0
+    """Of an answer, in the mean."""
 
     @property
     def at_a_time(self) -> float:
@@ -140,6 +167,11 @@ class Run:
         seconds = sum(one["duration_s"] for one in stages)
         rate = sum(one["rate_per_s"] * one["duration_s"] for one in stages) / seconds
         return rate * self.measured["e2e"] / 1e3
+
+    @property
+    def server(self) -> str:
+        """The server that was measured."""
+        return f"{self.engine}, {self.tensor_parallel} x {self.hardware}, {self.model}"
 
     @property
     def family(self) -> str:
@@ -203,6 +235,7 @@ def development_runs(data: Path) -> Iterator[Run]:
             measured,
             precision="fp8" if "fp8" in run["model"] else "bf16",
             prompt_tokens=load["shared_tokens"] + load["question_tokens"],
+            answer_tokens=load["output_tokens"],
         )
 
 
@@ -249,6 +282,7 @@ def training_runs(data: Path) -> Iterator[Run]:
             measured,
             WARM_UP_US,
             prompt_tokens=prompt,
+            answer_tokens=output,
         )
 
 
@@ -299,6 +333,7 @@ def serving_runs(data: Path) -> Iterator[Run]:
             prompt_tokens=int(row["isl"]),
             expert_parallel=int(row["expert_parallel"]),
             users=users,
+            answer_tokens=(1.0 + ratio) / 2.0 * int(row["osl"]),
         )
 
 
@@ -459,54 +494,193 @@ def summary(found: dict[str, Expected]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def measured_text(kind: str, runs: list[Run], errors: list[dict[str, float] | None]) -> str:
-    """What ``blis_tui.metrics.expected_error`` reads: every run's server, what matters of it, and its errors."""
-    rows = []
-    for run, error in zip(runs, errors, strict=True):
-        if error is not None:
-            experiment = blis_tui.load({**run.spec, "latency": {"kind": kind}})
-            (pool,) = experiment.pools
-            server = f"{run.engine}, {run.tensor_parallel} x {run.hardware}, {run.model}"
-            rounded = {metric: round(value, 5) for metric, value in error.items()}
-            rows.append([server, list(traits_of(experiment, pool, run.prompt_tokens, run.at_a_time)), rounded])
-    settings, varied = shipped_settings(kind, runs)
-    varied = sorted({*varied, "expert_parallel"} - {"engine"})
-    head = json.dumps({"settings": settings, "varied": varied}, indent=2).removesuffix("\n}")
-    listed = ",\n".join(f"    {json.dumps(row)}" for row in rows)
+def values_of(run: Run) -> dict[str, float]:
+    """What the fitted coefficients of ``operators`` are for a run."""
+    (pool,) = blis_tui.load({**run.spec, "latency": latency_of("operators", run, {})}).pools
+    assert pool.operators is not None  # noqa: S101  (it is the kind)
+    settings = {key: value for key, value in pool.latency.settings.items() if value is not None}
+    costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, Settings(**settings))  # type: ignore[arg-type]
+    return {name: float(getattr(costs.rest, name)) for name in COEFFICIENTS}
+
+
+def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]:
+    """A run of what reports derive errors from: its server, what matters of it, its errors, how much they have grown.
+
+    Args:
+        run: what was measured.
+        without: engine -> coefficient -> how many times as large, fitted without the server.
+    """
+    latency = latency_of("operators", run, {})
+    factors = without.get(run.engine, {})
+    latency |= {name: value * factors[name] for name, value in values_of(run).items() if factors.get(name, 1.0) != 1.0}
+    warm_up = {"warm_up_us": run.warm_up_us} if run.warm_up_us else {}
+    experiment = blis_tui.load({**run.spec, **warm_up, "latency": latency})
+    simulation = blis_tui.Simulation(experiment, check="off")
+    simulation.run()
+    report = simulation.report(verify=False)
+    (pool,) = experiment.pools
+    load = pool_loads(experiment, report.to_dict())[pool.name]
+    means = {"ttft": report.latency.ttft_ms.mean or 0.0, "itl": report.latency.tpot_ms.mean or 0.0}
+    errors = {metric: round(value / run.measured[metric] - 1.0, 5) for metric, value in means.items()}
+    amplified = 1.0
+    if not clients_wait(experiment.workload):
+        amplified = amplified_in(load, simulation.cluster.instances[0].latency)
+        if strained(pool, load, amplified):
+            del errors["ttft"]  # it is of waits, which any error of steps changes a lot
+    traits = traits_of(
+        experiment,
+        pool,
+        prompt_tokens=run.prompt_tokens,
+        cached_share=load.cached_share,
+        at_a_time=run.at_a_time,
+    )
+    trust = run.group.partition(", ")[2]
+    first, rest = run.measured["ttft"], run.measured["itl"] * (run.answer_tokens - 1.0)
+    return [run.server, list(traits), errors, round(amplified, 3), trust, round(first / (first + rest), 4)]
+
+
+def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
+    """What ``blis_tui.metrics.measured`` reads."""
+    kind, kept = "operators", [one for one in runs if (one.server, one.users) != CONTRADICTORY]
+    settings, varied = shipped_settings(kind, kept)
+    experiments = [blis_tui.load({**one.spec, "latency": latency_of(kind, one, {})}) for one in kept]
+    pools = [one.pools[0] for one in experiments]
+    batching: dict[str, dict[str, list[object]]] = {}
+    for run, experiment in zip(kept, experiments, strict=True):
+        for name, value in experiment.policy.batching.settings.items():
+            there = batching.setdefault(run.engine, {}).setdefault(name, [])
+            if value not in there:
+                there.append(value)
+    limits = {
+        name: [min(getattr(one.engine, name) for one in pools), max(getattr(one.engine, name) for one in pools)]
+        for name in ("max_num_batched_tokens", "max_num_seqs")
+    }
+    document = {
+        "settings": settings,
+        "varied": sorted({*varied, "expert_parallel"} - {"engine"}),
+        "coefficients": {"vllm": "vllm", "trtllm": "tensorrt-llm"},
+        "batching": batching,
+        "hardware": {one.hardware.name: {name: getattr(one.hardware, name) for name in FIGURES} for one in pools},
+        "limits": limits,
+        "most_tokens": max(round(run.prompt_tokens + run.answer_tokens) for run in kept),
+        "most_at_a_time": max(run.at_a_time for run in kept),
+    }
+    head = json.dumps(document, indent=2).removesuffix("\n}")
+    listed = ",\n".join(
+        f"    {json.dumps(row)}"
+        for run, row in zip(runs, rows, strict=True)
+        if (run.server, run.users) != CONTRADICTORY
+    )
     return f'{{"{kind}": {head},\n  "runs": [\n{listed}\n  ]\n}}}}\n'
 
 
-def calibration(kind: str = "operators") -> str:
-    """How many errors of servers that are left out lie within what the others let expect, as a table."""
+FIGURES = (
+    "memory_gib",
+    "peak_tflops_bf16",
+    "peak_tflops_fp8",
+    "peak_tflops_fp4",
+    "memory_bandwidth_tb_per_s",
+    "interconnect_gb_per_s",
+)
+"""Of the hardware, what decides step times of ``operators`` and KV blocks."""
+
+
+GROUPS: dict[str, Callable[[Measured], bool]] = {
+    "all": lambda _: True,
+    "`good`": lambda one: one.trust == "good",
+    "`fair`": lambda one: one.trust == "fair",
+    "vLLM": lambda one: one.traits.engine == "vllm",
+    "TensorRT-LLM": lambda one: one.traits.engine == "trtllm",
+    "dense, fresh prompts": lambda one: one.traits.family == "dense" and one.traits.fresh,
+    "experts, fresh prompts": lambda one: one.traits.family == "moe" and one.traits.fresh,
+    "cached prompts": lambda one: not one.traits.fresh,
+}
+JUDGED = ("ttft", "itl", "e2e")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run's error, and what the other servers let expect of it."""
+
+    run: Measured
+    metric: str
+    error: float
+    """In percent."""
+    band: Band
+
+    @property
+    def within_median(self) -> bool:
+        """Whether it is in the smaller half."""
+        return abs(self.error) <= self.band.median
+
+    @property
+    def within_band(self) -> bool:
+        """Whether it is one of the nine in ten."""
+        return self.band.low <= self.error <= self.band.high
+
+
+def judged(known: Known, apart: Callable[[Measured, Measured], bool] | None = None) -> list[Judged]:
+    """Every run and metric, with what is expected of it from the servers that are apart from it.
+
+    Args:
+        known: all runs.
+        apart: whether a run may say something of another one; by default, where they are of different servers. Of the
+            same server it never may.
+    """
+    found = []
+    for one in known.runs:
+        others = [other for other in known.runs if other.server != one.server and (apart is None or apart(one, other))]
+        share = None if one.e2e_error is None else one.ttft_share * (1.0 + one.errors["ttft"]) / (1.0 + one.e2e_error)
+        bands = bands_of(one.traits, others, Seen(0.0, ttft_share=share, amplified=one.amplified)).bands
+        errors = {**one.errors, "e2e": one.e2e_error}
+        for name, band in bands.items():
+            error = errors.get(name)
+            if error is not None:
+                found.append(Judged(one, name, 100 * error, band))
+    return found
+
+
+@dataclass(frozen=True)
+class Held:
+    """How often what is quoted of a metric holds in a group of runs."""
+
+    group: str
+    metric: str
+    number: int
+    within_median: float
+    """Share of the errors."""
+    within_band: float
+    median: float
+    """That was quoted, in the mean, in percent."""
+
+
+def held(kind: str = "operators") -> list[Held]:
+    """Of all groups, how many errors of servers that are left out lie within what the others let expect."""
     known = measured(kind)
     assert known is not None  # noqa: S101  (it ships)
+    every, rows = judged(known), list[Held]()
+    for name, belongs in GROUPS.items():
+        rows += _held(name, [one for one in every if belongs(one.run)], JUDGED)
+    other = judged(known, lambda one, two: one.traits.tensor_parallel != two.traits.tensor_parallel)
+    return [*rows, *_held("no server of that tensor parallelism among the others", other, ("ttft", "itl"))]
+
+
+def _held(name: str, found: Sequence[Judged], metrics: Sequence[str]) -> Iterator[Held]:
+    for metric in metrics:
+        there = [one for one in found if one.metric == metric]
+        inside, band = mean(one.within_median for one in there), mean(one.within_band for one in there)
+        yield Held(name, metric, len(there), inside, band, mean(one.band.median for one in there))
+
+
+def calibration(kind: str = "operators") -> str:
+    """The same as a table."""
     lines = [
         "| runs | metric | number | within the median | within the band | median quoted |",
         "|---|---|--:|--:|--:|--:|",
     ]
-    groups = {
-        "all": known.runs,
-        "vLLM": [one for one in known.runs if one.traits.engine == "vllm"],
-        "TensorRT-LLM": [one for one in known.runs if one.traits.engine == "trtllm"],
-        "dense, fresh prompts": [one for one in known.runs if one.traits.family == "dense" and one.traits.fresh],
-        "experts, fresh prompts": [one for one in known.runs if one.traits.family == "moe" and one.traits.fresh],
-        "cached prompts": [one for one in known.runs if not one.traits.fresh],
-    }
-    judged: dict[tuple[str, Traits], ExpectedError] = {}
-    for one in known.runs:
-        if (one.server, one.traits) not in judged:
-            others = [other for other in known.runs if other.server != one.server]
-            judged[one.server, one.traits] = expected_error(one.traits, others)
-    for name, there in groups.items():
-        for metric in ("ttft", "itl"):
-            pairs = [(one.errors[metric] * 100, getattr(judged[one.server, one.traits], metric)) for one in there]
-            cells = [
-                f"{len(pairs)}",
-                f"{100 * mean(abs(error) <= band.median for error, band in pairs):.0f} %",
-                f"{100 * mean(band.low <= error <= band.high for error, band in pairs):.0f} %",
-                f"{mean(band.median for _, band in pairs):.1f} %",
-            ]
-            lines.append(f"| {name} | {metric.upper()} | {' | '.join(cells)} |")
+    for one in held(kind):
+        shares = f"{100 * one.within_median:.0f} % | {100 * one.within_band:.0f} %"
+        lines.append(f"| {one.group} | {one.metric.upper()} | {one.number} | {shares} | {one.median:.1f} % |")
     return "\n".join(lines) + "\n"
 
 
@@ -514,6 +688,15 @@ def between(page: str, begin: str, text: str, end: str) -> str:
     """The page with other text between two markers."""
     head, _, rest = page.partition(begin)
     return f"{head}{begin}\n\n{text}\n{end}{rest.partition(end)[2]}"
+
+
+def write_errors(runs: list[Run], jobs: int | None) -> int:
+    """Simulate all runs with coefficients that have not seen their servers."""
+    without = json.loads(LEFT_OUT.read_text())
+    with ProcessPoolExecutor(jobs) as pool:
+        rows = list(pool.map(measured_row, runs, [without.get(run.server, {}) for run in runs]))
+    MEASURED.write_text(measured_text(runs, rows))
+    return 0
 
 
 def main() -> int:
@@ -524,6 +707,11 @@ def main() -> int:
         "--calibration",
         action="store_true",
         help="judge what reports say of errors, one server left out at a time; from what ships, without --data",
+    )
+    parser.add_argument(
+        "--errors",
+        action="store_true",
+        help="write what reports derive from: all runs, each server left out of the fit",
     )
     parser.add_argument("--kinds", nargs="+", default=None, help=f"step-time models (default: {' '.join(KINDS)})")
     parser.add_argument("--groups", nargs="+", default=["development", "training", "serving"])
@@ -549,6 +737,8 @@ def main() -> int:
     kinds = options.kinds or [kind for kind in KINDS if kind in known or kind == SEEN]
     left_out = json.loads((HERE / "leave_one_out.json").read_text())
     makers = {"development": development_runs, "training": training_runs, "serving": serving_runs}
+    if options.errors:
+        return write_errors([run for maker in makers.values() for run in maker(options.data)], options.jobs)
     runs: list[Run] = []
     for group in options.groups:
         found = list(makers[group](options.data))
@@ -567,8 +757,6 @@ def main() -> int:
     if options.write:
         page = between(options.write.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END)
         options.write.write_text(between(page, BEGIN, text, END))
-        if "operators" in errors:
-            MEASURED.write_text(measured_text("operators", runs, errors["operators"]))
     return 0
 
 

@@ -7,7 +7,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _MS: Final = 1000
 _S: Final = 1_000_000
@@ -61,6 +61,11 @@ def bytes_text(n: int) -> str:
         size /= 1000
         unit = units.pop()
     return f"{_three_digits(size)} {unit}"
+
+
+def in_words(parts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def plural(n: int, noun: str) -> str:

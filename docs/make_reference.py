@@ -31,7 +31,7 @@ from blis_tui.spec.schema import KINDS
 from blis_tui.workload.traces import TRACES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _PACKAGE: Final = Path(blis_tui.__file__).resolve().parent
 FOLDER: Final = Path(__file__).resolve().parent / "reference"
@@ -149,8 +149,9 @@ def _errors_page() -> str:
 def _report_page() -> str:
     lines = [_NOTE, "# Report", ""]
     lines += ["`blis-tui run` prints it as JSON in this order. Units are in the names.", ""]
-    for found in _report_parts():
-        lines += _class_section(found, found.name)
+    parts = list(_report_parts())
+    for found in parts:
+        lines += _class_section(found, found.name, {one.name for one in parts})
     lines += ["## Warnings", "", "What each check of `warnings` looks for, by its `id`:", ""]
     lines += _checks()
     lines += [
@@ -214,9 +215,9 @@ def _records_page() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _class_section(found: ast.ClassDef, title: str) -> list[str]:
+def _class_section(found: ast.ClassDef, title: str, linked: Collection[str] = ()) -> list[str]:
     text = re.sub(r"``([^`]*)``", r"`\1`", ast.get_docstring(found) or "")
-    fields = list(_fields(found))
+    fields = list(_fields(found, linked))
     lines = [f"## {title}", "", text, ""]
     if fields:
         lines += ["| field | type | meaning |", "|---|---|---|"]
@@ -234,7 +235,7 @@ def _is_dataclass(found: ast.ClassDef) -> bool:
     return any("dataclass" in ast.unparse(one) for one in found.decorator_list)
 
 
-def _fields(found: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+def _fields(found: ast.ClassDef, linked: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Name, type and documentation (the text below it) of each field."""
     for at, node in enumerate(found.body):
         if not isinstance(node, ast.AnnAssign) or "ClassVar" in ast.unparse(node.annotation):
@@ -246,12 +247,12 @@ def _fields(found: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
         text = ""
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
             text = " ".join(after.value.value.split())
-        yield name, _type(ast.unparse(node.annotation)), re.sub(r"``([^`]*)``", r"`\1`", text)
+        yield name, _type(ast.unparse(node.annotation), linked), re.sub(r"``([^`]*)``", r"`\1`", text)
 
 
-def _type(annotation: str) -> str:
+def _type(annotation: str, linked: Collection[str]) -> str:
     """A type as code; those described on the same page are linked."""
-    if found := re.fullmatch(r"([A-Z]\w+)( \| None)?", annotation):
+    if (found := re.fullmatch(r"([A-Z]\w+)( \| None)?", annotation)) and found[1] in linked:
         return f"[{found[1]}](#{found[1].lower()})" + (" or `None`" if found[2] else "")
     return f"`{annotation}`"
 

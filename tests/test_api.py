@@ -112,7 +112,7 @@ def test_a_report_has_attributes_plain_data_and_rows(experiment: blis_tui.Experi
     assert list(report.to_dict()) == [
         one.name
         for one in fields(report)
-        if one.name not in (*sections, "lifecycle", "expected_errors", "rows", "left_out")
+        if one.name not in (*sections, "lifecycle", "experiment", "step_models", "rows", "left_out")
     ]
     assert len(report.rows) == 40
     assert report.rows[0].request_id == "request_0"

@@ -9,12 +9,16 @@ from blis_tui.calibration.judge import Pair
 from blis_tui.calibration.replay import batches, simulate, stepped, with_latency
 from blis_tui.calibration.steps import StepLog
 from blis_tui.errors import InputError
+from blis_tui.metrics.expected_error import Seen, expectation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.judge import Pairs
+    from blis_tui.calibration.measured import Recording
+    from blis_tui.metrics.expected_error import Expectation
+    from blis_tui.metrics.report import Report
     from blis_tui.spec.model import PluginConfig
 
 Runs: TypeAlias = "dict[str, Pairs]"
@@ -45,16 +49,40 @@ def pairs_of(one: Data, latency: PluginConfig | None, gap_us: float = 0.0) -> Pa
     experiment = one.experiment if latency is None else with_latency(one.experiment, latency)
     if isinstance(one.recording, StepLog):
         return [replace(pair, step_us=max(1.0, pair.step_us - gap_us)) for pair in stepped(experiment, one.recording)]
-    rows = simulate(experiment, one.recording, repeated=one.repeated)
+    return _beside(one.recording, simulate(experiment, one.recording, repeated=one.repeated))
+
+
+def _beside(recording: Recording, report: Report) -> Pairs:
+    rows = list(report.rows)
     found = [
         Pair(measured, row.ttft_us, row.e2e_us, batch)
-        for row, measured, batch in zip(rows, one.recording.requests, batches(rows), strict=True)
+        for row, measured, batch in zip(rows, recording.requests, batches(rows), strict=True)
         if row.ttft_us is not None and row.e2e_us is not None
     ]
     if not found:
-        message = f"no request of {one.recording.path} completes in the simulation"
+        message = f"no request of {recording.path} completes in the simulation"
         raise InputError(message, help="look at the engine's limits")
     return found
+
+
+def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation]]]:
+    """Recordings beside what each experiment's own step times make of them, and what was to be expected of these.
+
+    Raises:
+        InputError: no request of a recording completes in the simulation.
+        PolicyError: an experiment has more than one instance.
+    """
+    runs: Runs = {}
+    expected: dict[str, tuple[str, Expectation]] = {}
+    for number, one in enumerate(data):
+        name, pool = name_of(data, number), one.experiment.pools[0]  # the only one, or there are too many instances
+        if isinstance(one.recording, StepLog):
+            runs[name], known = pairs_of(one, None), expectation(one.experiment, pool, Seen(0.0))
+        else:
+            report = simulate(one.experiment, one.recording, repeated=one.repeated)
+            runs[name], (known,) = _beside(one.recording, report), report.expected_errors().values()
+        expected[name] = (pool.latency.kind, known)
+    return runs, expected
 
 
 def name_of(data: Sequence[Data], number: int) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.calibration.measured import Recording
     from blis_tui.calibration.steps import StepLog
+    from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import RequestRow
     from blis_tui.spec.model import Experiment, PluginConfig
 
@@ -63,12 +64,12 @@ def with_latency(experiment: Experiment, latency: PluginConfig) -> Experiment:
     return replace(experiment, pools=(replace(pool, latency=latency),))
 
 
-def simulate(experiment: Experiment, recording: Recording, *, repeated: bool = False) -> list[RequestRow]:
-    """What the experiment's own step-time model makes of a measured load, in order of arrival."""
+def simulate(experiment: Experiment, recording: Recording, *, repeated: bool = False) -> Report:
+    """What the experiment's own step-time model makes of a measured load."""
     with TemporaryDirectory() as folder:
         simulation = Simulation(with_load(experiment, recording, Path(folder), repeated=repeated), check="off")
         simulation.run()
-        return list(simulation.report(verify=False).rows)
+        return simulation.report(verify=False)
 
 
 def batches(rows: Sequence[RequestRow]) -> list[float]:

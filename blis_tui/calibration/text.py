@@ -10,14 +10,17 @@ from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
 from blis_tui.printable import printable
+from blis_tui.records.section_text import error_text, expected_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.calibration.judge import Agreement, Pairs
     from blis_tui.calibration.run import Calibrated
+    from blis_tui.metrics.expected_error import Expectation
 
     Runs = Mapping[str, Pairs]
+    Expected = Mapping[str, tuple[str, Expectation]]
 
 EXPECTED: Final = (
     "expected under other loads, if the server has the form of this step-time model: 9 of 10 means are off by at most"
@@ -25,8 +28,10 @@ EXPECTED: Final = (
 _HEAD = f"{'':34}{'number':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
 
 
-def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) -> str:
-    """The figures for a terminal."""
+def as_table(
+    runs: Runs, durations_s: Sequence[float], found: Calibrated | None, expected: Expected | None = None
+) -> str:
+    """The figures for a terminal; ``expected``: of each run, its step-time model, and what was to be expected of it."""
     lines: list[str] = []
     if found is not None:
         interval = f"{LEVEL:.0%} interval"
@@ -37,7 +42,11 @@ def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None)
         lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
     lines.append(f"milliseconds, means{_HEAD[19:]}")
     for name, pairs in runs.items():
-        lines += [name, *_lines("  all", pairs)]
+        lines.append(name)
+        if expected:
+            kind, known = expected[name]
+            lines.append(f"  step times: {kind}, {error_text(known)}")
+        lines += _lines("  all", pairs)
         for number, stage in enumerate(by_stage(pairs, durations_s) if durations_s else []):
             lines += _lines(f"  stage {number + 1}", stage)
         if found is not None:
@@ -69,7 +78,9 @@ def _line(label: str, told: Agreement) -> str:
     )
 
 
-def as_json(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) -> str:
+def as_json(
+    runs: Runs, durations_s: Sequence[float], found: Calibrated | None, expected: Expected | None = None
+) -> str:
     """The same as canonical JSON."""
     document: dict[str, object] = {
         "runs": {
@@ -81,6 +92,8 @@ def as_json(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) 
             for name, pairs in runs.items()
         }
     }
+    if expected:
+        document["step_time"] = {name: expected_data(*one) for name, one in expected.items()}
     if found is not None:
         document["latency"] = {"kind": found.fit.latency.kind, **found.fit.latency.settings}
         document["kept"] = found.fit.kept

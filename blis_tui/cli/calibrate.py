@@ -63,7 +63,7 @@ def calibrate(
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.calibration.data import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
-    from blis_tui.calibration.predicted import compared  # noqa: PLC0415
+    from blis_tui.calibration.predicted import judged  # noqa: PLC0415
     from blis_tui.calibration.run import calibrated  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
@@ -82,8 +82,9 @@ def calibrate(
         experiment = load(spec, overrides=overrides)
         data.append(Data(read_recording(path, experiment.pools[0]), experiment, repeated_prompts))
     runs: dict[str, Pairs]
+    expected = None
     if compare:
-        runs = compared(data)
+        runs, expected = judged(data)
         found = None
     else:
         found = calibrated(data, base or "")
@@ -95,7 +96,7 @@ def calibrate(
 
         write_text(html, page("Measured against predicted", runs))
     write = text.as_json if output_format == "json" else text.as_table
-    print_text(write(runs, durations, found), nl=False)
+    print_text(write(runs, durations, found, expected), nl=False)
 
 
 def _durations(stages: str | None) -> list[float]:

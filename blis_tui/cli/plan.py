@@ -211,7 +211,9 @@ def plan(
         )
         found = _answer(question, runs, written)
     if found.best is None:
-        tell("FAIL  nothing that was tried keeps to all bounds")
+        unknown = any(one.not_known for one in found.candidates)
+        why = f"what holds with a confidence of {found.question.confidence} is not known"
+        tell(f"FAIL  {why if unknown else 'nothing that was tried keeps to all bounds'}")
         sys.exit(ExitCode.CHECK_FAILED)
 
 

@@ -18,8 +18,8 @@ _ROWS: Final = 20
 """Decisions that are listed: those that cost all requests together most."""
 _INDENT: Final = " " * len("true regret  ")
 _COLUMNS: Final = ("mean", "p50", "p90", "p99", "max")
-_HEAD: Final = ("event", "request", "chosen", "seen", "true", "best", "TTFT", "E2E", "best", "TTFT", "E2E")
-_OVER: Final = ("", "", "", "regret", "", "for the", "request,", "ms", "for", "all,", "ms")
+_HEAD: Final = ("event", "request", "chosen", "as seen", "as it was", "best", "TTFT", "E2E", "best", "TTFT", "E2E")
+_OVER: Final = ("", "", "", "score", "lost", "for the", "request,", "ms", "for", "all,", "ms")
 
 
 def hindsight_text(found: Hindsight, *, everything: bool = False) -> str:

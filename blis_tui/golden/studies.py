@@ -15,12 +15,13 @@ from blis_tui.golden.store import Baseline, Golden
 from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures
+from blis_tui.study.names import short_names, value_text
 from blis_tui.study.rows import row_of
 from blis_tui.study.scenarios import study_front
 from blis_tui.study.summary import summaries
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome
-from blis_tui.study.text import short_names, value_text, wanted
+from blis_tui.study.text import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

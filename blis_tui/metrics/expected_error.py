@@ -1,85 +1,68 @@
-"""How far off step times are expected to be: what was measured on servers that are like the simulated ones.
+"""How far off means are expected to be: what was seen on measured servers that are like the simulated ones.
 
-``measured_errors.json`` has, for each step-time model, the errors of a run's means on measured servers
-(``benchmarks/accuracy.py`` writes it). Of these, servers that differ in what matters (``DIFFERENT``) count less, all
-runs of one server count as one, and the levels of the quantiles are raised as far as so few servers demand. How often
-that holds is judged with one server left out at a time: ``benchmarks/accuracy.py --calibration``.
+Of all measured runs (``metrics.measured``), servers that differ in what matters (``DIFFERENT``) count less, all runs of
+one server count as one, and the levels of the quantiles are raised as far as so few servers demand. Errors are taken as
+errors of steps: those of runs whose load made them grow (``metrics.amplified``) are divided, and those of the simulated
+run multiplied by that. E2E follows from both: what its times to first token and its decodes would be off with each
+measured run's two errors. How often that holds is judged with one server left out at a time:
+``benchmarks/accuracy.py --calibration``.
 """
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_left
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
+from blis_tui.engine.portable_math import power
+from blis_tui.metrics.measured import CACHED_SHARE, LOADS, measured, nearest, traits_of
+from blis_tui.metrics.unmeasured import STEPS, WAITS, unmeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from blis_tui.metrics.measured import Known, Measured, Traits
     from blis_tui.spec.model import Experiment, Pool
 
-ENGINES: Final[Mapping[str, str]] = {"vllm-v1": "vllm", "tensorrt-llm": "trtllm"}
-"""Batching rule -> the measured engine that plans like that."""
-_COEFFICIENTS: Final[Mapping[str, str]] = {"vllm": "vllm", "trtllm": "tensorrt-llm"}
-"""Measured engine -> whose coefficients of ``operators`` it was judged with."""
-LONG_TOKENS: Final = 2048
-"""Prompts are told apart by whether they are longer: the measured ones are far from it on either side."""
-DIFFERENT: Final[Mapping[str, float]] = {
-    "engine": 0.2,
-    "gpu": 0.5,
-    "family": 0.3,
-    "precision": 0.5,
-    "tensor_parallel": 0.7,
-    "fresh": 0.2,
-    "long": 0.5,
-    "load": 0.7,
+DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
+    "ttft": {
+        "engine": 0.1,
+        "gpu": 0.7,
+        "family": 0.1,
+        "precision": 0.7,
+        "kv_cache": 0.7,
+        "tensor_parallel": 0.7,
+        "fresh": 0.2,
+        "long": 0.7,
+        "load": 0.7,
+    },
+    "itl": {
+        "engine": 0.5,
+        "gpu": 0.7,
+        "family": 0.1,
+        "precision": 0.5,
+        "kv_cache": 0.7,
+        "tensor_parallel": 0.7,
+        "fresh": 0.2,
+        "long": 0.5,
+        "load": 0.5,
+    },
 }
-"""What a server counts that differs in one of these; in several, the product. Of loads, that of each class between."""
-LOADS: Final = ("few", "some", "many")
-"""Classes of how many requests an instance has at a time."""
-_AT_A_TIME: Final = (8.0, 64.0)
-"""The most of the first class, and of the second."""
-_AT_LEAST: Final = 0.02
+"""What a server counts that differs in one of these; in several, the product. Of loads, that of each class between; of
+tensor parallelism, that of each doubling."""
+_AT_LEAST: Final = 0.01
 """What every server counts: so does the whole hold where few are near."""
+NEAR: Final = 0.1
+"""A server that counts less is not near; without one that is, nothing is said."""
+RAISED: Final = 0.5
+"""Of n servers, levels are raised by this part of one in n: runs of one server differ, too, so they count for more."""
 _MEDIAN: Final = 0.5
 _BAND: Final = 0.9
 _WIDEST_MEDIAN: Final = 0.98
-METRICS: Final = ("e2e", "ttft", "itl")
-
-
-class Traits(NamedTuple):
-    """What matters of a server, and of its load."""
-
-    engine: str
-    gpu: str
-    family: str
-    """``dense``, ``moe`` or ``mla``."""
-    precision: str
-    """Of the weights, those of routed experts where there are any."""
-    tensor_parallel: int
-    fresh: bool
-    """Whether prompts are computed, and do not come out of the prefix cache again and again."""
-    long: bool
-    """Whether prompts have more than ``LONG_TOKENS``."""
-    load: str = ""
-    """Which of ``LOADS``; empty = unknown, as before anything runs: then it does not count."""
-
-
-class Measured(NamedTuple):
-    """One measured run."""
-
-    server: str
-    traits: Traits
-    errors: Mapping[str, float]
-    """Metric -> simulated / measured - 1, of the means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The error of one metric, in percent: above 0 where the simulation is slower than the server."""
+    """The error of one metric's mean, in percent: above 0 where the simulation is slower than the server."""
 
     median: float
     """Half of the absolute errors are below it."""
@@ -87,53 +70,141 @@ class Band:
     """Nine of ten errors lie between this one ..."""
     high: float
     """... and this one."""
+    servers: int
+    """How many measured servers that rests on; those that are less like the simulated ones count in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedError:
-    """What measured servers that are like the simulated ones let expect of a run's means, in percent."""
+    """What measured servers that are like the simulated ones let expect of a run's means; None = not measured."""
 
-    servers: int
-    """How many measured servers it rests on; those that are less like them count in part."""
-    e2e: Band | None
     ttft: Band | None
     itl: Band | None
+    e2e: Band | None
 
 
-class _Known(NamedTuple):
-    """What was compared of a step-time model."""
+class Expectation(NamedTuple):
+    """What is expected of a run's means, metric by metric."""
 
-    settings: Mapping[str, object]
-    varied: tuple[str, ...]
-    runs: tuple[Measured, ...]
+    bands: Mapping[str, Band]
+    """Metric -> its band; those of which nothing is known are missing."""
+    reasons: Mapping[str, str]
+    """Metric -> why nothing is known of it, and what was measured that is nearest."""
 
-
-@cache
-def measured(kind: str) -> _Known | None:
-    """What was compared of a step-time model, and with which settings; None = nothing."""
-    found = json.loads(Path(__file__).with_name("measured_errors.json").read_text(encoding="utf-8")).get(kind)
-    if found is None:
-        return None
-    runs = (Measured(server, Traits(*traits), errors) for server, traits, errors in found["runs"])
-    return _Known(found["settings"], tuple(found["varied"]), tuple(runs))
+    @property
+    def error(self) -> ExpectedError | None:
+        """The bands; None = there are none."""
+        return ExpectedError(**{name: self.bands.get(name) for name in STEPS}) if self.bands else None
 
 
-def expected_error(traits: Traits, runs: Sequence[Measured]) -> ExpectedError:
-    """What these runs let expect of another server."""
-    bands = {metric: _band(traits, [one for one in runs if metric in one.errors], metric) for metric in METRICS}
-    servers = max((count for _, count in bands.values()), default=0.0)
-    return ExpectedError(servers=int(servers + 0.5), **{metric: band for metric, (band, _) in bands.items()})
+class Seen(NamedTuple):
+    """What is known of the load of a pool's instances, before a run or after it."""
+
+    prompt_tokens: float
+    """Of a prompt, in the mean."""
+    answer_tokens: float = 0.0
+    """Of an answer, in the mean."""
+    cached_share: float = 0.0
+    """Of prompt tokens, that came out of the prefix cache."""
+    at_a_time: float | None = None
+    """Requests that an instance has, waiting or running; None = not known yet."""
+    ttft_share: float | None = None
+    """Of E2E, that is TTFT; None = not known yet."""
+    amplified: float = 1.0
+    """How many times errors of steps are in ITL under this load; 1 where clients wait for answers."""
+    strained: str = ""
+    """Why small errors of steps would change waits a lot; empty = they would not."""
 
 
-def _weighed(traits: Traits, runs: Sequence[Measured]) -> tuple[list[float], float]:
-    """What each run counts, and how many servers that are."""
+def expectation(experiment: Experiment, pool: Pool, seen: Seen) -> Expectation:
+    """What is expected of the means of a pool's requests."""
+    known = measured(pool.latency.kind)
+    if known is None:
+        reason = "no error is expected or ruled out: docs/accuracy.md compares it with others"
+        return Expectation({}, dict.fromkeys(STEPS, reason))
+    traits = traits_of(
+        experiment,
+        pool,
+        prompt_tokens=seen.prompt_tokens,
+        cached_share=seen.cached_share,
+        at_a_time=seen.at_a_time,
+    )
+    reasons = unmeasured(experiment, pool, traits, known)
+    for reason, spoils in _of_load(seen, known):
+        for metric in spoils:
+            reasons.setdefault(metric, reason)
+    return bands_of(traits, known.runs, seen, reasons)
+
+
+def _of_load(seen: Seen, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
+    """What of the load no measured server had."""
+    tokens = seen.prompt_tokens + seen.answer_tokens
+    if tokens > known.most_tokens:
+        yield f"requests of {tokens:,.0f} tokens (measured: up to {known.most_tokens:,})", STEPS
+    if seen.at_a_time is not None and seen.at_a_time > known.most_at_a_time:
+        at_a_time = f"{seen.at_a_time:,.0f} requests at a time on an instance"
+        yield f"{at_a_time} (measured: up to {known.most_at_a_time:,.0f})", STEPS
+    if CACHED_SHARE[0] < seen.cached_share < CACHED_SHARE[1]:
+        share = f"{100 * seen.cached_share:.0f} % of prompts out of the prefix cache"
+        yield f"{share} (measured: none, or all but their last block)", WAITS
+    if seen.strained:
+        yield seen.strained, WAITS
+
+
+def bands_of(
+    traits: Traits, runs: Sequence[Measured], seen: Seen, reasons: Mapping[str, str] | None = None
+) -> Expectation:
+    """What these runs let expect of another server.
+
+    Args:
+        traits: of the server.
+        runs: of others.
+        seen: its load.
+        reasons: metric -> why nothing is known of it.
+    """
+    why, bands = dict(reasons or {}), dict[str, Band]()
+    likeness = {metric: [_likeness(metric, traits, one.traits) for one in runs] for metric in DIFFERENT}
+    decodes = seen.ttft_share is not None and seen.ttft_share <= 0.5
+    by = {"ttft": "ttft", "itl": "itl", "e2e": "itl" if decodes else "ttft"}
+    for metric, weighed_by in by.items():
+        needed = ("ttft", "itl") if metric == "e2e" else (metric,)
+        there = [
+            (one, like)
+            for one, like in zip(runs, likeness[weighed_by], strict=True)
+            if all(name in one.errors for name in needed)
+        ]
+        if metric not in why and max((like for _, like in there), default=0.0) < NEAR:
+            why[metric] = "no server that has much in common with this one"
+        if metric in why or (metric == "e2e" and seen.ttft_share is None):
+            continue
+        bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_weighed(there))
+    near = nearest(runs, likeness["itl"]) if why else ""
+    return Expectation(bands, {name: f"not measured: {reason}; nearest: {near}" for name, reason in why.items()})
+
+
+def _error(one: Measured, metric: str, seen: Seen) -> float:
+    """What a metric would be off here, if steps were off as in that run."""
+    if metric != "e2e":
+        return _grown(one.errors[metric], seen.amplified / one.amplified)
+    share = seen.ttft_share or 0.0
+    first, rest = _error(one, "ttft", seen), _error(one, "itl", seen)
+    return 1.0 / (share / (1.0 + first) + (1.0 - share) / (1.0 + rest)) - 1.0
+
+
+def _grown(error: float, times: float) -> float:
+    """An error whose logarithm is so many times as large."""
+    return error if times == 1.0 else power(1.0 + error, times) - 1.0
+
+
+def _weighed(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], float]:
+    """What each run counts, by its likeness, and how many servers that are (Kish's effective number)."""
     of_server: dict[str, int] = {}
-    for one in runs:
+    for one, _ in there:
         of_server[one.server] = of_server.get(one.server, 0) + 1
-    weights = [_likeness(traits, one.traits) / of_server[one.server] for one in runs]
+    weights = [(like + _AT_LEAST) / of_server[one.server] for one, like in there]
     total = squares = 0.0
     shares = dict.fromkeys(of_server, 0.0)
-    for one, weight in zip(runs, weights, strict=True):
+    for (one, _), weight in zip(there, weights, strict=True):
         shares[one.server] += weight
     for share in shares.values():
         total += share
@@ -141,33 +212,34 @@ def _weighed(traits: Traits, runs: Sequence[Measured]) -> tuple[list[float], flo
     return weights, total * total / squares
 
 
-def _band(traits: Traits, runs: Sequence[Measured], metric: str) -> tuple[Band | None, float]:
-    """The band of a metric, and how many servers it rests on."""
-    if not runs:
-        return None, 0.0
-    weights, count = _weighed(traits, runs)
-    # Another server is one more: of n known ones, the quantile that it is below with this chance lies so much higher.
-    more = 1.0 + 1.0 / count
+def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Band:
+    """Another server is one more: of n known ones, the quantile that it is below with this chance lies higher."""
+    more = 1.0 + RAISED / count
     inside, tail = min(_WIDEST_MEDIAN, _MEDIAN * more), max(0.0, (1.0 - _BAND * more) / 2)
-    errors = [one.errors[metric] for one in runs]
     median = _quantile(zip(map(abs, errors), weights, strict=True), inside)
     low, high = (_quantile(zip(errors, weights, strict=True), level) for level in (tail, 1.0 - tail))
-    return Band(median=round(median * 100, 1), low=round(low * 100, 1), high=round(high * 100, 1)), count
+    percents = (round(100 * value, 1) for value in (median, low, high))
+    return Band(**dict(zip(("median", "low", "high"), percents, strict=True)), servers=int(count + 0.5))
 
 
-def _likeness(one: Traits, other: Traits) -> float:
+def _likeness(metric: str, one: Traits, other: Traits) -> float:
+    """What a server counts, by what it has in common with another one: at most 1."""
     weight = 1.0
-    for (name, cost), mine, theirs in zip(DIFFERENT.items(), one, other, strict=True):
-        assert name in Traits._fields  # noqa: S101  (in the same order)
+    for (name, cost), mine, theirs in zip(DIFFERENT[metric].items(), one, other, strict=True):
+        assert name in one._fields  # noqa: S101  (in the same order)
+        if mine == theirs:
+            continue
+        times = 1
         if name == "load":
-            for _ in range(_apart(one.load, other.load)):
-                weight *= cost
-        elif mine != theirs:
+            times = _classes_apart(one.load, other.load)
+        elif name == "tensor_parallel":
+            times = abs((one.tensor_parallel - 1).bit_length() - (other.tensor_parallel - 1).bit_length())
+        for _ in range(times):
             weight *= cost
-    return weight + _AT_LEAST
+    return weight
 
 
-def _apart(one: str, other: str) -> int:
+def _classes_apart(one: str, other: str) -> int:
     """How many classes of loads are between two; 0 where one is unknown."""
     return abs(LOADS.index(one) - LOADS.index(other)) if one and other else 0
 
@@ -185,86 +257,48 @@ def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
     return pairs[-1][0]
 
 
-def expectation(
-    experiment: Experiment, pool: Pool, prompt_tokens: float, at_a_time: float | None = None
-) -> ExpectedError | str:
-    """What is expected of a pool's step times; a text = why nothing is known, and what was measured that is nearest.
+class SlowerServer(NamedTuple):
+    """How many times as long what a server does takes than it is simulated, where few measured ones took longer."""
+
+    steps: float
+    """Its steps; from the errors of ITL. At least 1."""
+    first_tokens: float
+    """Times to first token, beside what longer steps do to them; from the errors of TTFT. At least 1."""
+
+
+def slower_server(
+    experiment: Experiment, pool: Pool, seen: Seen, confidence: float, metrics: Sequence[str] = ("itl",)
+) -> SlowerServer | str:
+    """How much slower a server is that only ``1 - confidence`` of measured ones were slower than.
 
     Args:
         experiment: what is simulated.
-        pool: whose step times.
-        prompt_tokens: how long prompts are in the mean.
-        at_a_time: how many requests an instance has in the mean, waiting or running; None = that is not known yet.
+        pool: whose instances.
+        seen: their load, as far as it is known.
+        confidence: the share of measured servers that were no slower.
+        metrics: those that it is asked for; each has to be known, or nothing is.
+
+    Returns:
+        A text where it is not known: why.
     """
-    found = _comparable(experiment, pool, prompt_tokens, at_a_time)
-    return found if isinstance(found, str) else expected_error(*found)
-
-
-def slower_steps(experiment: Experiment, pool: Pool, prompt_tokens: float, confidence: float) -> float | str:
-    """How many times as long a pool's steps take where only ``1 - confidence`` of measured servers were slower.
-
-    From the errors of mean inter-token latencies. At least 1; a text = why that is not known.
-    """
-    found = _comparable(experiment, pool, prompt_tokens)
-    if isinstance(found, str):
-        return found
-    traits, runs = found[0], [one for one in found[1] if "itl" in one.errors]
-    weights, count = _weighed(traits, runs)
-    level = confidence * (1.0 + 1.0 / count)
-    if level > 1.0:
-        return f"{count:.0f} measured servers do not tell what {100 * confidence:g} % of servers are not slower than"
-    error = _quantile(((one.errors["itl"], weight) for one, weight in zip(runs, weights, strict=True)), 1.0 - level)
-    return max(1.0, round(1.0 / (1.0 + error), 3))
-
-
-def _comparable(
-    experiment: Experiment, pool: Pool, prompt_tokens: float, at_a_time: float | None = None
-) -> tuple[Traits, Sequence[Measured]] | str:
-    """What matters of a pool, and what its step-time model was compared with; a text = why that says nothing of it."""
     known = measured(pool.latency.kind)
-    if known is None:
-        return "no error is expected or ruled out: docs/accuracy.md compares it with others"
-    traits = traits_of(experiment, pool, prompt_tokens, at_a_time)
-    missing = _missing(experiment, pool, traits, known)
-    return f"not measured: {missing}; nearest: {_nearest(traits, known.runs)}" if missing else (traits, known.runs)
-
-
-def _missing(experiment: Experiment, pool: Pool, traits: Traits, known: _Known) -> str:
-    """What no measured server has; empty = nothing."""
-    if not traits.engine:
-        rules = ", ".join(f"`{rule}`" for rule in ENGINES)
-        return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
-    if pool.engine.enforce_eager:
-        return "`enforce_eager` (measured: CUDA graphs)"
-    expected = {**known.settings, "engine": _COEFFICIENTS[traits.engine]}
-    for name, own in pool.latency.settings.items():
-        value = list(own) if isinstance(own, tuple) else own
-        if name not in known.varied and value != expected.get(name):
-            return f"{name} {value} beside this engine and these step times"
-    for name, noun in (("engine", "engine"), ("gpu", "GPU"), ("family", "family")):
-        there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
-        if (mine := getattr(traits, name)) not in there:
-            return f"{noun} {mine} (measured: {', '.join(there)})"
-    return ""
-
-
-def _nearest(traits: Traits, runs: Sequence[Measured]) -> str:
-    """The measured server that is most like that; the first of several."""
-    return max(runs, key=lambda one: _likeness(traits, one.traits)).server
-
-
-def traits_of(experiment: Experiment, pool: Pool, prompt_tokens: float, at_a_time: float | None = None) -> Traits:
-    """What matters of a pool's instances, and of what they are asked: prompts of so many tokens, so many at a time."""
-    model, workload = pool.model, experiment.workload
-    weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
-    family = "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
-    return Traits(
-        engine=ENGINES.get(experiment.policy.batching.kind, ""),
-        gpu=pool.hardware.name,
-        family=family,
-        precision="fp4" if weight < 1.0 else "fp8" if weight < 2.0 else "bf16",
-        tensor_parallel=pool.tensor_parallel,
-        fresh=not any(client.repeated_prompts for client in workload.clients),
-        long=prompt_tokens > LONG_TOKENS,
-        load="" if at_a_time is None else LOADS[bisect_left(_AT_A_TIME, at_a_time)],
+    found = expectation(experiment, pool, seen)
+    reason = next((found.reasons[name] for name in ("itl", *metrics) if name in found.reasons), "")
+    if reason or known is None:
+        return reason
+    traits = traits_of(
+        experiment, pool, prompt_tokens=seen.prompt_tokens, cached_share=seen.cached_share, at_a_time=seen.at_a_time
     )
+    times = {}
+    for metric in ("itl", "ttft"):
+        there = [(one, _likeness(metric, traits, one.traits)) for one in known.runs if metric in one.errors]
+        weights, count = _weighed(there)
+        level = confidence * (1.0 + RAISED / count)
+        if level > 1.0:
+            return (
+                f"{count:.0f} measured servers do not tell what {100 * confidence:g} % of servers are not slower than"
+            )
+        errors = [_grown(one.errors[metric], 1.0 / one.amplified) for one, _ in there]
+        times[metric] = max(1.0, 1.0 / (1.0 + _quantile(zip(errors, weights, strict=True), 1.0 - level)))
+    later = times["ttft"] / times["itl"] if "ttft" in metrics else 1.0
+    return SlowerServer(round(times["itl"], 3), round(max(1.0, later), 3))

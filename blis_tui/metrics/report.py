@@ -21,7 +21,7 @@ from blis_tui.metrics.load import Flow
 from blis_tui.metrics.request_columns import split
 from blis_tui.metrics.sections import Sections, sections_apply
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples, whole_sum
-from blis_tui.metrics.step_time import expected_errors, step_times
+from blis_tui.metrics.step_time import step_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
-    from blis_tui.metrics.expected_error import ExpectedError
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.metrics.expected_error import Expectation
     from blis_tui.metrics.lifecycle import LifecycleReport
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
@@ -162,12 +163,21 @@ class Report(Sections):
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Instances that came and went; left out where none can."""
-    expected_errors: Mapping[str, ExpectedError | str] = field(repr=False, compare=False)
-    """Of each pool's step-time model, where that was measured; not part of the JSON document, as ``rows``."""
+    experiment: Experiment = field(repr=False, compare=False)
+    """What was simulated; not part of the JSON document, as ``rows``."""
+    step_models: Mapping[str, StepTimeModel] = field(repr=False, compare=False)
+    """Pool -> the step-time model of its instances; likewise."""
     rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
     left_out: tuple[LeftOut, ...] = field(default=(), repr=False, compare=False)
     """What of a recorded workload is no request, because the trace's format leaves it out; not part of it, either."""
+
+    def expected_errors(self) -> dict[str, Expectation]:
+        """How far off its means are expected to be, by pool: worked out when it is asked for."""
+        from blis_tui.metrics.pool_load import expectations, pool_loads  # noqa: PLC0415  (not every run asks)
+
+        loads = pool_loads(self.experiment, self.to_dict())
+        return expectations(self.experiment, loads, lambda pool: self.step_models[pool.name])
 
     @property
     def ok(self) -> bool:
@@ -211,7 +221,7 @@ class Report(Sections):
         )
 
 
-_NOT_WRITTEN: Final = ("expected_errors", "rows", "left_out")
+_NOT_WRITTEN: Final = ("experiment", "step_models", "rows", "left_out")
 _SECTIONS: Final = tuple(one.name for one in fields(Sections))
 
 
@@ -361,9 +371,6 @@ def build_report(
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
     found = _sections(experiment, cluster, table, duration_us)
-    present_us = whole_sum(overall.e2e_us) / max(1, len(overall.e2e_us)) * counts.completed
-    at_a_time = present_us / max(1, duration_us) / max(1, len(cluster.instances))
-    errors = expected_errors(experiment, tallies.flow.input_tokens / max(1, counts.total), at_a_time)
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
         meta=Meta(
@@ -373,8 +380,9 @@ def build_report(
             engine=ENGINE,
             complete=complete,
         ),
-        step_time=step_times(experiment, errors),
-        expected_errors=errors,
+        step_time=step_times(experiment),
+        experiment=experiment,
+        step_models=_step_models(experiment, cluster),
         requests=counts,
         tokens=TokenCounts(input=cluster.input_tokens, output=overall.output_tokens, cached=overall.cached_tokens),
         duration_us=duration_us,
@@ -402,8 +410,19 @@ def build_report(
         rows=table,
         left_out=left_out,
     )
+    if experiment.report == "full":
+        report = replace(report, step_time=step_times(experiment, report.expected_errors()))
     document = report.to_dict() if experiment.expect else {}
     return replace(report, expectations=tuple(judge(expectation, document) for expectation in experiment.expect))
+
+
+def _step_models(experiment: Experiment, cluster: Cluster) -> dict[str, StepTimeModel]:
+    """The step-time model of each pool: that of its first instance."""
+    found, first = {}, 0
+    for pool in experiment.pools:
+        found[pool.name] = cluster.instances[first].latency
+        first += pool.instances
+    return found
 
 
 def _sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:

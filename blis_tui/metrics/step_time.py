@@ -1,4 +1,4 @@
-"""What a report says of the step times behind its figures: whose they are, and how far off they were when measured."""
+"""What a report says of the step times behind its figures: whose they are, and how far off its means may be."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.expected_error import ExpectedError, expectation
 from blis_tui.metrics.stats import WHERE_IT_APPLIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.metrics.expected_error import Expectation, ExpectedError
     from blis_tui.spec.model import Experiment
 
 
@@ -27,12 +27,14 @@ class StepTime:
     kind: str
     """The step-time model, chosen where the experiment says ``auto``."""
     expected_error_percent: ExpectedError | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """With ``report: full``, where it was compared with servers like that, with the coefficients it has. Otherwise left
+    """With ``report: full``, of what was compared with servers like that, with the coefficients it has. Otherwise left
     out: later versions know better, and nothing else depends on it."""
+    not_measured: Mapping[str, str] | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Likewise: metric -> why nothing is known of its error."""
 
 
-def step_times(experiment: Experiment, errors: Mapping[str, ExpectedError | str]) -> dict[str, StepTime]:
-    """What the figures of each pool rest on, by name."""
+def step_times(experiment: Experiment, found: Mapping[str, Expectation] | None = None) -> dict[str, StepTime]:
+    """What the figures of each pool rest on, by name; with what is expected of them, where that is to be told."""
     return {
         pool.name: StepTime(
             model=pool.model.name,
@@ -40,24 +42,8 @@ def step_times(experiment: Experiment, errors: Mapping[str, ExpectedError | str]
             tensor_parallel=pool.tensor_parallel,
             pipeline_parallel=stages if (stages := pool.engine.pipeline_parallel) > 1 else None,
             kind=pool.latency.kind,
-            expected_error_percent=_shown(errors[pool.name]) if experiment.report == "full" else None,
+            expected_error_percent=None if found is None else found[pool.name].error,
+            not_measured=None if found is None else found[pool.name].reasons or None,
         )
         for pool in experiment.pools
     }
-
-
-def _shown(known: ExpectedError | str) -> ExpectedError | None:
-    return None if isinstance(known, str) else known
-
-
-def expected_errors(
-    experiment: Experiment, prompt_tokens: float, at_a_time: float | None = None
-) -> dict[str, ExpectedError | str]:
-    """How far off each pool's step times are expected to be; a text says why that is not known.
-
-    Args:
-        experiment: what was simulated.
-        prompt_tokens: how long the prompts of the run were in the mean.
-        at_a_time: how many requests an instance had in the mean; None = not known.
-    """
-    return {pool.name: expectation(experiment, pool, prompt_tokens, at_a_time) for pool in experiment.pools}

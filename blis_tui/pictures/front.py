@@ -58,17 +58,15 @@ def front_picture(points: Points) -> Picture | None:
 
 
 def _by(points: Points, first: tuple[Objective, Objective]) -> str:
-    return ", ".join(one.metric for one in (points.study.objectives if _has_own(points) else first))
-
-
-def _has_own(points: Points) -> bool:
-    """Whether the study says by which figures there is a front: then there is one, whatever two are shown."""
-    return len(points.study.objectives) > 1
+    return ", ".join(one.metric for one in (points.study.objectives if points.has_front else first))
 
 
 def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSummary]:
-    """The points of the front that have both figures, by the first of them."""
-    if not _has_own(points):
+    """The points of the front that have both figures, by the first of them.
+
+    Where the study says by which figures there is a front, there is one, whatever two are shown.
+    """
+    if not points.has_front:
         return list(study_front(points.study, points.all, pair))
     found = [one for one in _placed(points.all, pair) if one.point.number in points.front]
     return sorted(found, key=lambda one: (one.mean(pair[0].metric) or 0.0, one.point.number))

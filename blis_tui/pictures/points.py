@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.classes import dataclass
+from blis_tui.study.names import short_names, value_text
 from blis_tui.study.scenarios import cost_of, study_front
 from blis_tui.study.summary import summaries
-from blis_tui.study.text import short_names, value_text
 
 if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study
@@ -47,6 +47,11 @@ class Points:
         front = study_front(study, found)
         values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
         return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths), values)
+
+    @property
+    def has_front(self) -> bool:
+        """Whether there are several objectives, so that ``front`` is one; by a single one its points are the best."""
+        return len(self.study.objectives) > 1
 
     def name(self, one: PointSummary) -> str:
         """A point by its coordinates."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
+from html import escape
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +19,10 @@ from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, 
 from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.rate import rate_picture
+from blis_tui.study.expected import step_times_lines
+from blis_tui.study.names import value_text
 from blis_tui.study.scenarios import load_paths, scenarios
-from blis_tui.study.text import best_words, bound_text, number, same_load, value_text
+from blis_tui.study.text import best_words, bound_text, number, same_load, ties_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +77,8 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         found.append(Card(name="Points that keep to all bounds", value=f"{len(held):,}", more=wishes))
     if points.front:
         what = ", ".join(f"{one.goal} {one.metric}" for one in study.objectives)
-        found.append(Card(name="Points on the front", value=f"{len(points.front):,}", more=what))
+        name = "Points on the front" if points.has_front else "Best points"
+        found.append(Card(name=name, value=f"{len(points.front):,}", more=what))
     parts: list[str | Table] = [cards(found)]
     if not result.complete:
         known = f"The study was interrupted: {len(result.rows):,} of {study.runs:,} runs are known."
@@ -87,9 +91,13 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
             parts.append(f"<div class='finding'>{paragraph(text)}</div>")
     best = [one for one in points.all if one.point.number in points.front]
     if best:
-        caption = f"Points that no other one{same_load(study)} beats{_first(best)}; means over seeds"
+        what = f"Points that no other one{same_load(study)} beats" if points.has_front else "The best points"
+        what += "" if points.has_front else f" in {study.objectives[0].metric}{same_load(study)}"
+        caption = f"{what}{_first(best)}; means over seeds"
         parts.append(_rows(points, best[:_BEST], caption))
-    return [*parts, *_by_load(points)]
+    parts += _by_load(points)
+    told = [*step_times_lines(study, (best or list(points.all))[:_BEST])]
+    return [*parts, *([f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in told)}</ul>"] if told else [])]
 
 
 def _by_load(points: Points) -> list[str | Table]:
@@ -103,6 +111,7 @@ def _by_load(points: Points) -> list[str | Table]:
     if best:
         caption = f"For each {names}: {best_words(points.study, points.all)}; means over seeds"
         parts.append(_rows(points, best, caption))
+        parts += [paragraph(text) for text in ties_text(points.study, found)]
     without = [", ".join(map(value_text, one.values)) for one in found if one.best is None]
     if without:
         text = f"No point keeps to all bounds where {names} is {' or '.join(without)}."
@@ -135,7 +144,8 @@ def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Tabl
     for one in members:
         coordinates = (value_text(one.coordinates[path]) for path in names)
         figures = (number(one.mean(metric)) for metric in metrics)
-        result = verdict(one) + (", front" if one.point.number in points.front else "")
+        unbeaten = ", front" if points.has_front else ", best"
+        result = verdict(one) + (unbeaten if one.point.number in points.front else "")
         why = "" if one.status == "done" else f": {shorten(one.why, _WHY, placeholder=' …')}"
         rows.append((f"{one.point.number}", *coordinates, *figures, result + why))
     head = ("point", *names.values(), *map(short, metrics), "result")
@@ -146,7 +156,7 @@ def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Tabl
 
 
 def _percentiles(points: Points) -> Picture | None:
-    """Four percentiles of each latency, for the points of the front or the first that keep to all bounds."""
+    """Four percentiles of each latency, for the best points or the first that keep to all bounds."""
     done = [one for one in points.all if one.status == "done"]
     front = [one for one in done if one.point.number in points.front]
     members = (front or [one for one in done if one.ok is not False] or done)[:_CURVES]
@@ -172,15 +182,17 @@ def _percentiles(points: Points) -> Picture | None:
             views[title] = View(traces, {"xaxis": percentile_axis(), "yaxis": y, "showlegend": True})
     if not views:
         return None
-    which = "the front" if front else "the study"
+    which = "of the study"
+    if front:
+        which = "of the front" if points.has_front else "that are best"
     return Picture(
         name="percentiles",
         title="Latency by percentile",
-        description=f"The percentiles of {len(members)} points of {which}, a line each.",
+        description=f"The percentiles of {len(members)} points {which}, a line each.",
         views=views,
         height=440,
         note="Means over seeds of the percentiles p50, p90, p95 and p99"
-        + (f"; the first {len(members)} points of {which}." if len(members) < len(front or done) else "."),
+        + (f"; the first {len(members)} points {which}." if len(members) < len(front or done) else "."),
     )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.units import in_words
 
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
-    from blis_tui.metrics.expected_error import ExpectedError
+    from blis_tui.metrics.expected_error import Band, Expectation
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.saturation import Saturation
     from blis_tui.metrics.sessions import SessionReport
-    from blis_tui.metrics.step_time import StepTime
     from blis_tui.metrics.tiers import TiersReport
 
 
@@ -25,27 +27,64 @@ def instance_lines(report: Report) -> dict[str, str]:
         split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
         came = ", counting all that came" if report.lifecycle else ""
         lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, {split}{came}"
-    texts: dict[str, list[str]] = {}
-    for name, one in report.step_time.items():
-        texts.setdefault(_step_time(one, report.expected_errors[name]), []).append(name)
-    named = [f"{', '.join(pools)}: {text}" for text, pools in texts.items()]
-    lines["step times"] = "; ".join(texts if len(texts) == 1 else named)
+    expected = report.expected_errors()
+    lines["step times"] = _by_pool(
+        {name: f"{one.kind}, {bands_text(expected[name])}" for name, one in report.step_time.items()}
+    )
+    partly = {name: reasons_text(known) for name, known in expected.items() if known.bands and known.reasons}
+    if partly:
+        lines["not measured"] = _by_pool(partly)
     return lines
 
 
-def _step_time(one: StepTime, known: ExpectedError | str) -> str:
-    return f"{one.kind}, {known if isinstance(known, str) else error_text(known)}"
+def _by_pool(texts: dict[str, str]) -> str:
+    """What is said of pools, once where it is the same of several."""
+    pools: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        pools.setdefault(text, []).append(name)
+    named = [f"{', '.join(names)}: {text}" for text, names in pools.items()]
+    return "; ".join(pools if len(pools) == 1 else named)
 
 
-def error_text(known: ExpectedError) -> str:
-    """The expected error of each metric: the median, and what nine of ten lie within."""
-    errors = {"E2E": known.e2e, "TTFT": known.ttft, "ITL": known.itl}
-    listed = [
-        f"{name} {one.median:.1f} % ({one.low:+.0f} to {one.high:+.0f} %)"
-        for name, one in errors.items()
-        if one is not None
-    ]
-    return f"expected error as on {known.servers} measured servers, median (9 of 10): {', '.join(listed)}"
+METRIC_NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
+
+
+def error_text(known: Expectation) -> str:
+    """What is known of a run's error, and why no more is."""
+    partly = f"; not measured: {reasons_text(known)}" if known.bands and known.reasons else ""
+    return bands_text(known) + partly
+
+
+def expected_data(kind: str, known: Expectation) -> dict[str, object]:
+    """The same as plain data, beside the kind of step-time model."""
+    return {
+        "kind": kind,
+        "expected_error_percent": None if known.error is None else asdict(known.error),
+        "not_measured": dict(known.reasons),
+    }
+
+
+def bands_text(known: Expectation) -> str:
+    """The expected error of each mean: the median, what nine of ten lie within, and how many servers that rests on.
+
+    Where nothing is known of any, why.
+    """
+    if not known.bands:
+        return "; ".join(dict.fromkeys(known.reasons.values()))
+    listed = ", ".join(f"{METRIC_NAMES[metric]} {_band(band)}" for metric, band in known.bands.items())
+    return f"expected error of means, median (9 of 10; measured servers): {listed}"
+
+
+def reasons_text(known: Expectation) -> str:
+    """Of the metrics of which nothing is known, why."""
+    why: dict[str, list[str]] = {}
+    for metric, reason in known.reasons.items():
+        why.setdefault(reason.removeprefix("not measured: "), []).append(METRIC_NAMES[metric])
+    return "; ".join(f"{in_words(metrics)}: {reason}" for reason, metrics in why.items())
+
+
+def _band(band: Band) -> str:
+    return f"{band.median:.1f} % ({band.low:+.0f} to {band.high:+.0f} %; {band.servers})"
 
 
 def section_lines(report: Report) -> dict[str, str]:
@@ -104,7 +143,7 @@ def section_lines(report: Report) -> dict[str, str]:
             f"{found.priority_inversions:,} priority inversions, {found.head_of_line_blocking:,} blocked queues"
         )
     if report.saturation is not None:
-        lines["saturation"] = _saturation(report.saturation)
+        lines["saturation"] = _saturation(report.saturation, report.duration_us)
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
     return lines
@@ -139,10 +178,11 @@ def _reasoning(found: ReasoningReport) -> str:
     return text
 
 
-def _saturation(found: Saturation) -> str:
+def _saturation(found: Saturation, duration_us: int) -> str:
     from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs have it)
 
-    over = f"{found.label} for most of the last {WINDOW_US // 1_000_000} s"
+    last = "run" if duration_us <= WINDOW_US else f"last {WINDOW_US // 1_000_000} s"
+    over = f"{found.label}, the most frequent verdict of the {last}"
     return f"{over} ({found.detector}; score {found.score:.3f} at the end)"
 
 

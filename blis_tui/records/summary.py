@@ -70,6 +70,7 @@ def main_lines(report: Report) -> dict[str, str]:
                 (requests.rejected, "rejected"),
                 (requests.dropped_unservable, "dropped"),
                 (requests.timed_out, "timed out"),
+                (requests.lost or 0, "lost with their instance"),
                 (requests.still_running, "still running"),
                 (requests.still_queued, "still queued"),
             )

@@ -79,13 +79,16 @@ class FrontPlot:
         if len(dict.fromkeys(place for place, _ in placed)) < 2:
             return
         x, y = (_scale(objectives[at], [place[at] for place, _ in placed]) for at in (0, 1))
-        low, high = written(y.low), written(y.high)
-        left, right = written(x.low), written(x.high)
+        low, high = _ends(y, written)
+        left, right = _ends(x, written)
         gutter = max(len(low), len(high))
         self._width, self._height = max(size[0] - gutter - 2, 2), max(size[1] - 3, 2)
         self._shares = {one.point.number: (x.share(across), y.share(up)) for (across, up), one in placed}
         self._cells = self._draw([one for _, one in placed], front)
         ends = {0: high, self._height - 1: low}
+        if y.low == y.high:
+            column = scatter([(0.0, y.share(y.low))], 1, self._height)
+            ends = {at: low for at, row in enumerate(column) if row.strip()}
         self._labels = [f"{ends.get(at, ''):>{gutter}} {'┤' if at in ends else '│'}" for at in range(self._height)]
         self._title = f"↑ {y.title}  → {x.title}"[: size[0]]
         self._below = (
@@ -143,6 +146,12 @@ def _placed(
         if one.status == "done" and across is not None and up is not None:
             found.append(((across, up), one))
     return found
+
+
+def _ends(scale: Scale, written: Callable[[float], str]) -> tuple[str, str]:
+    """What stands at the ends of an axis: more digits where the usual ones do not tell them apart."""
+    low, high = written(scale.low), written(scale.high)
+    return (low, high) if low != high or scale.low == scale.high else (f"{scale.low:.9g}", f"{scale.high:.9g}")
 
 
 def _scale(objective: Objective, values: Sequence[float]) -> Scale:

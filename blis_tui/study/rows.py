@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge, look_up
+from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
 from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from blis_tui.metrics.pool_load import PoolLoad
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Point, Study
@@ -62,6 +64,8 @@ class Row:
     """What looks wrong with the run: id -> message."""
     figures: Mapping[str, Value] = field(default_factory=dict)
     """Dotted path in the report, or ``cost.…`` -> value."""
+    loads: Mapping[str, PoolLoad] = field(default_factory=dict, repr=False)
+    """Pool -> its load, which decides how far off means are expected to be; empty where there is no report."""
 
     @property
     def coordinates(self) -> dict[str, Json]:
@@ -161,6 +165,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         why=outcome.why if stopped else next(iter(broken), ""),
         warnings={one["id"]: one["message"] for one in report.get("warnings", ())},
         figures=figures_of(said, wanted_metrics(study)),
+        loads=pool_loads(experiment, report),
     )
 
 

@@ -32,6 +32,8 @@ class Scenario:
     points: tuple[PointSummary, ...]
     best: PointSummary | None
     """The cheapest of those that keep to all bounds; None = none does."""
+    ties: tuple[PointSummary, ...] = ()
+    """What is as good by all figures that decide, and comes later in the study."""
 
 
 def load_paths(study: Study) -> tuple[str, ...]:
@@ -73,8 +75,11 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
     for members in _by_load(study, points).values():
         values = tuple(members[0].coordinates[path] for path in paths)
         able = [one for one in members if one.ok is not False and one.status == "done"]
-        best = min(able, key=lambda one: [*(_placed(one, wish) for wish in by), one.point.number], default=None)
-        found.append(Scenario(values=values, points=tuple(members), best=best))
+        places = {one.point.number: [_placed(one, wish) for wish in by] for one in able}
+        able.sort(key=lambda one: (places[one.point.number], one.point.number))
+        best = able[0] if able else None
+        ties = tuple(one for one in able[1:] if places[one.point.number] == places[able[0].point.number])
+        found.append(Scenario(values=values, points=tuple(members), best=best, ties=ties))
     return tuple(found)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned
 from blis_tui.printable import printable
+from blis_tui.study.expected import step_times_lines
 from blis_tui.study.front_plot import FrontPlot, plain
+from blis_tui.study.names import short_names, value_text
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.scenarios import load_paths, ranked_by, scenarios, study_front
 from blis_tui.study.summary import summaries
@@ -16,16 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from blis_tui.spec.model import Expectation
-    from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
+    from blis_tui.study.scenarios import Scenario
     from blis_tui.study.summary import PointSummary
 
 MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
 _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_WIDEST: Final = 24
 _WHY: Final = 60
 _PLOT: Final = (72, 15)
 """Columns and rows of the plot, with its axes."""
@@ -50,6 +50,8 @@ def study_text(result: StudyResult) -> str:
         wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += _scenarios(study, points)
+    if expected := list(step_times_lines(study, shown)):
+        lines += ["", *expected]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
 
@@ -87,7 +89,29 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
             rows.append([*values, f"point {best.point.number}", *told, *(number(best.mean(each)) for each in metrics)])
     first = len(head) - len(metrics)
     title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
-    return ["", title, *lined_up(rows, right=range(first, len(head)))]
+    return ["", title, *lined_up(rows, right=range(first, len(head))), *ties_text(study, found)]
+
+
+def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
+    """For each load with several best points, a sentence that names those that were not taken."""
+    names = short_names(study.paths)
+    chosen = [path for path in study.paths if path not in load_paths(study)]
+    told = []
+    for one in found:
+        if one.best is None or not one.ties:
+            continue
+        load = ", ".join(
+            f"{names[path]} {value_text(value)}" for path, value in zip(load_paths(study), one.values, strict=True)
+        )
+        others = [
+            f"point {tie.point.number} ({', '.join(value_text(tie.coordinates.get(path)) for path in chosen)})"
+            for tie in one.ties
+        ]
+        listed = " and ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
+        told.append(
+            f"With {load}, {listed} {'is' if len(others) == 1 else 'are'} as good as point {one.best.point.number}."
+        )
+    return told
 
 
 def _latency(metric: str) -> str:
@@ -99,12 +123,6 @@ def wanted(study: Study) -> tuple[str, ...]:
     return wanted_metrics(study) or USUAL
 
 
-def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Paths by their last part; whole where two end alike."""
-    last = [path.rsplit(".", 1)[-1] for path in paths]
-    return {path: name if last.count(name) == 1 else path for path, name in zip(paths, last, strict=True)}
-
-
 def number(value: float | None) -> str:
     """A figure with as many digits as one reads."""
     if value is None:
@@ -112,12 +130,6 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.3g}"
-
-
-def value_text(value: Json) -> str:
-    """A coordinate, shortened."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
 def bound_text(one: Expectation) -> str:

@@ -63,6 +63,10 @@ def test_known_coefficients_are_found_again() -> None:
     left_out = {one.name: one.why for one in found.left_out}
     assert {"all_reduce", "layer_tp_us", "expert_weights", "first_token_us"} <= left_out.keys()
     assert "steps say nothing of what requests wait for outside of them" in left_out.values()
+    assert left_out["expert_weights"] == "the model has no experts"
+    assert left_out["fp8_uneven"] == "no weights of 8 bits are multiplied as such"
+    names = {one.name for one in found.found} | left_out.keys()
+    assert names == set(found.latency.settings), "whatever is written is found, or said to be as it was"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_from_measurements_to_an_experiment(tmp_path: Path) -> None:
     assert flops["low"] <= 2.4 <= flops["high"]
     assert found["before"]["measured.csv"]["ttft"]["bias"] < -0.2
     assert abs(found["runs"]["measured.csv"]["all"]["ttft"]["bias"]) < 0.01
-    assert found["left_out"]["expert_flops"] == "the model has no experts, or their other side counts"
+    assert found["left_out"]["expert_flops"] == "the model has no experts"
     assert found["runs"]["measured.csv"]["all"]["tpot"]["grade"] == "excellent"
     text = (tmp_path / "mine.yaml").read_text()
     assert "measured.csv: 60 requests (requests), llama-3.1-8b-instruct, 1 x h100, sha256 " in text
@@ -135,6 +135,13 @@ def test_compare(file_regression: FileRegressionFixture) -> None:
     result = run("calibrate", "measured.csv", "--spec", "base.blis.yaml", "--compare", "--stages", "10,10")
     assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
     file_regression.check(result.stdout)
+
+
+def test_what_is_compared_is_one_instance() -> None:
+    measured()
+    result = run("calibrate", "measured.csv", "--spec", "disaggregation", "--compare")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: measurements are compared with one instance")
 
 
 @pytest.mark.parametrize("tool", ["vllm", "guidellm", "inference-perf", "trace-v2"])

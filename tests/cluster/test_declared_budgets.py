@@ -10,6 +10,7 @@ import blis_tui
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import Request
 from blis_tui.engine.streams import Streams
+from blis_tui.shipped import builtin
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ RULES: dict[str, dict[str, object]] = {
     "tensorrt-llm": {"kind": "tensorrt-llm"},
     "nano": {"kind": "nano"},
     "llm-serving-sim": {"kind": "llm-serving-sim"},
+    "vllm-v1 0.33": {"kind": "vllm-v1", "version": "0.33"},
+    "sglang": {"kind": "sglang"},
+    "sglang, mixed chunks in a plain loop": {"kind": "sglang", "enable_mixed_chunk": True, "overlap_schedule": False},
 }
 CONTROL: dict[str, dict[str, object]] = {
     "plain": {},
@@ -73,10 +77,14 @@ def records_of(trace: Path, rule: dict[str, object], control: dict[str, object])
     return found
 
 
+def test_every_batching_rule_is_among_them() -> None:
+    assert {one["kind"] for one in RULES.values()} == {one.name for one in builtin().of("policy.batching")}
+
+
 @pytest.mark.parametrize("control", CONTROL)
 @pytest.mark.parametrize("rule", RULES)
 def test_nothing_differs_until_the_shorter_answer_ends(rule: str, control: str, tmp_path: Path) -> None:
-    if control == "split" and rule in {"nano", "llm-serving-sim", "tensorrt-llm"}:
+    if control == "split" and RULES[rule]["kind"] not in {"blis", "vllm-v1"}:
         pytest.skip("it does not split requests")
     runs = []
     for answer in (20, 150):

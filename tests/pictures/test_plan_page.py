@@ -11,7 +11,7 @@ from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
 from blis_tui.study.planning.data import plan_data
 from blis_tui.study.planning.plan import Plan, Question, plan
-from blis_tui.study.planning.text import answer_text, plan_text
+from blis_tui.study.planning.text import answer_text, plan_text, step_times_text
 from blis_tui.study.runners import HereRunner
 from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of
@@ -88,7 +88,9 @@ def test_everything_that_was_tried_is_drawn(sized: Planned, rated: Planned) -> N
 def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planned) -> None:
     for one in (sized, rated):
         assert answer_text(one.plan) in one.page.text
-        assert "expected error as on" in one.page.text
+        for line in step_times_text(one.plan.expected):
+            assert line in one.page.text
+        assert "expected error of means" in one.page.text
         for configuration in one.data["configurations"]:
             assert configuration["why_not"] in one.page.text
         assert f"{one.data['runs']:,} runs in all" in one.page.text

@@ -83,3 +83,14 @@ def test_values_far_apart_are_on_a_logarithmic_scale() -> None:
     best = Scale(Objective(metric="throughput.requests_per_s", goal="max"), 1, 5)
     assert (best.title, best.share(2)) == ("throughput.requests_per_s (max)", 0.25)
     assert Scale(COST, 3, 3).share(3) == 0.5
+
+
+def test_the_ends_of_an_axis_never_read_alike() -> None:
+    """One value has one label, in the middle; values that the usual digits make equal get more of them."""
+    level = drawn(point(0, 1, 2), point(1, 3, 2), front={0})
+    labels = [line.split("┤")[0].strip() for line in level if "┤" in line]
+    assert labels == ["2"]
+    assert FRONT in next(line for line in level if "┤" in line)
+    coarse = FrontPlot((point(0, 1, 2001), point(1, 3, 2002)), {0}, (COST, LATENCY), SIZE, "{:.2g}".format)
+    ends = [line.split("┤")[0].strip() for line in plain(coarse.lines()) if "┤" in line]
+    assert ends == ["2002", "2001"]

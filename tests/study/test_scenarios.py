@@ -90,6 +90,30 @@ def test_table_and_page_say_the_same_for_each_rate() -> None:
     assert f"beats {len(front)} of 9" in page  # the picture's front is the same
 
 
+def test_what_is_as_good_as_the_answer_is_told() -> None:
+    """A bound on memory that no run comes near changes nothing: the second point is as good as the first."""
+    axes = {"workload.rate_per_s": [4, 6], "engine.max_num_seqs": [200, 250]}
+    result = blis_tui.sweep("quickstart", axes=axes, set={"latency": "roofline"}, objectives=[TTFT])
+    first, second = scenarios(result.study, summaries(result))
+    for one in (first, second):
+        assert one.best is not None
+        (tie,) = one.ties
+        assert [one.best.point.number, tie.point.number] == [each.point.number for each in one.points]
+        said = f"{tie.point.number} (250) is as good as point {one.best.point.number}."
+        assert f"With rate_per_s {one.values[0]}, point {said}" in study_text(result)
+        assert f"point {said}" in study_page(result)
+    assert "as good as" not in study_text(swept())
+
+
+def test_with_one_objective_there_is_no_front_but_what_is_best() -> None:
+    axes = {"cluster.instances": [1, 2, 3]}
+    page = study_page(blis_tui.sweep("quickstart", axes=axes, set={"latency": "roofline"}, objectives=[TTFT]))
+    assert "Points on the front" not in page
+    assert "Best points" in page
+    assert "done, best" in page
+    assert "done, front" not in page
+
+
 @pytest.mark.parametrize(
     ("axes", "loads", "scenes"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import fsum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +35,7 @@ class BlackboxLaw:
     """
 
     kind: Final = "blackbox"
+    kept: Final = MappingProxyType({"alpha2": "whole answers do not tell it from what a step takes"})
     constant: Final = "beta0"
 
     def __init__(self, base: Sequence[float], spread: Sequence[float], behind_us: float = 0.0) -> None:

@@ -185,6 +185,11 @@ class Problem:
         self.pools = [one.experiment.pools[0] for one in data]
         self.steps = [steps_of(one, one.recording, law) for one in data if not isinstance(one.recording, Recording)]
 
+    @property
+    def has_prompts(self) -> bool:
+        """Whether any prompt token is computed."""
+        return bool(self.requests) or any(one.loads.new.any() for one in self.steps)
+
     # ---- roughly ----
 
     def rough(self, start: Array, *, flat: bool) -> Array:

@@ -14,7 +14,7 @@ from blis_tui.engine.portable_math import ln, power
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -35,6 +35,13 @@ STEP_TERMS: Final = (
 REQUEST_TERMS: Final = ("first_token_us", "prompt_token_us")
 """Coefficients of what a request waits for outside of steps."""
 TERMS: Final = STEP_TERMS + REQUEST_TERMS
+KEPT: Final[Mapping[str, str]] = {
+    "flops_growth": "it compares GPUs, and on one of them it cannot be told from `flops`",
+    "expert_spread": "no time is in proportion to it: it says how many experts a step loads",
+    "cuda_graph_tokens": "it is the engine's, and no time",
+    "sorted_sampling": "it is what requests ask for, and no time",
+}
+"""Settings that are no coefficients, and why they stay as they are."""
 _SPREAD: Final = 0.5
 """How far from its base a coefficient is expected to be, as a share of it."""
 _TIMES_US: Final = {"step_us": 500.0, "prefill_step_us": 500.0, "request_us": 5.0}
@@ -45,6 +52,7 @@ class FittedLaw:
     """``fitted`` with a base; what is no number or no coefficient of a time stays as it is there."""
 
     kind: Final = "fitted"
+    kept: Final = KEPT
     constant: Final = "step_us"
 
     def __init__(self, base: Settings) -> None:

@@ -28,6 +28,7 @@ class Gapped:
     def __init__(self, law: Law) -> None:
         self._law = law
         self.kind = law.kind
+        self.kept = law.kept
         self.constant = law.constant
         self.terms = (*law.terms, Term(GAP, 0.0, _SPREAD_US, 0.0))
         self._at = [one.name for one in law.terms].index(law.constant)

@@ -9,7 +9,7 @@ import numpy as np
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
@@ -77,6 +77,11 @@ class Law(Protocol):
     @property
     def terms(self) -> tuple[Term, ...]:
         """Its coefficients, in the order of all arrays."""
+        ...
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Settings that no measurement is asked about, and why."""
         ...
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.fitting.averages import NOT_FOLLOWED
 from blis_tui.calibration.fitting.fit import FOLLOWED
+from blis_tui.units import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.fit import Problem
     from blis_tui.calibration.outcome import Coefficient
+
+
+_16_BITS: Final = 2.0
 
 
 def statements(
@@ -26,7 +30,7 @@ def statements(
     said: list[str] = []
     for names in _groups(found):
         load = None if advice is None else advice(names)
-        what = f"{_listed(names)} cannot be told apart by these loads"
+        what = f"{in_words(names)} cannot be told apart by these loads"
         if load is not None:
             what += f"; {load.words} should tell them"
         elif tried:
@@ -76,24 +80,25 @@ def _groups(found: Sequence[Coefficient]) -> list[list[str]]:
     return groups
 
 
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def absent(name: str, problem: Problem) -> str:
     """Why a coefficient has no part in what was measured."""
+    models = [pool.model for pool in problem.pools]
+    prompts = "too few prompt tokens are computed at a time" if problem.has_prompts else "no prompt tokens are computed"
     if name in ("first_token_us", "prompt_token_us", "alpha0", "alpha1") and not problem.requests:
         return "steps say nothing of what requests wait for outside of them"
     if name.startswith("fp8"):
-        return "the model has no weights of 8 bits, or hardly any prompt tokens are computed"
+        narrow = any(pool.model.weight_bytes < _16_BITS and pool.hardware.peak_tflops_fp8 for pool in problem.pools)
+        return prompts if narrow else "no weights of 8 bits are multiplied as such"
     if name in ("flops", "prefill_attention", "prefill_step_us", "prompt_token_us"):
-        return "no prompt tokens are computed, or too few at a time"
+        return prompts
     if name.startswith("expert"):
-        return "the model has no experts, or their other side counts"
+        other = "multiplying" if name == "expert_weights" else "reading"
+        return f"{other} them takes longer" if any(one.num_experts for one in models) else "the model has no experts"
     if name in ("all_reduce", "layer_tp_us"):
         return "no tensor parallelism"
     if name == "sampler_us":
         return "sorted_sampling is off"
     if name in ("kv_read", "decode_attention"):
-        return "the other side of the attention of decodes counts"
+        other = "multiplying" if name == "kv_read" else "reading"
+        return f"{other} takes longer in the attention of decodes"
     return "it has no part in these runs"

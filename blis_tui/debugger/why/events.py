@@ -357,9 +357,10 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
             following = debugger.tape.step(debugger.tape.row(event).step)
             if record.waiting > (following.admitted if following.planned == row.event else 0):
                 stop = stop_of(debugger.tape, row.event, figures)
-                facts.append(say("The step after it was planned when it started. ", cause_sentence(stop, profile)))
+                why = cause_sentence(stop, profile, figures)
+                facts.append(say("The step after it was planned when it started. ", why))
     elif record.waiting:
-        facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile)))
+        facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile, figures)))
     if record.next_step_us < 0:
         facts.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
     heading = "Why no more were scheduled" if record.waiting else "What follows"

@@ -187,22 +187,30 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
     latest = latest_step(debugger, instance)
     sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
-        traits = instance.profile.traits
-        rule = _SKIPPED if traits.overtakes else _HEAD_FIRST
-        if instance.profile.limits.max_loras and traits.adapters == "in-step":
-            rule = _ADAPTERS_APART
-        sentences.append(say(f"{instance.profile.order}; {rule}."))
+        sentences.append(_order(instance))
     return Part("Why it waits now", tuple(sentences))
+
+
+def _order(instance: InstanceSnapshot) -> Sentence:
+    """In which order a queue is served, as far as the rule says."""
+    order, traits = instance.profile.order, instance.profile.traits
+    if traits.overtakes is None:
+        kept = "whether requests may overtake in it the batching rule does not say"
+        return say(f"The order of the queue: {order[0].lower()}{order[1:]}; {kept}.")
+    rule = _SKIPPED if traits.overtakes else _HEAD_FIRST
+    if instance.profile.limits.max_loras and traits.adapters == "in-step":
+        rule = _ADAPTERS_APART
+    return say(f"{order}; {rule}.")
 
 
 def _why_not_admitted(
     debugger: Debugger, asked: str, instance: InstanceSnapshot, latest: LatestStep | None
 ) -> list[Sentence]:
-    """Why the latest step of an instance left the head of its queue there, or, where requests overtake, ``asked``.
+    """Why the latest step of an instance left the head of its queue there, or, where requests may overtake, ``asked``.
 
     ``asked``: the request to explain.
     """
-    overtakes = instance.profile.traits.overtakes
+    overtakes = instance.profile.traits.overtakes is not False
     head = next(one for one in instance.waiting if one.request_id == asked or not overtakes)
     for waits in dict.fromkeys((asked, head.request_id)):
         if held := held_sentences(debugger, waits):
@@ -224,23 +232,24 @@ def _why_not_admitted(
     if stop is None:
         return [step + say("requests stayed in the queue; the batching rule does not say why.")]
     stopped_at = debugger.tape.number(head.request_id)
+    first = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "all"
+    facts = _why_stopped(debugger, stop, instance, plan, step, latest.row) + _overtaking(stop, instance, asked)
     if overtakes and stop.request not in (-1, stopped_at) and _was_overtaken(debugger, head, plan):
-        return [step + say(name, " was skipped: the KV blocks that it needs were not free.")]
-    return _why_stopped(debugger, stop, instance, plan, step) + _overtaking(stop, instance, asked)
+        return [step + say(name, " was passed over; this is what the batching rule says of ", first, "."), *facts]
+    return facts
 
 
 def _why_stopped(
-    debugger: Debugger, stop: StopRow, instance: InstanceSnapshot, plan: LatestStep, step: Sentence
+    debugger: Debugger, stop: StopRow, instance: InstanceSnapshot, plan: LatestStep, step: Sentence, row: StepRow
 ) -> list[Sentence]:
-    """What the batching rule said, with who has what was short."""
+    """What the batching rule said, with who has what was short; ``row``: the latest step, which ``plan`` may follow."""
     profile = instance.profile
     limits = profile.limits
+    sentence = cause_sentence(stop, profile, row)
     if stop.cause == PREEMPTED and plan.preempted:
         return [step + _preemptions(plan), say("A step that preempts schedules no request from the queue.")]
     if stop.cause == PLACES:
-        ran = "were served" if profile.traits.limits_each_step else "ran"
-        places = f"{limits.max_num_seqs:,}"
-        facts = [step + say(f"{places} requests {ran}, which is the limit (max_num_seqs {places}).")]
+        facts = [step + say(sentence[0].lower(), sentence[1:])]
         if plan.row.completed:
             facts.append(say(f"At its end {plural(plan.row.completed, 'request')} completed; ", *_next_look(plan)))
         return facts
@@ -248,7 +257,6 @@ def _why_stopped(
         return [step + _budget(plan, limits.max_num_batched_tokens)]
     if stop.cause in (BLOCKS, WATERMARK, ANSWERS):
         return _blocks(debugger, stop, instance, plan, step)
-    sentence = cause_sentence(stop, profile)
     since = [say(f"That was found at {time_text(stop.tried_us)}{_SINCE}.")] if _found_before(stop, plan) else []
     return [step + say(sentence[0].lower(), sentence[1:]), *since]
 
@@ -451,6 +459,9 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     limits, traits = profile.limits, profile.traits
     if traits.prefills_apart and latest.step.chunks:
         return [say("Prompts go first: a step that prefills does not decode.")]
+    others = say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests")
+    if traits.overtakes is None:
+        return [others + say("; whom it serves first the batching rule does not say.")]
     if traits.limits_each_step and latest.row.served >= limits.max_num_seqs:
         return [say(f"It served {limits.max_num_seqs:,} others, which is the limit (max_num_seqs).")]
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
@@ -460,5 +471,5 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     if latest.row.preempted:
         return [say("In that step ") + _preemptions(latest), say("The running requests after them got no tokens.")]
     if traits.overtakes:
-        return [say("The KV blocks that it needs were not free, so that it was skipped.")]
-    return [say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests.")]
+        return [say("What it needs was not free, so that it was skipped.")]
+    return [others + say(".")]

@@ -110,19 +110,24 @@ def cause_text(cause: str, profile: Profile) -> str:
     }.get(cause, cause)
 
 
-def cause_sentence(stop: StopRow | None, profile: Profile) -> str:
-    """Why a step scheduled no further request, for people who never read the documentation."""
+def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
+    """Why a step scheduled no further request, for people who never read the documentation.
+
+    Args:
+        stop: what the rule said.
+        profile: of the instance.
+        row: the step that was planned, or under way when it was.
+    """
     if stop is None:
         return "Requests stayed in the queue, and the batching rule does not say why."
     limits = profile.limits
-    ran = "were served" if profile.traits.limits_each_step else "ran"
     amounts = f" ({stop.need:,} needed, {stop.had:,} left)" if stop.need else ""
     spent = f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens)."
     if stop.had:
         spent = f"The next prompt did not fit into what was left of the token budget, and is not split{amounts}."
     known = {
         stopped.PREEMPTED: "The step preempted running requests; such a step schedules no request from the queue.",
-        stopped.PLACES: f"{limits.max_num_seqs:,} requests {ran}, which is the limit (max_num_seqs).",
+        stopped.PLACES: _places(stop, profile, row),
         stopped.TOKENS: spent,
         stopped.PROMPTS: f"The step took all that it may of prompts (max_prefill_tokens){amounts}.",
         stopped.BLOCKS: f"The next request needed more KV blocks than were free{amounts}.",
@@ -143,6 +148,17 @@ def cause_sentence(stop: StopRow | None, profile: Profile) -> str:
         stopped.APART: "The step computed prompts, and the next request's was computed on another instance.",
     }
     return known.get(stop.cause, f"The batching rule says: {stop.cause}{amounts}.")
+
+
+def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
+    """A rule may have a limit of its own: ``max_num_seqs`` is named as such where so many were there."""
+    limit = profile.limits.max_num_seqs
+    each = profile.traits.limits_each_step
+    there = row.served if each else row.running + row.completed
+    if there < limit:
+        amounts = f"{stop.need:,} needed, {stop.had:,} left"
+        return f"The batching rule says that it had no place for another request ({amounts})."
+    return f"{limit:,} requests {'were served' if each else 'ran'}, which is the limit (max_num_seqs {limit:,})."
 
 
 def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:

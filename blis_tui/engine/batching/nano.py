@@ -38,6 +38,7 @@ class NanoBatching(Plain):
             skips_empty_steps=True,
             ties_by_name=False,
             cuts_output=True,
+            overtakes=False,
             prefills_apart=True,
             limits_each_step=True,
             captured_sizes=True,

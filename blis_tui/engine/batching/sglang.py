@@ -124,6 +124,7 @@ class SglangBatching(Plain):
             busy_until_the_end=True,
             ties_by_name=False,
             cuts_output=True,
+            overtakes=False,
             sizes_pool="static",
             fits_strictly=True,
             asks_for_more="There must be room for its prompt and all that it declares, beside what running requests are"

@@ -71,6 +71,7 @@ class TensorRtLlmBatching(RunningFirst):
             skips_empty_steps=True,
             ties_by_name=False,
             cuts_output=True,
+            overtakes=False,
             asks_for_more=" ".join(self._asked_for()),
         )
 

@@ -45,8 +45,9 @@ class Traits:
     """``max_num_seqs`` may be 0: no bound."""
     captured_sizes: bool = False
     """Decode steps replay captured CUDA graphs: see ``CapturedSizes``."""
-    overtakes: bool = False
-    """A request that does not fit is skipped: those behind it may go first."""
+    overtakes: bool | None = None
+    """Whether a request that does not fit is skipped, so that those behind it may go first; else none is scheduled
+    before the queue head. None = the rule does not say, and explanations say nothing about it."""
     in_order_of_arrival: bool = False
     """Requests are served in the order in which they arrived, whatever the scheduler says."""
     counts_cached_tokens: bool = False

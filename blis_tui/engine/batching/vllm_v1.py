@@ -103,6 +103,7 @@ class VllmV1Batching(RunningFirst):
             adapters="in-step",
             pipelines="queue",
             cuts_output=True,
+            overtakes=False,
             serves_behind_own_victim=latest,
             ending_use_adapters=latest,
         )

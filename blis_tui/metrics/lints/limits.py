@@ -19,6 +19,8 @@ _KV_SHARE: Final = 10
 _SEQS_SHARE: Final = 10
 _FULL_SHARE: Final = 50
 """Percent of the time of all steps from which on a check speaks."""
+_BUSY_SHARE: Final = 80
+"""Percent of a run that instances are busy at least that limit it."""
 _TAIL: Final = 4
 """Times the median inter-token latency that the 99th percentile is worth a warning from."""
 _BESIDE_SHARE: Final = 20
@@ -138,22 +140,39 @@ def crowded_out(seen: Seen) -> Finding | str:
 
 
 def token_budget(seen: Seen) -> Finding | str:
-    """In more than half of the step time, steps use up the whole ``max_num_batched_tokens``."""
-    return worst(map(_token_budget, seen.by_pool()))
+    """In more than half of the step time of the busiest pool, steps use up the whole ``max_num_batched_tokens``.
+
+    A pool whose instances have time to spare, or whose requests wait for a busier one afterwards, limits nothing.
+    """
+    if not seen.duration_us:
+        return "nothing has happened yet"
+    return _token_budget(max(seen.by_pool(), key=lambda pool: _busy_share(pool, seen)), seen)
 
 
-def _token_budget(pool: Group) -> Finding | str:
+def _busy_share(pool: Group, seen: Seen) -> float:
+    """Which share of the run its instances were busy, on average."""
+    return pool.total("busy_us") / (len(pool.instances) * seen.duration_us)
+
+
+def _token_budget(pool: Group, seen: Seen) -> Finding | str:
     full_us, busy_us = pool.total("full_budget_us"), pool.total("busy_us")
-    if 100 * full_us <= _FULL_SHARE * busy_us:
+    there_us = len(pool.instances) * seen.duration_us
+    if 100 * full_us <= _FULL_SHARE * busy_us or 100 * busy_us < _BUSY_SHARE * there_us:
         return ""
     budget = pool.limits.max_num_batched_tokens
     return Finding(
         id="token-budget",
         message=(
             f"Steps that used up the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the"
-            f" step time{pool.of}: prefill is what limits the run."
+            f" step time{pool.of}, and steps {percent_text(busy_us, there_us)} of all time: prefill is what limits the"
+            " run."
         ),
-        figures={"full_budget_us": full_us, "busy_us": busy_us, "max_num_batched_tokens": budget},
+        figures={
+            "full_budget_us": full_us,
+            "busy_us": busy_us,
+            "instances_us": there_us,
+            "max_num_batched_tokens": budget,
+        },
         advice="Raise engine.max_num_batched_tokens, or add instances.",
         keys=("engine.max_num_batched_tokens", "cluster.instances"),
     )

@@ -48,17 +48,16 @@ def overload(seen: Seen) -> Finding | str:
     steady = seen.flow.steady()
     arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
     lighter = load_keys(seen.experiment)
-    served = max(completing, 1e6 * seen.flow.states[RequestState.COMPLETED] / seen.duration_us)
     return Finding(
         id="overload",
         message=(
-            f"The load is above the capacity: {arriving:,.1f} requests/s arrived, at most {served:,.1f} were completed,"
-            f" and the queue kept growing, from {means[1]:,.1f} requests on average in the second quarter of the"
-            f" arrivals to {means[3]:,.1f} in the last."
+            f"The load is above the capacity: in the second half of the arrivals {arriving:,.1f} requests/s arrived and"
+            f" {completing:,.1f} were completed, and the queue kept growing, from {means[1]:,.1f} requests on average"
+            f" in the second quarter of the arrivals to {means[3]:,.1f} in the last."
         ),
         figures={
             "offered_requests_per_s": arriving,
-            "served_requests_per_s": served,
+            "completed_requests_per_s": completing,
             "waiting_second_quarter": means[1],
             "waiting_third_quarter": means[2],
             "waiting_last_quarter": means[3],
@@ -234,9 +233,10 @@ def unused_capacity(seen: Seen) -> Finding | str:
     return Finding(
         id="unused-capacity",
         message=(
-            f"{plural(needed, 'instance')} instead of {instances} would be enough: {rate:,.1f} requests/s were offered,"
-            f" one instance can serve at least about {capacity:,.1f}, and the peaks of all add up to"
-            f" {plural(running, 'running request')} and {percent_text(used, engine.kv_blocks)} of one KV cache."
+            f"{plural(needed, 'instance')} instead of {instances} would be enough, each at no more than"
+            f" {_UTILIZATION} % of what it can serve: {rate:,.1f} requests/s were offered, one instance can serve at"
+            f" least about {capacity:,.1f}, and the peaks of all add up to {plural(running, 'running request')} and"
+            f" {percent_text(used, engine.kv_blocks)} of one KV cache."
         ),
         figures={
             "instances": instances,

@@ -27,8 +27,8 @@ def unread_keys(seen: Seen) -> Finding | str:
 
     Of the policy: priorities, what classes are worth, a gateway that holds nothing. Of the engine: the share of memory
     (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token budget
-    of steps where the batching rule has one of its own. Experiments with plug-ins are not looked at: these may read
-    anything.
+    of steps where the batching rule has one of its own. Keys at their default are not told: the normal form of an
+    experiment has them all. Experiments with plug-ins are not looked at: these may read anything.
     """
     if seen.experiment.plugins.origins:
         return ""

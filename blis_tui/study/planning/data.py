@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from blis_tui.metrics.expected_error import ExpectedError
+from blis_tui.records.section_text import expected_data
 from blis_tui.study.planning.plan import USUAL_CONFIDENCE
 from blis_tui.study.planning.slower import Slower
 from blis_tui.study.tables import as_data
@@ -30,10 +30,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "prices_usd_per_hour": dict(question.study.prices),
         "best": None if plan.best is None else plan.candidates.index(plan.best),
         "binding": None if plan.binding is None else asdict(plan.binding),
-        "step_time": {
-            "kind": plan.kind,
-            "expected_error_percent": asdict(plan.expected) if isinstance(plan.expected, ExpectedError) else None,
-        },
+        "step_time": {name: expected_data(kind, known) for name, (kind, known) in plan.expected.items()},
         "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
         "slower_steps": _slower(plan),
         "as_cheap": [plan.candidates.index(one) for one in plan.ties],
@@ -49,8 +46,10 @@ def _slower(plan: Plan) -> dict[str, object]:
     return {
         "confidence": plan.question.confidence or USUAL_CONFIDENCE,
         "times": known.times if isinstance(known, Slower) else None,
+        "first_tokens_times": known.later if isinstance(known, Slower) else None,
         "not_known": known if isinstance(known, str) else None,
         "tightest_bound": None if plan.if_slower is None else asdict(plan.if_slower),
+        "answer_on_slower": None if plan.on_slower is None else _candidate(plan.on_slower),
         "answer_as_expected": None if plan.as_expected is None else _candidate(plan.as_expected),
     }
 
@@ -64,6 +63,7 @@ def _candidate(one: Candidate) -> dict[str, object]:
         "rate_that_fails_per_s": None if knee is None else knee.fails,
         "knee_between_per_s": one.interval,
         "why_not": one.why_not,
+        "not_known": one.not_known,
         "tried": [
             {
                 "size": tried.size,

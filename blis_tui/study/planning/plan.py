@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
-from blis_tui.metrics.expected_error import expectation
 from blis_tui.spec.auto_latency import CHOICES
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
+from blis_tui.study.expected import expected_of
 from blis_tui.study.planning.chance import drawn_beside_requests
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.question import margins, trouble, verdict_of
 from blis_tui.study.planning.search import search_rate, search_size
-from blis_tui.study.planning.slower import Slower, mean_prompt, slower
+from blis_tui.study.planning.slower import LATER, Slower, slower
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from blis_tui.metrics.expected_error import ExpectedError
+    from blis_tui.metrics.expected_error import Expectation as Expected
     from blis_tui.spec.model import Expectation, Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Json
@@ -44,7 +45,7 @@ _OF_CAPACITY: Final = 1.1
 DISAGREEMENT: Final = 1.2
 """So far apart may the figures of two step-time models be before that is told."""
 USUAL_CONFIDENCE: Final = 0.9
-"""Where none is asked for, the answer is tried with steps as slow as those of 1 in 10 measured servers."""
+"""Where none is asked for, the answer is tried on a server as slow as 1 in 10 measured ones."""
 _CENTS: Final = 6
 """Prices that are equal to so many digits are equal: sums of the same prices differ in their last ones."""
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
@@ -73,8 +74,8 @@ class Question:
     precision: float = 0.1
     """How far apart the ends of the found interval of rates may be, where seeds agree."""
     confidence: float | None = None
-    """The share of measured servers whose steps were no slower than those that the answer holds with; None = it holds
-    with step times as they are expected."""
+    """The share of measured servers that were no slower than one that the answer holds on; None = it holds with step
+    times as they are expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,8 @@ class Candidate:
     """With ``max_rate``: between which rates it lies."""
     why_not: str = ""
     """Why nothing holds; empty = something does."""
+    not_known: bool = False
+    """Whether nothing was tried, for it is not known how much slower servers may be; ``why_not`` says why."""
     of: str = "requests"
     """What arrives at the rates: requests, or sessions of several."""
     recorded: bool = False
@@ -220,14 +223,16 @@ class Plan:
     """At the answer: the bound that is nearest, in the run where it is."""
     kind: str
     """The step-time model of the answer's first pool; empty where there is no answer."""
-    expected: ExpectedError | str | None
-    """How far off it is expected to be; a text says why that is not known, None = there is no answer."""
+    expected: Mapping[str, tuple[str, Expected]]
+    """Pool -> its step-time model, and how far off the means of the run that decides are expected to be."""
     opinions: tuple[Opinion, ...]
     """What the other step-time models say; of step times as they are expected alone."""
     slower: Slower | str | None
-    """Steps as slow as ``confidence`` asks for, or ``USUAL_CONFIDENCE``; a text = why they are not known."""
+    """A server as slow as ``confidence`` asks for, or ``USUAL_CONFIDENCE``; a text = why that is not known."""
     if_slower: Opinion | None
-    """What they do to the tightest bound, where the answer is for step times as expected."""
+    """What it does to the tightest bound, where the answer is for step times as expected."""
+    on_slower: Candidate | None
+    """Likewise, where the bounds do not hold then: the answer for such a server, of the same configuration."""
     as_expected: Candidate | None
     """With ``confidence``: the answer without it."""
     ties: tuple[Candidate, ...]
@@ -281,12 +286,15 @@ def plan(
     second = driver.answer([_opinions(question, best)], runner)[0] if asked and best is not None else ()
     experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
     slow = None if best is None else slower(study, _sized(question, best), question.confidence or USUAL_CONFIDENCE)
-    if_slower = None
-    if asked and found is not None and isinstance(slow, Slower) and slow.times > 1.0:
+    if_slower = on_slower = None
+    if asked and found is not None and isinstance(slow, Slower) and max(slow.times, slow.later) > 1.0:
         (if_slower,) = driver.answer([_if_slower(question, found, slow)], runner)
+    if best is not None and if_slower is not None and not if_slower.holds:
+        (on_slower,) = driver.answer([_Configuration(question, best.point, USUAL_CONFIDENCE).search()], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
     nearest = None if found is None else found.nearest(study.constraints)
+    decides = nearest[1] if nearest is not None else next(iter(rows), None)
     differs = found is not None and len(found.rows) > 1 and best is not None and best.recorded
     return Plan(
         question=question,
@@ -295,16 +303,24 @@ def plan(
         cost=choice.cost,
         binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
-        expected=None if experiment is None or pool is None else expectation(experiment, pool, mean_prompt(experiment)),
+        expected={} if decides is None else expected_of(study, _own_steps(decides, slow)),
         opinions=second,
         slower=slow,
         if_slower=if_slower,
+        on_slower=on_slower,
         as_expected=None if question.confidence is None else _choose(question, expected).best,
         ties=choice.ties,
         drawn=drawn_beside_requests(experiment) if differs and experiment is not None else (),
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
+
+
+def _own_steps(row: Row, slow: Slower | str | None) -> Row:
+    """A run without what made its steps slower: how far off they are is said of those that are expected."""
+    more = parse_overrides(slow.values) if isinstance(slow, Slower) else ()
+    kept = tuple(one for one in row.point.overrides if one not in more)
+    return replace(row, point=replace(row.point, overrides=kept))
 
 
 class _Choice(NamedTuple):
@@ -354,7 +370,7 @@ class _Configuration:
     def __init__(self, question: Question, point: Point, confidence: float | None = None) -> None:
         self._question = question
         self._confidence = confidence
-        self._slower: Mapping[str, object] = {}
+        self._slower: Slower | None = None
         self._study = question.study
         self._point = point
         self._of = "requests"
@@ -376,8 +392,8 @@ class _Configuration:
         if self._confidence is not None:
             slow = slower(self._study, point, self._confidence)
             if isinstance(slow, str):
-                return self._candidate(None, why_not=f"how much slower its steps may be is not known: {slow}")
-            self._slower = slow.values
+                return self._candidate(None, why_not=slow, not_known=True)
+            self._slower = slow
         load = yield from self._load(document)
         self._of = load.of
         own = _own_size(document, self._question.size_path)
@@ -418,6 +434,7 @@ class _Configuration:
         wanted = rate if rate is not None else load.own_rate_per_s
         if load.path and wanted is not None:
             flooded, idle = yield [self._flood(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
+            (idle,) = self._judged([idle])
             if wrong := trouble(idle):
                 return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
             capacity = capacity_of(flooded, load.of)
@@ -426,10 +443,11 @@ class _Configuration:
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
             reason = self._reason(least.fails, rate)
-            return self._candidate(None, why_not=f"{least.fails} do not hold ({reason}), and more were not tried")
+            many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
+            return self._candidate(None, why_not=f"{many} not hold ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
-        rows = yield [self._run(size, rate, seed, load, whole=True) for size, seed in wanted_runs]
+        rows = self._judged((yield [self._run(size, rate, seed, load, whole=True) for size, seed in wanted_runs]))
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
@@ -448,7 +466,7 @@ class _Configuration:
                 for probe in probes:
                     size, rate = placed(probe)
                     runs.append(self._run(size, rate, self._study.seeds[probe.seed], load))
-                rows = yield runs
+                rows = self._judged((yield runs))
                 for probe, row in zip(probes, rows, strict=True):
                     self._rows.setdefault(placed(probe), {})[row.seed] = row
                 probes = search.send([verdict_of(row, self._study.constraints) for row in rows])
@@ -458,13 +476,23 @@ class _Configuration:
 
     def _flood(self, load: Load, size: int) -> Run:
         """What shows about how much so many instances serve."""
-        values = {**load.all_at_once(size), **self._slower}
+        values = {**load.all_at_once(size), **self._steps}
         return Run(point=self._point, values=values, seed=self._study.seeds[0], whole=True)
 
     def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, whole: bool = False) -> Run:
         arrivals = load.one_by_one() if rate == 0 else load.at(rate)
-        values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._slower}
+        values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._steps}
         return Run(point=self._point, values=values, seed=seed, whole=whole)
+
+    @property
+    def _steps(self) -> Mapping[str, object]:
+        """What makes steps as slow as they are to be."""
+        return {} if self._slower is None else self._slower.values
+
+    def _judged(self, rows: list[Row]) -> list[Row]:
+        """Runs, as they are on a server that is as slow as it is to be."""
+        bounds = self._study.constraints
+        return rows if self._slower is None else [self._slower.judged(row, bounds) for row in rows]
 
     def _size(self, size: int) -> tuple[Override, ...]:
         return parse_overrides({self._question.size_path: size})
@@ -473,7 +501,9 @@ class _Configuration:
         rows = self._rows.get((size, rate), {})
         return next((text for row in rows.values() if (text := trouble(row))), "it does not hold")
 
-    def _candidate(self, size: int | None, *, knee: Knee | None = None, why_not: str = "") -> Candidate:
+    def _candidate(
+        self, size: int | None, *, knee: Knee | None = None, why_not: str = "", not_known: bool = False
+    ) -> Candidate:
         places = [place for place in self._rows if place[1] != 0]  # an idle cluster answers no question
         order = sorted(places, key=lambda place: (place[0] or 0, place[1] or 0.0))
         tried = tuple(
@@ -489,6 +519,7 @@ class _Configuration:
             size=size,
             knee=knee,
             why_not=why_not,
+            not_known=not_known,
             of=self._of,
             recorded=self._recorded,
             tried=tried,
@@ -510,7 +541,7 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
 
 
 def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list[Run], list[Row], Opinion | None]:
-    """What slower steps do to the tightest bound at the answer, in the run that decides."""
+    """What a slower server does to the tightest bound at the answer, in the run that decides."""
     nearest = found.nearest(question.study.constraints)
     if nearest is None:
         return None
@@ -519,7 +550,9 @@ def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list
     value = other.figures.get(mine.metric)
     if not isinstance(value, int | float):
         return None
-    return Opinion(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
+    holds = not trouble(slow.judged(other, question.study.constraints))
+    value *= slow.later if mine.metric.startswith(LATER) else 1.0
+    return Opinion(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=holds)
 
 
 def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:

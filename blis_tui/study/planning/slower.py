@@ -1,27 +1,34 @@
-"""What a plan's configurations would do on a server with slower steps, as some of the measured ones were."""
+"""What a plan's configurations would do on a server that is slower, as some of the measured ones were."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
-from blis_tui.metrics.expected_error import slower_steps
+from blis_tui.metrics.expected_error import Seen, slower_server
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.model import Point
 from blis_tui.workload.factory import create_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from blis_tui.spec.model import Expectation as Bound
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row
 
 
 _LOOKED_AT: Final = 1000
 """Prompts of which the mean is taken."""
+_TTFT: Final = ("latency.ttft_ms.", "latency.scheduling_delay_ms.")
+_E2E: Final = ("latency.e2e_ms.", "latency.ttfat_ms.", "slo.")
+LATER: Final = "latency.ttft_ms."
+"""Figures of times to first token."""
 
 
 def mean_prompt(experiment: Experiment) -> float:
@@ -34,16 +41,39 @@ def mean_prompt(experiment: Experiment) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Slower:
-    """Steps that take longer."""
+    """A server that is slower than simulated."""
 
     times: float
-    """How many times as long."""
+    """How many times as long its steps take."""
     values: Mapping[str, object]
     """What to assign for that."""
+    later: float = 1.0
+    """How many times later first tokens come, beside what longer steps do."""
+
+    def judged(self, row: Row, bounds: Iterable[Bound]) -> Row:
+        """A run with such steps, which does not hold where first tokens that are that much later break a bound."""
+        if self.later == 1.0 or row.ok is not True:
+            return row
+        for one in bounds:
+            value = row.figures.get(one.metric)
+            if not one.metric.startswith(LATER) or one.max is None or not isinstance(value, int | float):
+                continue
+            if value * self.later > one.max:
+                why = f"with first tokens {self.later:.3g} times as late, {one.metric} is {value * self.later:,.4g}"
+                return replace(row, ok=False, why=why)
+        return row
+
+
+def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
+    """Of which means the errors matter to bounds."""
+    names = [one.metric for one in bounds]
+    found = [("ttft", any(name.startswith((*_TTFT, "slo.")) for name in names))]
+    found.append(("e2e", any(name.startswith(_E2E) for name in names)))
+    return ("itl", *(metric for metric, asked in found if asked))
 
 
 def slower(study: Study, point: Point, confidence: float) -> Slower | str:
-    """What makes the steps of a configuration as slow as ``1 - confidence`` of the measured servers exceeded.
+    """What makes a configuration as slow as ``1 - confidence`` of the measured servers exceeded.
 
     Returns:
         A text where that is not known: why.
@@ -52,13 +82,15 @@ def slower(study: Study, point: Point, confidence: float) -> Slower | str:
         SpecError: the point is no experiment.
     """
     experiment = experiment_of(study, point, study.seeds[0])
-    prompt = mean_prompt(experiment)
-    known = [slower_steps(experiment, pool, prompt, confidence) for pool in experiment.pools]
-    times = [one for one in known if not isinstance(one, str)]
-    if len(times) < len(known):
-        return next(one for one in known if isinstance(one, str))
+    seen, metrics = Seen(mean_prompt(experiment)), metrics_bounded(study.constraints)
+    steps = later = 1.0
+    for pool in experiment.pools:
+        known = slower_server(experiment, pool, seen, confidence, metrics)
+        if isinstance(known, str):
+            return known
+        steps, later = max(steps, known.steps), max(later, known.first_tokens)
     own = experiment.document.get("latency")
-    found = Slower(max(times), {"latency": {**(own if isinstance(own, dict) else {}), "steps": max(times)}})
+    found = Slower(steps, {"latency": {**(own if isinstance(own, dict) else {}), "steps": steps}}, later)
     more = parse_overrides(found.values)
     try:
         pools = experiment_of(study, Point(point.number, (*point.overrides, *more)), study.seeds[0]).pools

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text
 from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
-from blis_tui.study.planning.question import trouble
-from blis_tui.study.text import bar, bound_text, lined_up, number, short_names, value_text
-from blis_tui.units import plural
+from blis_tui.study.planning.question import margins, trouble
+from blis_tui.study.text import bar, bound_text, lined_up, number
+from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from blis_tui.metrics.expected_error import Expectation
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
+    from blis_tui.study.planning.slower import Slower
 
-_USUAL: Final = ("steady.requests_per_s",)
+_USUAL: Final = ("steady.offered_requests_per_s", "steady.requests_per_s")
 """Not the throughput of the whole run, in which the cluster fills and drains: that is below what arrives."""
 _WHERE_KNOWN: Final = ("cost.usd_per_hour", "cost.watts")
 _BAR: Final = 12
@@ -29,9 +32,11 @@ def plan_text(plan: Plan) -> str:
     if plan.best is not None:
         blocks.append(list(_around(plan, plan.best)))
         blocks.append([f"- {line}" for line in remarks(plan, plan.best)])
+    elif plan.as_expected is not None:
+        blocks.append(list(_around(plan, plan.as_expected)))
     if len(plan.candidates) > 1:
         blocks.append(list(_configurations(plan)))
-    elif plan.best is None:
+    elif plan.best is None and not plan.candidates[0].not_known:
         blocks.append([plan.candidates[0].why_not])
     return "\n\n".join("\n".join(map(printable, lines)) for lines in blocks if lines) + "\n"
 
@@ -39,24 +44,29 @@ def plan_text(plan: Plan) -> str:
 def answer_text(plan: Plan) -> str:
     """The answer in a sentence."""
     bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
-    best = plan.best
-    if best is None and plan.as_expected is not None:
-        expected = _found_text(plan, plan.as_expected)
-        return (
-            f"With step times as slow as a confidence of {plan.question.confidence:g} asks for, nothing is known to"
-            f" hold {bounds}; with those that are expected the answer is {expected}."
-        )
-    if best is None:
+    best, expected = plan.best, plan.as_expected
+    if best is not None:
+        return f"{_holds_text(plan, best, bounds)}."
+    if expected is None:
         return f"Nothing that was tried holds {bounds}."
-    what = _cluster(plan, best)
-    knee = best.knee
+    confidence = f"a confidence of {plan.question.confidence:g}"
+    unknown = next((one.why_not for one in plan.candidates if one.not_known), "")
+    known = f"With step times as expected, {_holds_text(plan, expected, bounds)}."
+    if not unknown:
+        return f"Nothing that was tried holds {bounds} on servers as slow as {confidence} asks for. {known}"
+    return f"{known} Whether it does with {confidence} is not known: {unknown}."
+
+
+def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
+    """What a configuration holds, as a sentence without its full stop."""
+    what, knee = _cluster(plan, one), one.knee
+    verb = "holds" if one.size == 1 else "hold"
     if knee is None:
         rate = plan.question.rate_per_s
-        load = "the load" if rate is None else f"{rate:g} {best.of}/s"
-        return f"{what} {'holds' if best.size == 1 else 'hold'} {load} with {bounds}."
-    verb = "holds" if best.size == 1 else "hold"
+        load = "the load" if rate is None else f"{rate:g} {one.of}/s"
+        return f"{what} {verb} {load} with {bounds}"
     over = "" if knee.fails is None else f", and no longer {knee.fails:g}"
-    return f"{what} {verb} {knee.holds:g} {best.of}/s with {bounds}{over}."
+    return f"{what} {verb} {knee.holds:g} {one.of}/s with {bounds}{over}"
 
 
 def _cluster(plan: Plan, one: Candidate) -> str:
@@ -94,7 +104,7 @@ def _around(plan: Plan, best: Candidate) -> Iterator[str]:
         cells += [_spread(one, metric) for metric in metrics]
         cells += [
             f"{one.holding} of {len(one.rows)}",
-            bar(one.figure(first, bounds), top, _BAR) if one.holding else _why(one),
+            bar(one.figure(first, bounds), top, _BAR) if one.holding else _why(plan, one),
         ]
         rows.append(cells)
     yield from lined_up([head, *rows], right=range(1, len(head) - 1))
@@ -108,16 +118,13 @@ def _spread(one: Tried, metric: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _why(one: Tried) -> str:
+def _why(plan: Plan, one: Tried) -> str:
     """What is wrong beside the bounds, whose figures are there to be seen."""
     if all(row.status == "stopped" for row in one.rows):
         return "stopped: a bound could no longer hold"
-    return next((text for row in one.rows if row.ok and (text := trouble(row))), "")
-
-
-def _listed(words: tuple[str, ...]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    bounds = plan.question.study.constraints
+    seen = [row for row in one.rows if all(each.of_bound <= 1.0 for each in margins(row, bounds))]
+    return next((text for row in seen if (text := trouble(row))), "")
 
 
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -133,7 +140,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         agree = "no seed changes it"
     yield f"Each run has {number(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
     if plan.drawn:
-        yield f"The requests are recorded, the same with every seed; a seed decides {_listed(plan.drawn)}."
+        yield f"The requests are recorded, the same with every seed; a seed decides {in_words(plan.drawn)}."
     if plan.binding is not None:
         one = plan.binding
         yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
@@ -145,7 +152,8 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             f"So many {best.of} tell rates apart to {100 * best.accuracy:.1f} %: the knee lies between {low:.3g} and"
             f" {high:.3g} {best.of}/s."
         )
-    yield _step_times(plan)
+    yield from _rate(plan, best)
+    yield from step_times_text(plan.expected)
     yield from _slower(plan)
     for other in plan.opinions:
         if other.apart:
@@ -178,22 +186,50 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
         yield f"One instance more would bring {metric} from {number(before)} to {number(after)}."
 
 
+def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
+    """What a rate is, where arrivals are random and each run has its own."""
+    found = best.found
+    if found is None or best.recorded or (best.knee is None and plan.question.rate_per_s is None):
+        return
+    came = found.values("offered.requests_per_s")
+    rate = found.rate_per_s
+    if came and rate is not None and best.of == "requests" and number(min(came)) != number(max(came)):
+        yield (
+            f"{rate:g} requests/s is the mean of random arrivals: in these runs {number(min(came))} to"
+            f" {number(max(came))} requests/s came (`steady` is of their second halves)."
+        )
+
+
+def slower_text(known: Slower) -> str:
+    """A slower server in words."""
+    later = f", and first tokens {known.later:.3g} times as late beside that" if known.later > 1.0 else ""
+    return f"step times {100 * known.times - 100:.3g} % longer{later}"
+
+
 def _slower(plan: Plan) -> Iterator[str]:
-    """How the answer changes where steps are slower, as some measured servers' were."""
+    """How the answer changes on a slower server, as some measured ones were."""
     known, asked = plan.slower, plan.question.confidence
     confidence = asked or USUAL_CONFIDENCE
-    if known is None or isinstance(known, str):
-        return  # why stands in the line above, or there is no answer
+    if isinstance(known, str):
+        yield f"What holds on slower servers is not known: {known}."
+        return
+    if known is None:
+        return
     many = f"1 in {1 / (1 - confidence):.3g} measured servers"
-    slow = f"step times {100 * known.times - 100:.3g} % slower"
     if asked is not None:
         other = plan.as_expected
         so = "nothing holds" if other is None else f"the answer is {_found_text(plan, other)}"
-        yield f"That holds with {slow}: those of {many} were slower still. With step times as expected {so}."
+        yield f"That holds with {slower_text(known)}: {many} were slower still. With step times as expected {so}."
     elif plan.if_slower is not None:
-        one = plan.if_slower
-        so = "it holds" if one.holds else f"it does not hold: --confidence {confidence:g} finds what does"
-        yield f"With {slow}, as of {many}, {one.metric} is {number(one.value)} here, not {number(one.own)}, and {so}."
+        one, other = plan.if_slower, plan.on_slower
+        so = "it holds"
+        if not one.holds:
+            so = "nothing that was tried holds" if other is None or other.why_not else _found_text(plan, other)
+            so = f"it does not hold: {so if so.startswith('nothing') else f'then the answer is {so}'}"
+        yield (
+            f"With {slower_text(known)} ({many} were slower), {one.metric} is {number(one.value)} here, not"
+            f" {number(one.own)}, and {so}."
+        )
 
 
 def _found_text(plan: Plan, one: Candidate) -> str:
@@ -222,15 +258,17 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
 
 def configuration_name(plan: Plan, one: Candidate) -> str:
     """A configuration by what tells it from the others."""
-    names = short_names(plan.question.study.paths)
-    return ", ".join(f"{name} {value_text(one.coordinates.get(path))}" for path, name in names.items()) or "as it is"
+    return point_text(plan.question.study.paths, one.coordinates) or "as it is"
 
 
-def _step_times(plan: Plan) -> str:
-    known = plan.expected
-    if known is None or isinstance(known, str):
-        return f"Step times: {plan.kind}, {known}."
-    return f"Step times: {plan.kind}, {error_text(known)}."
+def step_times_text(expected: Mapping[str, tuple[str, Expectation]]) -> Iterator[str]:
+    """How far off the means are expected to be, a sentence for all pools of which the same is said."""
+    texts: dict[str, list[str]] = {}
+    for name, (kind, known) in expected.items():
+        texts.setdefault(f"{kind}, {error_text(known)}", []).append(name)
+    for text, names in texts.items():
+        of = f" of {', '.join(names)}" if len(texts) > 1 else ""
+        yield f"Step times{of}: {text}."
 
 
 def _several_gpus(plan: Plan) -> bool:

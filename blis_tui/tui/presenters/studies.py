@@ -11,7 +11,8 @@ from textual.content import Content
 from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge
 from blis_tui.study.front_plot import FrontPlot
-from blis_tui.study.text import bar, bound_text, number, short_names, value_text, wanted
+from blis_tui.study.names import short_names, value_text
+from blis_tui.study.text import bar, bound_text, number, wanted
 from blis_tui.tui.presenters.lines import Column, Line, fit, names_text, table_rows, titles, words
 from blis_tui.tui.study_board import PENDING
 from blis_tui.units import plural

@@ -11,7 +11,8 @@ from blis_tui.errors import BlisError
 from blis_tui.printable import printable
 from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.study.metrics import is_metric
-from blis_tui.study.text import short_names, value_text, wanted
+from blis_tui.study.names import short_names, value_text
+from blis_tui.study.text import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
-from blis_tui.debugger.rows import StopRow
+from blis_tui.debugger.rows import StepRow, StopRow
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines
@@ -288,7 +288,7 @@ class TwoAtATime(RunningFirst):
 """
 
 
-@pytest.mark.parametrize("says", ["", "the quota of its tenant"])
+@pytest.mark.parametrize("says", ["", "the quota of its tenant", "seqs"])
 def test_a_rule_that_comes_from_outside_is_quoted_or_said_not_to_say(tmp_path: Path, says: str) -> None:
     """Two run, tens of thousands of KV blocks are free, and only the rule knows why nobody else is let in."""
     file = tmp_path / "rule.py"
@@ -310,7 +310,14 @@ def test_a_rule_that_comes_from_outside_is_quoted_or_said_not_to_say(tmp_path: P
     head = debugger.simulation.snapshot().instances[0].waiting[0].request_id
     text = " ".join(explain_request(debugger, head).to_text().split())
     assert "KV blocks of" not in text
-    if says:
+    assert "max_num_seqs" not in text, "the limit is the rule's own"
+    behind = debugger.simulation.snapshot().instances[0].waiting[1].request_id
+    order = " ".join(explain_request(debugger, behind).to_text().split())
+    assert "The order of the queue: first come, first served; whether requests may overtake in it" in order
+    assert "before the queue head" not in order
+    if says == "seqs":
+        assert "the batching rule says that it had no place for another request (3 needed, 2 left)." in text
+    elif says:
         assert "the batching rule says: the quota of its tenant (3 needed, 2 left)." in text
     else:
         assert "requests stayed in the queue; the batching rule does not say why." in text
@@ -332,12 +339,13 @@ def test_a_rule_that_says_something_else_is_told_what_it_said(tmp_path: Path) ->
 
 def test_texts_have_the_limits() -> None:
     profile = profiles(experiment("small batch"))[0]
+    full = StepRow(*[6] * len(StepRow._fields))
     assert cause_text("seqs", profile) == "batch full (6)"
-    assert "(max_num_batched_tokens)" in cause_sentence(StopRow("tokens", -1, 1, 0, 0, 0), profile)
+    assert "(max_num_batched_tokens)" in cause_sentence(StopRow("tokens", -1, 1, 0, 0, 0), profile, full)
     for cause in CAUSES:
         assert cause_text(cause, profile) != cause
-    told = [cause_sentence(StopRow(cause, -1, 7, 3, 2, 0), profile) for cause in stopped.CAUSES]
-    told.append(cause_sentence(None, profile))
+    told = [cause_sentence(StopRow(cause, -1, 7, 3, 2, 0), profile, full) for cause in stopped.CAUSES]
+    told.append(cause_sentence(None, profile, full))
     assert all(one.endswith(".") and "  " not in one for one in told)
     assert len(set(told)) == len(told)
     assert not any(re.search("rule says", one) for one in told)

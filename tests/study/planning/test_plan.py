@@ -9,7 +9,8 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError, SpecError
-from blis_tui.metrics.expected_error import slower_steps
+from blis_tui.metrics.expected_error import Seen, SlowerServer, slower_server
+from blis_tui.records.section_text import expected_data
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
 from blis_tui.spec.study.document import read_study
@@ -296,10 +297,13 @@ def measured(bound: float, confidence: float | None = None, **more: Any) -> Ques
     return Question(study=study, rate_per_s=150.0, duration_s=0.4, most=6, confidence=confidence)
 
 
-def test_with_a_confidence_the_answer_holds_with_steps_as_slow_as_some_servers_had(store: MemoryStore) -> None:
+def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(store: MemoryStore) -> None:
+    """Steps take as long as those of the slower servers, and first tokens come later beside that."""
     experiment = blis_tui.load("quickstart", set={**SHORT, **MEASURED})
-    times = slower_steps(experiment, experiment.pools[0], mean_prompt(experiment), 0.9)
-    assert isinstance(times, float)
+    seen = Seen(mean_prompt(experiment))
+    slow = slower_server(experiment, experiment.pools[0], seen, 0.9, ("itl", "ttft"))
+    assert isinstance(slow, SlowerServer)
+    assert min(slow) > 1.0
     own = experiment.document["latency"]
     assert isinstance(own, dict)
 
@@ -307,42 +311,86 @@ def test_with_a_confidence_the_answer_holds_with_steps_as_slow_as_some_servers_h
         values = {**MEASURED, "workload.rate_per_s": 150.0, "cluster.instances": size}
         return by_hand(42, **{**values, "latency": {**own, **latency}})
 
-    usual, slow = ([ttft(size, **more) for size in range(1, 6)] for more in ({}, {"steps": times}))
-    bound = next((a + b) / 2 for a, b in zip(usual, slow, strict=True) if b > 1.01 * a and a < usual[0])
+    usual, slower = ([ttft(size, **more) for size in range(1, 6)] for more in ({}, {"steps": slow.steps}))
+    later = [slow.first_tokens * value for value in slower]
+    bound = 1.001 * slower[2]
     expected = next(size for size, value in enumerate(usual, start=1) if value <= bound)
-    holds = next(size for size, value in enumerate(slow, start=1) if value <= bound)
+    holds = next(size for size, value in enumerate(later, start=1) if value <= bound)
+    assert holds > next(size for size, value in enumerate(slower, start=1) if value <= bound)
     assert holds > expected, "or there is nothing to tell apart"
 
     found = plan(measured(bound, 0.9), HereRunner(), store)
     assert found.best is not None
     assert found.best.size == holds
     assert found.best.found is not None
-    assert found.best.found.values(TTFT) == [slow[holds - 1]]
+    assert found.best.found.values(TTFT) == [slower[holds - 1]]
     assert found.as_expected is not None
     assert found.as_expected.size == expected
-    assert f"With step times as expected the answer is {expected} instance" in plan_text(found)
-    assert "measured servers, median" in plan_text(found)
+    ((_, known),) = found.expected.values()
+    assert set(known.bands) == {"ttft", "itl", "e2e"}, "of step times as they are expected"
+    text = plan_text(found)
+    assert f"With step times as expected the answer is {expected} instance" in text
+    assert f"first tokens {slow.first_tokens:.3g} times as late beside that: 1 in 10 measured servers were" in text
+    assert f"with first tokens {slow.first_tokens:.3g} times as late, {TTFT} is {later[holds - 2]:,.4g}" in text
 
     plain = plan(measured(bound), HereRunner(), store)
     assert plain.best is not None
     assert plain.best.size == expected
     assert plain.if_slower is not None
-    assert plain.if_slower.value == slow[expected - 1]
-    assert "it does not hold: --confidence 0.9 finds what does" in plan_text(plain)
+    assert plain.if_slower.value == pytest.approx(later[expected - 1])
+    assert plain.on_slower is not None
+    assert plain.on_slower.size == holds
+    answer = f"and it does not hold: then the answer is {plural(holds, 'instance')} ({plural(holds, 'GPU')})."
+    assert answer in plan_text(plain)
+    assert plan_data(plain)["slower_steps"]["answer_on_slower"]["size"] == holds  # type: ignore[index]
+    roomy = plan(measured(10 * bound), HereRunner(), store)
+    assert roomy.on_slower is None
+    assert "and it holds." in plan_text(roomy)
 
 
 def test_a_confidence_that_nothing_was_measured_for_is_not_known(store: MemoryStore) -> None:
     found = plan(measured(500.0, 0.9, policy="blis"), HereRunner(), store)
     assert found.best is None
-    assert "not known: not measured: `blis` batching" in plan_text(found)
     plain = plan(measured(500.0, policy="blis"), HereRunner(), store)
     assert plain.best is not None
-    size = plain.best.size or 0
-    assert (
-        f"with those that are expected the answer is {plural(size, 'instance')} ({plural(size, 'GPU')})"
-        in plan_text(found)
+    usual, told = plan_text(plain), plan_text(found)
+    assert told.startswith(
+        f"With step times as expected, {answer_text(plain)} Whether it does with a confidence of 0.9"
     )
+    assert "of 0.9 is not known: not measured: `blis` batching" in told
+    assert usual.splitlines()[2:6] == told.splitlines()[2:6]  # the runs around it
     assert plain.if_slower is None
+    assert "What holds on slower servers is not known: not measured: `blis` batching" in usual
+
+
+def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) -> None:
+    """The order of the queue decides who waits: no server had another one."""
+    found = plan(measured(500.0, 0.9, **{"policy.scheduling": "sjf"}), HereRunner(), store)
+    assert found.best is None
+    assert "not known: not measured: `policy.scheduling: sjf`" in plan_text(found)
+    asked = measured(500.0, 0.9, **{"policy.scheduling": "sjf"})
+    bounds: list[Any] = [{"metric": "latency.itl_ms.p90", "max": 500}]
+    document = {**asked.study.document, "constraints": bounds}
+    of_steps = replace(asked, study=read_study(parse(Source("x", json.dumps(document)))))
+    assert plan(of_steps, HereRunner(), store).best is not None
+
+
+def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
+    """By its own load: the knee's answer is near what can be served, and no error of TTFT is quoted there."""
+    near = plan(replace(measured(400.0), rate_per_s=None, max_rate=True, duration_s=2.0), HereRunner(), store)
+    assert near.best is not None
+    ((kind, known),) = near.expected.values()
+    assert kind == "operators"
+    assert set(known.reasons) == {"ttft", "e2e"}
+    assert "near what can be served" in plan_text(near)
+    calm = plan(measured(400.0), HereRunner(), store)
+    ((_, known),) = calm.expected.values()
+    assert calm.best is not None
+    values = {**MEASURED, "workload.rate_per_s": 150.0, "cluster.instances": calm.best.size or 0}
+    report = blis_tui.run(blis_tui.load("quickstart", set={**SHORT, **values}, seed=42))
+    assert known == next(iter(report.expected_errors().values()))
+    data = plan_data(calm)["step_time"]
+    assert data == {"default": expected_data("operators", known)}
 
 
 def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:

@@ -1,0 +1,183 @@
+"""What of an experiment no measured server had: of that, the errors on measured servers say nothing.
+
+Two things are told apart. What a step takes decides ITL, and with it everything: whatever makes steps of another kind
+(adapters, drafts, tiers, a pipeline) leaves no figure. How requests come to their steps (admission, routing, the order
+of queues, instances that come and go) decides TTFT and E2E alone: steps are composed alike, and ITL is as well known.
+
+The measured servers were one instance each, which served all that came, first come, first served. Several equal
+instances are several such servers where the router looks at none of them (round-robin). One that looks makes other
+decisions where step times are off, and no cluster was measured.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.metrics.measured import ENGINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.metrics.measured import Known, Traits
+    from blis_tui.spec.model import Experiment, Pool
+
+STEPS: Final = ("ttft", "itl", "e2e")
+"""What is not known where steps are of another kind."""
+WAITS: Final = ("ttft", "e2e")
+"""What is not known where requests come to their steps in another way."""
+
+
+class Asked(NamedTuple):
+    """A key of an experiment, and what the measured servers had there."""
+
+    key: str
+    measured: object
+    spoils: tuple[str, ...]
+    """The metrics of which nothing is known with another value."""
+    attribute: str = ""
+    """Where the record has it, if not under the key."""
+
+    def reason(self, record: object) -> str:
+        """What no measured server had; empty = nothing."""
+        value = attrgetter(self.attribute or self.key)(record)
+        if value == self.measured:
+            return ""
+        if not isinstance(value, bool | int | float | str):
+            return f"`{self.key}` (measured: without)"
+        return f"`{self.key}: {_said(value)}` (measured: {_said(self.measured)})"
+
+
+OF_EXPERIMENT: Final = (
+    Asked("cluster.disaggregation", None, STEPS),
+    Asked("cluster.failures", (), STEPS),
+    Asked("policy.preemption.restore", "recompute", STEPS, "policy.preemption_restore"),
+    Asked("policy.admission", "always-admit", WAITS, "policy.admission.kind"),
+    Asked("policy.scheduling", "fcfs", WAITS, "policy.scheduling.kind"),
+    Asked("policy.preemption.victim", "tail", WAITS, "policy.preemption_victim"),
+    Asked("policy.preemption.recompute", None, WAITS, "policy.preemption_recompute"),
+    Asked("policy.tenant_budgets", None, WAITS),
+    Asked("policy.deferral", "none", WAITS),
+    Asked("policy.gateway", None, WAITS),
+    Asked("cluster.admission_latency_us", 0, WAITS),
+    Asked("cluster.routing_latency_us", 0, WAITS),
+    Asked("cluster.lifecycle", None, WAITS),
+    Asked("cluster.nodes", (), WAITS),
+    Asked("cluster.autoscaler", None, WAITS),
+)
+OF_POOL: Final = (
+    Asked("engine.enforce_eager", False, STEPS),
+    Asked("engine.block_size_tokens", 16, STEPS),
+    Asked("engine.pipeline_parallel", 1, STEPS),
+    Asked("engine.speculative", None, STEPS),
+    Asked("engine.lora", None, STEPS),
+    Asked("engine.encoder", None, STEPS),
+    Asked("engine.kv_tiers", None, STEPS),
+    Asked("engine.long_prefill_token_threshold", 0, WAITS),
+)
+OF_CLIENT: Final = (
+    Asked("workload.clients.multimodal", None, WAITS, "multimodal"),
+    Asked("workload.clients.network", None, WAITS, "network"),
+)
+_BLIND: Final = ("round-robin",)
+"""Routing that looks at no instance."""
+_OF_STEPS: Final = ("async_scheduling", "disable_overlap_scheduler")
+"""Settings of batching that decide what lies between steps; the others decide who is in which."""
+_TWICE: Final = 2
+"""Bands hold for a tensor parallelism that no server has, left out in turn: as far as twice the largest."""
+
+
+def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> dict[str, str]:
+    """Metric -> what no measured server had; those that are missing are known.
+
+    Args:
+        experiment: what is simulated.
+        pool: whose step times.
+        traits: of its instances and their load.
+        known: what was compared of its step-time model.
+    """
+    found: dict[str, str] = {}
+    for reason, spoils in _reasons(experiment, pool, traits, known):
+        for metric in spoils:
+            found.setdefault(metric, reason)
+        if len(found) == len(STEPS):
+            break
+    return found
+
+
+def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What spoils most comes first."""
+    if reason := _of_server(experiment, pool, traits, known):
+        yield reason, STEPS
+        return
+    for one in OF_POOL:
+        if reason := one.reason(pool):
+            yield reason, one.spoils
+    lifecycle = experiment.cluster.lifecycle
+    if lifecycle is not None and lifecycle.warm_up_factor != 1.0:
+        yield f"`cluster.lifecycle.warm_up_factor: {lifecycle.warm_up_factor:g}` (measured: warm instances)", STEPS
+    for one in OF_EXPERIMENT:
+        if reason := one.reason(experiment):
+            yield reason, one.spoils
+    yield from _of_batching(experiment, known, traits.engine)
+    if reason := _of_routing(experiment):
+        yield reason, WAITS
+    for name, (low, high) in known.limits.items():
+        value = getattr(pool.engine, name)
+        if not low <= value <= high:
+            yield f"`engine.{name}: {value:,}` (measured: {low:,} to {high:,})", WAITS
+    for client in experiment.workload.clients:
+        for one in OF_CLIENT:
+            if reason := one.reason(client):
+                yield reason, one.spoils
+        if client.max_output_tokens is not None and traits.engine == "trtllm":
+            yield "`workload.clients.max_output_tokens` (measured: answers as long as declared)", WAITS
+
+
+def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> str:
+    """The engine, the coefficients, the GPU, the family, how many GPUs."""
+    if not traits.engine:
+        rules = ", ".join(f"`{rule}`" for rule in ENGINES)
+        return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
+    expected = {**known.settings, "engine": known.coefficients[traits.engine], "steps": None}
+    for name, own in pool.latency.settings.items():
+        value = list(own) if isinstance(own, tuple) else own
+        if name == "steps" and value == 1.0:
+            continue  # it multiplies by nothing
+        if name not in known.varied and value != expected.get(name):
+            return f"{name} {value} beside this engine and these step times"
+    for name, noun in (("gpu", "GPU"), ("family", "family"), ("precision", "precision of the weights")):
+        there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
+        if (mine := getattr(traits, name)) not in there:
+            return f"{noun} {mine} (measured: {', '.join(there)})"
+    for name, value in known.hardware[traits.gpu].items():
+        if (mine := getattr(pool.hardware, name)) != value:
+            return f"`hardware.{name}: {mine:g}` on {traits.gpu} (measured: {value:g})"
+    most = max(one.traits.tensor_parallel for one in known.runs)
+    if traits.tensor_parallel > _TWICE * most:
+        return f"tensor parallelism {traits.tensor_parallel} (measured: up to {most})"
+    return ""
+
+
+def _of_batching(experiment: Experiment, known: Known, engine: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Settings of the batching rule."""
+    measured: Mapping[str, Sequence[object]] = known.batching[engine]
+    for name, value in experiment.policy.batching.settings.items():
+        if value not in measured.get(name, (None,)):
+            there = ", ".join(map(_said, measured.get(name, ()))) or "without"
+            reason = f"`policy.batching.{name}: {_said(value)}` (measured: {there})"
+            yield reason, STEPS if name in _OF_STEPS else WAITS
+
+
+def _of_routing(experiment: Experiment) -> str:
+    kind, instances = experiment.policy.routing.kind, experiment.instances
+    if instances == 1 or kind in _BLIND:
+        return ""
+    return f"`policy.routing: {kind}` over {instances:,} instances (measured: one at a time)"
+
+
+def _said(value: object) -> str:
+    """As documents say it."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,79 @@
+"""How far off the means of a study's runs are expected to be."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.metrics.pool_load import expectations
+from blis_tui.records.section_text import METRIC_NAMES, bands_text, reasons_text
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.names import point_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.metrics.expected_error import Band, Expectation
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row
+    from blis_tui.study.summary import PointSummary
+
+_NAMED: Final = 3
+"""So many points are named."""
+
+
+def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
+    """Pool -> its step-time model, and what is expected of the run's means; nothing where the run has no report.
+
+    Args:
+        study: whose run it is.
+        row: the run.
+    """
+    if not row.loads:
+        return {}
+    experiment = experiment_of(study, row.point, row.seed)
+    found = expectations(experiment, row.loads, partial(create_latency, experiment.plugins))
+    return {pool.name: (pool.latency.kind, found[pool.name]) for pool in experiment.pools}
+
+
+def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
+    """How far off the means of some points are expected to be, all in one; and of which points that is not known, why.
+
+    Of each point, its first run is asked.
+    """
+    bands: dict[str, dict[str, list[Band]]] = {}
+    reasons: dict[str, list[str]] = {}
+    asked = 0
+    for one in points:
+        known = expected_of(study, next((row for row in one.rows if row.loads), one.rows[0]))
+        asked += bool(known)
+        for kind, expectation in known.values():
+            for metric, band in expectation.bands.items():
+                bands.setdefault(kind, {}).setdefault(metric, []).append(band)
+            if expectation.reasons:
+                why = f"not measured: {reasons_text(expectation)}" if expectation.bands else bands_text(expectation)
+                named = reasons.setdefault(f"{kind}, {why}", [])
+                if (name := point_text(study.paths, one.point.coordinates)) not in named:
+                    named.append(name)
+    for kind, metrics in bands.items():
+        told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
+        listed = ", ".join(told)
+        yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
+    for text, named in reasons.items():
+        yield f"Step times{_of(named, asked)}: {text}."
+
+
+def _of(named: Sequence[str], asked: int) -> str:
+    """Of which points: nothing to say where it is all of them."""
+    if len(named) == asked:
+        return ""
+    more = f"; and of {len(named) - _NAMED:,} more points" if len(named) > _NAMED else ""
+    return f" of {'; '.join(named[:_NAMED])}{more}"
+
+
+def _widest(bands: Sequence[Band]) -> str:
+    low, high = min(one.low for one in bands), max(one.high for one in bands)
+    medians = [one.median for one in bands]
+    ends = dict.fromkeys(f"{value:.1f}" for value in (min(medians), max(medians)))
+    return f"{' to '.join(ends)} % ({low:+.0f} to {high:+.0f} %)"

@@ -1,0 +1,35 @@
+"""How a study's points are called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.spec.source import Json
+
+_WIDEST: Final = 24
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Paths by their last part; whole where two end alike."""
+    last = [path.rsplit(".", 1)[-1] for path in paths]
+    return {path: name if last.count(name) == 1 else path for path, name in zip(paths, last, strict=True)}
+
+
+def value_text(value: Json) -> str:
+    """A coordinate, shortened."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def point_text(paths: Sequence[str], coordinates: Mapping[str, Json]) -> str:
+    """A point by what tells it from the others: ``instances 2, rate_per_s 40``; empty where nothing varies.
+
+    Args:
+        paths: what varies.
+        coordinates: path -> the point's value.
+    """
+    return ", ".join(f"{name} {value_text(coordinates.get(path))}" for path, name in short_names(paths).items())
