@@ -148,7 +148,11 @@ def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
 
 def _pairs(values: dict[str, str]) -> str:
     width = max(map(len, values)) + 2
-    return "\n".join(f"{printable(name):<{width}}{printable(text)}" for name, text in values.items())
+    lines: list[str] = []
+    for name, text in values.items():
+        head = f"{printable(name):<{width}}"
+        lines += wrap(printable(text), _WIDTH, initial_indent=head, subsequent_indent=" " * width) or [head]
+    return "\n".join(lines)
 
 
 def _latencies(distributions: dict[str, Distribution]) -> str:
