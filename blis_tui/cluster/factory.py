@@ -197,7 +197,7 @@ class InstanceFactory:
         return SpeculativeCohort(
             load,
             size,
-            Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance),
+            Luck(self._experiment.seed, speculative.chances),
             engine.max_model_len,
             lookahead_tokens=speculative.lookahead_tokens,
             drops_last_hit=speculative.drops_last_hit,

@@ -17,6 +17,7 @@ from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.document_parts import Part
 from blis_tui.spec.engine_checks import (
     check_batching,
+    check_drafts,
     check_lora,
     check_memory,
     check_operators,
@@ -50,6 +51,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += check_version(document)
     problems += check_memory(document)
     problems += check_batching(document, plugins)
+    problems += check_drafts(document)
     problems += check_lora(document)
     problems += check_cluster(document)
     problems += expectation_problems(document, ("expect",))

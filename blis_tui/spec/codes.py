@@ -247,6 +247,11 @@ _TABLE: Final = {
         "`expert_parallel` gives each of so many accelerators as many whole experts; dense models have none.",
         "Choose an `expert_parallel` that divides `tensor_parallel` and the number of experts.",
     ),
+    "BLIS2032": CodeInfo(
+        "no such drafts",
+        "How many drafted tokens are accepted is stated twice, not at all, or by rates that no drafts can have.",
+        "Give `acceptance`, or one of `acceptance_rates` for each of `draft_tokens`, none above the one before it.",
+    ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",

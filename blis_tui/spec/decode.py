@@ -138,6 +138,7 @@ _READERS: Final[Mapping[str, Callable[[Part, str], object]]] = {
     "str": Part.text,
     "float | str | bool": Part.plain,
     "tuple[str, ...]": Part.texts,
+    "tuple[float, ...]": Part.numbers,
     "Mapping[str, float]": lambda part, name: part.part(name).floats(),
     "Mapping[str, int]": lambda part, name: part.part(name).integers(),
     "Mapping[str, str]": lambda part, name: part.part(name).words(),

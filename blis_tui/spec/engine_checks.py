@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.refusals import beside, refusals
@@ -99,6 +100,34 @@ def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator
         if (value := document.get(*path)) is not None and value not in known:
             message = f"`{kind}` batching knows no {key} `{value}`"
             yield about(document, path, "BLIS2026", message, hint=f"take {' or '.join(known)}, or other batching")
+
+
+# ---- drafts ----
+
+
+def check_drafts(document: Document) -> Iterator[Diagnostic]:
+    """One statement of how many drafts are accepted, that can be one."""
+    for owner in stacks(document):
+        path = where(document, owner, "engine", "speculative")
+        drafts = document.get(*path)
+        if not isinstance(drafts, dict):
+            continue
+        rates = as_list(drafts.get("acceptance_rates"))
+        if ("acceptance" in drafts) == ("acceptance_rates" in drafts):
+            message = "drafts need `acceptance` or `acceptance_rates`, and not both"
+            hint = "give `acceptance: 0.7`, or the rates that vLLM logs by position: `acceptance_rates: [0.8, 0.55]`"
+            yield about(document, path, "BLIS2032", message, key=True, hint=hint)
+        elif rates and len(rates) != drafts.get("draft_tokens"):
+            message = f"there are {len(rates)} `acceptance_rates` for {drafts.get('draft_tokens')} `draft_tokens`"
+            at = (*path, "acceptance_rates")
+            yield about(document, at, "BLIS2032", message, key=True, hint="give one for each drafted token")
+        else:
+            for number, (before, rate) in enumerate(pairwise(rates), start=1):
+                if isinstance(before, int | float) and isinstance(rate, int | float) and rate > before:
+                    message = f"{rate} is more than {before}, and a token is accepted after all before it alone"
+                    place = (*path, "acceptance_rates", number)
+                    hint = "each is the share of drafts that are accepted up to that token, as vLLM logs it"
+                    yield about(document, place, "BLIS2032", message, hint=hint)
 
 
 # ---- adapters ----

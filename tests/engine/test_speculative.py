@@ -16,7 +16,7 @@ from blis_tui.engine.records import Dropped, StepFinished
 from blis_tui.engine.speculative.luck import Luck
 from blis_tui.engine.speculative.records import DraftsVerified
 from blis_tui.engine.streams import Stream, stream_key
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, SpecError
 from blis_tui.metrics.speculative import speculative_report
 from blis_tui.spec.model import Speculative
 from tests.builders import Outcome, experiment, request
@@ -89,7 +89,7 @@ def test_luck_belongs_to_the_request_and_the_place_in_its_answer() -> None:
     stream = Stream(stream_key(5, "speculative/0"))
     guessed = [stream.uniform() < 0.7 for _ in range(404)]
     for drafts in (1, 4):
-        runs = Luck(5, drafts, 0.7).runs(asked)
+        runs = Luck(5, (0.7,) * drafts).runs(asked)
         for place in range(400):
             wrong = [at for at in range(drafts) if not guessed[place + at]]
             assert runs[place] == (wrong[0] if wrong else drafts)
@@ -122,6 +122,48 @@ def test_an_answer_has_the_same_luck_under_any_policy_and_when_it_is_generated_a
 
 def again(one: Request) -> Request:
     return request(one.index, one.arrival_us, one.input_tokens, one.output_tokens)
+
+
+def test_rates_by_position_are_those_of_the_report() -> None:
+    """What vLLM logs of one run, and this reports of another, can be given as it is."""
+    rates = (0.9, 0.5, 0.45, 0.1)
+    engine = {"draft_tokens": 4, "acceptance_rates": rates}
+    made = blis_tui.load(
+        "quickstart", set={"engine.speculative": {**engine, "method": "eagle"}, "workload.requests": 60}
+    )
+    simulation = blis_tui.Simulation(made)
+    simulation.run()
+    found = simulation.report().speculative
+    assert found is not None
+    assert found.acceptance_rates == pytest.approx(rates, abs=0.02)
+
+
+def test_luck_by_position_is_that_of_each_position() -> None:
+    """The number of a place is compared with the chance of the draft that stands there in that step."""
+    asked = request(0, 0, 8, 300)
+    stream = Stream(stream_key(5, "speculative/0"))
+    words = [stream.uniform() for _ in range(303)]
+    chances = (0.9, 0.2, 0.7)
+    runs = Luck(5, chances).runs(asked)
+    for place in range(300):
+        length = 0
+        while length < 3 and words[place + length] < chances[length]:
+            length += 1
+        assert runs[place] == length
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"draft_tokens": 2}, "need `acceptance` or `acceptance_rates`"),
+        ({"draft_tokens": 1, "acceptance": 0.5, "acceptance_rates": [0.5]}, "and not both"),
+        ({"draft_tokens": 2, "acceptance_rates": [0.5]}, "1 `acceptance_rates` for 2 `draft_tokens`"),
+        ({"draft_tokens": 2, "acceptance_rates": [0.5, 0.6]}, "0.6 is more than 0.5"),
+    ],
+)
+def test_rates_that_no_drafts_have_are_refused(said: dict[str, object], told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        blis_tui.load("quickstart", set={"engine.speculative": {**said, "method": "mtp"}})
 
 
 def test_reports_count_in_the_terms_of_vllm() -> None:

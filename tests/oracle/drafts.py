@@ -26,6 +26,8 @@ class Drafter:
         self.pads = pads
         """Whether requests that enter for one token ask for as many as decodes do."""
         self.acceptance = settings.acceptance
+        self.rates = settings.acceptance_rates
+        """Instead of it: of how many drafts the first token is accepted, the first two, ..."""
         self.token_us = settings.draft_token_us
         self.seed = seed
         self.drafted: list[tuple[int, int]] = []
@@ -46,15 +48,19 @@ class Drafter:
             return tokens + (self.ahead if self.longest is None else 0)
         return min(tokens + self.ahead, self.longest)
 
-    def is_guessed(self, job: Job, place: int) -> bool:
-        """Whether the drafter knows that token of the answer."""
+    def is_guessed(self, job: Job, place: int, number: int) -> bool:
+        """Whether the drafter knows that token of the answer, as the one of that number among its drafts."""
+        chance = self.acceptance
+        if chance is None:
+            before = self.rates[number - 1] if number else 1.0
+            chance = self.rates[number] / before if before else 0.0
         stream = Stream(stream_key(self.seed, f"speculative/{job.name}"), counter=place)
-        return stream.uniform() < self.acceptance
+        return stream.uniform() < chance
 
     def verify(self, job: Job, tokens: int, *, void: bool) -> int:
         """How much further a decode gets that computes so many tokens; ``void``: no real drafts are among them."""
         accepted = 0
-        while not void and accepted < tokens - 1 and self.is_guessed(job, job.generated + accepted):
+        while not void and accepted < tokens - 1 and self.is_guessed(job, job.generated + accepted, accepted):
             accepted += 1
         self.drafted.append((tokens - 1, accepted))
         gained = min(accepted + 1, job.wanted - job.generated)

@@ -905,12 +905,16 @@ class Instance:
                 block.computed_us = now
         if len(self.stages) > 1:
             self.under_way = [one for one in self.under_way if one[0] > now]
-        for job in self.gone:
-            self.pool.release(job.table, job.shareable(self.pool.size))
-        self.gone.clear()
+        self.free_gone()
         for job in list(self.ending):
             if not self.is_busy(job):
                 self.let_go(job)
+
+    def free_gone(self) -> None:
+        """The step under way when they left is over."""
+        for job in self.gone:
+            self.pool.release(job.table, job.shareable(self.pool.size))
+        self.gone.clear()
 
     def gains(self, job: Job, end_us: int) -> int:
         """How many tokens a decode has of the batch that ends then."""

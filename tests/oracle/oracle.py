@@ -281,6 +281,7 @@ class Oracle:
                     return False
                 instance.step_pending = False
                 instance.pass_us = -1
+                instance.free_gone()
                 return True
             alive = job.state in (RequestState.WAITING, RequestState.RUNNING) and job.instance == event.instance
             return event.kind == TIMEOUT and not alive

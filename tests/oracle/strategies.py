@@ -267,10 +267,13 @@ def _latency(draw: Draw) -> PluginConfig:
 
 
 def speculative(draw: Draw) -> Speculative:
-    """Few drafts or many, none of which is accepted, or all, or some."""
+    """Few drafts or many, none of which is accepted, or all, or some, or fewer and fewer."""
+    drafts, chance = draw(st.sampled_from((1, 2, 4, 7))), draw(st.sampled_from((0.0, 0.3, 0.7, 0.9, 1.0, None)))
+    rates = draw(st.lists(st.sampled_from((0.0, 0.2, 0.5, 0.9, 1.0)), min_size=drafts, max_size=drafts))
     return Speculative(
-        draft_tokens=draw(st.sampled_from((1, 2, 4, 7))),
-        acceptance=draw(st.sampled_from((0.0, 0.3, 0.7, 0.9, 1.0))),
+        draft_tokens=drafts,
+        acceptance=chance,
+        acceptance_rates=() if chance is not None else tuple(sorted(rates, reverse=True)),
         draft_token_us=draw(st.sampled_from((0, 3))),
     )
 

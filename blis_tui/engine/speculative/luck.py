@@ -22,20 +22,22 @@ class Luck:
 
     Args:
         seed: of the run.
+        chances: for each token that is drafted at a time, the probability that it is accepted if all before it are.
+
+    Attributes:
         draft_tokens: tokens drafted at a time.
-        acceptance: probability that a drafted token is accepted, if all before it are.
     """
 
-    __slots__ = ("_acceptance", "_runs", "_seed", "draft_tokens")
+    __slots__ = ("_chances", "_runs", "_seed", "draft_tokens")
 
-    def __init__(self, seed: int, draft_tokens: int, acceptance: float) -> None:
+    def __init__(self, seed: int, chances: tuple[float, ...]) -> None:
         self._seed = seed
-        self.draft_tokens = draft_tokens
-        self._acceptance = acceptance
+        self.draft_tokens = len(chances)
+        self._chances = chances
         self._runs: dict[int, bytes] = {}
 
-    def __reduce__(self) -> tuple[type[Luck], tuple[int, int, float]]:
-        return Luck, (self._seed, self.draft_tokens, self._acceptance)
+    def __reduce__(self) -> tuple[type[Luck], tuple[int, tuple[float, ...]]]:
+        return Luck, (self._seed, self._chances)
 
     def runs(self, request: Request) -> bytes:
         """By the tokens generated so far: how many drafts are accepted, of as many as are ever drafted."""
@@ -49,8 +51,17 @@ class Luck:
     def _drawn(self, request: Request) -> bytes:
         most = self.draft_tokens
         stream = Stream(stream_key(self._seed, f"speculative/{request.request_id}"))
-        below = ceil(self._acceptance * 2.0**53) << 11  # what ``uniform() < acceptance`` says of a word
+        limits = [
+            ceil(chance * 2.0**53) << 11 for chance in self._chances
+        ]  # what ``uniform() < chance`` says of a word
+        below = limits[0]
         runs = bytearray()
+        if any(limit != below for limit in limits):
+            words = tuple(stream.words(request.output_tokens + most))
+            for at in range(len(words)):
+                of_it = zip(words[at : at + most], limits, strict=False)
+                runs.append(next((place for place, (word, limit) in enumerate(of_it) if word >= limit), most))
+            return bytes(runs)
         run = 0
         for word in reversed(stream.words(request.output_tokens + most)):
             run = run + 1 if word < below else 0

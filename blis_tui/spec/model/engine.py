@@ -121,7 +121,23 @@ class Speculative:
         minimum=1,
         maximum=64,
     )
-    acceptance: float = key("Probability that a drafted token is accepted, if all before it are.", minimum=0, maximum=1)
+    acceptance: float | None = key(
+        "Probability that a drafted token is accepted, if all before it are; the same for each. Either this or"
+        " `acceptance_rates`.",
+        absent=None,
+        minimum=0,
+        maximum=1,
+        examples=[0.7],
+    )
+    acceptance_rates: tuple[float, ...] = key(
+        "Share of all drafts of which at least the first token is accepted, the first two, and so on, one for each of"
+        " `draft_tokens`: the per-position acceptance rates that vLLM logs, and the report of a run has.",
+        absent=(),
+        items={"type": "number", "minimum": 0, "maximum": 1},
+        minItems=1,
+        maxItems=64,
+        examples=[[0.8, 0.55, 0.36]],
+    )
     draft_token_us: int = key(
         "Drafting one token for all decodes of a step, in microseconds: steps that verify drafts take `draft_tokens`"
         " times as long more.",
@@ -136,6 +152,14 @@ class Speculative:
         ("ngram", "ngram_gpu", *_READ_HIDDEN_STATES),
         default="ngram",
     )
+
+    @property
+    def chances(self) -> tuple[float, ...]:
+        """For each drafted token, the probability that it is accepted if all before it are."""
+        if self.acceptance is not None:
+            return (self.acceptance,) * self.draft_tokens
+        before = (1.0, *self.acceptance_rates)
+        return tuple(rate / of if of else 0.0 for of, rate in zip(before, self.acceptance_rates, strict=False))
 
     @property
     def lookahead_tokens(self) -> int:
