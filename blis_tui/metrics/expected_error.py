@@ -236,6 +236,8 @@ def _missing(experiment: Experiment, pool: Pool, traits: Traits, known: _Known) 
         return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
     if pool.engine.enforce_eager:
         return "`enforce_eager` (measured: CUDA graphs)"
+    if pool.engine.expert_parallel:
+        return "`engine.expert_parallel` (measured: experts of one instance, `latency.expert_parallel`)"
     expected = {**known.settings, "engine": _COEFFICIENTS[traits.engine]}
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own

@@ -23,6 +23,8 @@ def instance_lines(report: Report) -> dict[str, str]:
     if report.pools is None:
         (one,) = report.step_time.values()
         split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
+        split += f", DP {one.data_parallel}" if one.data_parallel else ""
+        split += f", EP {one.expert_parallel}" if one.expert_parallel else ""
         came = ", counting all that came" if report.lifecycle else ""
         lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, {split}{came}"
     texts: dict[str, list[str]] = {}
@@ -55,6 +57,13 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
+    if (ranks := report.ranks) is not None:
+        idle = (
+            f"{_percent(ranks.dummy_share)} of batches are dummies, {_percent(ranks.waiting_share)} of busy time waits"
+        )
+        lines["ranks"] = (
+            f"{ranks.ranks:,} of {ranks.replicas:,} replicas in {ranks.steps:,} steps: {idle} for the slowest"
+        )
     if (drafts := report.speculative) is not None:
         accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
         lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"

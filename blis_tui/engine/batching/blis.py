@@ -21,7 +21,9 @@ class BlisBatching(RunningFirst):
     step. A preempted request computes its prompt again and generates its output again.
     """
 
-    traits = Traits(caches_whole_prompts=True, stores_last_token=True, drafters=("ngram",), adapters="beside")
+    traits = Traits(
+        caches_whole_prompts=True, stores_last_token=True, drafters=("ngram",), adapters="beside", ranks=True
+    )
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
