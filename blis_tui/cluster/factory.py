@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.front_end import FrontEndTimes
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
-    from blis_tui.engine.lockstep import Lockstep
+    from blis_tui.engine.lockstep import RankGroup
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.preemption.restore import RestoreRule
     from blis_tui.engine.preemption.swapping import Swapping
@@ -67,7 +67,7 @@ class InstanceFactory:
         self._measured: dict[str, CountsSteps | None] = {}
         self._front_ends: dict[str, FrontEndTimes | None] = {}
         self._prompts: dict[int, PromptKeys] = {}
-        self._groups: dict[str, Lockstep] = {}
+        self._groups: dict[str, RankGroup] = {}
         """Of each pool whose ranks step together, the latest group."""
 
     def create(self, index: int, pool: Pool) -> Instance:
@@ -124,17 +124,20 @@ class InstanceFactory:
         steps = Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
-        return Instance(self._flow(steps, pool), parts)
+        instance = Instance(self._flow(steps, pool), parts)
+        if (group := self._groups.get(pool.name)) is not None:
+            instance.queue_with(group.index)
+        return instance
 
     def _flow(self, steps: Steps, pool: Pool) -> Flow:
         """How its steps follow one another."""
         if not pool.lockstep:
             return _flow(steps, pool.engine.pipeline_parallel)
-        from blis_tui.engine.lockstep import Lockstep
+        from blis_tui.engine.lockstep import RankGroup
 
         group = self._groups.get(pool.name)
         if group is None or len(group.ranks) == pool.engine.data_parallel:
-            group = self._groups[pool.name] = Lockstep(self._events, steps.index)
+            group = self._groups[pool.name] = RankGroup(steps.index)
         return group.join(steps)
 
     def _rule(self, engine: Engine) -> BatchRule:

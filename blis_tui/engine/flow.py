@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.engine.steps import Steps
 
-STEP: Final = 2
+_STEP: Final = 2
 """Priority at a tie with other events of the instance."""
 _AT_ONCE: Final = 4096
 """The most plain decodes that are taken in one go."""
@@ -44,7 +44,7 @@ class Flow(Kept):
         self.steps = steps
         self.batch = steps.batch
         self.busy_until_the_end = steps.rule.traits.busy_until_the_end
-        self.order = instance_order(STEP, steps.index)
+        self.order = instance_order(_STEP, steps.index)
         self.step_pending = False
 
     @property

@@ -2,8 +2,9 @@
 
 Each rank has a scheduler, a queue and a KV cache of its own. Its tokens meet those of the other ranks in every layer
 with experts, so that no rank gets ahead: a step begins on all of them at once and lasts as long as the slowest takes. A
-rank that has nothing to compute runs a dummy batch of one token. That is found out once in 32 steps alone: when the
-last request has ended, dummy batches go on until then, and a request that comes meanwhile waits for the end of one.
+rank that has nothing to compute runs a dummy batch of one token. Whether any rank has requests left they find out once
+in 32 steps: when the last request has ended, dummy batches go on until then, and a request that comes meanwhile waits
+for the end of one.
 
 Source: vLLM 0.32.0, ``v1/engine/core.py`` (``DPEngineCoreProc.run_busy_loop``, ``_has_global_unfinished_reqs``).
 """
@@ -12,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from blis_tui.engine.events import instance_order
-from blis_tui.engine.flow import STEP, Ahead, OneAtATime
+from blis_tui.engine.flow import Ahead, Flow, OneAtATime
 from blis_tui.engine.latency.model import Around, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
@@ -22,7 +22,6 @@ from blis_tui.kept import Kept
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.events import EventQueue
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.steps import Steps
 
@@ -56,129 +55,84 @@ class Paced(Around):
         return self.lasting_us or self.model.step_time_us(load)
 
 
-class Lockstep(Kept):
-    """A group of ranks, which has one step event for all of them.
+class RankGroup(Kept):
+    """Ranks that keep pace.
+
+    When the first of them comes to a step, all of them plan theirs, so that it is known how long it lasts; each carries
+    out its own in an event of its own.
 
     Attributes:
         index: of its first rank, an instance.
         ranks: how the steps of each are planned and carried out.
-        free_us: when the latest step ends, or the dummy batches behind it as far as they are known of.
+        start_us: when the latest step started; -1 = there was none.
+        lasting_us: how long that takes.
+        free_us: when it ends, or the dummy batches behind it as far as they are known of.
         steps: taken since all ranks paused, such dummy batches among them.
-        taken: all steps so far.
-        dummies: of these, for each rank, those in which it ran a dummy batch beside others that computed.
+        taken: all steps so far in which any rank computed.
+        dummies: of these, for each rank, those in which it ran a dummy batch.
         alone_us: for each rank, what its own steps would have taken if it had not waited for others.
     """
 
     __slots__ = (
-        "_events",
         "_idle_us",
         "_indices",
-        "_order",
-        "_paced",
         "alone_us",
         "dummies",
         "free_us",
         "index",
+        "lasting_us",
         "ranks",
+        "start_us",
         "steps",
         "taken",
     )
 
-    def __init__(self, events: EventQueue, index: int) -> None:
+    def __init__(self, index: int) -> None:
         self.index = index
         self.ranks: list[Rank] = []
-        self.free_us = self.steps = self.taken = 0
+        self.start_us = -1
+        self.lasting_us = self.free_us = self.steps = self.taken = 0
         self.dummies: list[int] = []
         self.alone_us: list[int] = []
-        self._events = events
-        self._paced: list[Paced] = []
         self._indices: dict[int, None] = {}
-        self._order = 0
         self._idle_us = 0
 
     def join(self, steps: Steps) -> Rank:
         """One more rank, whose instance has the next number; returns how its steps follow one another."""
         paced = Paced(steps.latency)
         steps.keep_pace(paced)
-        rank = AheadRank(steps, self) if steps.rule.traits.plans_ahead else OneAtATimeRank(steps, self)
+        kind = AheadRank if steps.rule.traits.plans_ahead else OneAtATimeRank
+        rank = kind(steps, self, paced)
         self.ranks.append(rank)
         self.dummies.append(0)
         self.alone_us.append(0)
-        self._paced.append(paced)
         self._indices[steps.index] = None
-        # All that happens on any rank at the same time comes before the step.
-        self._order = instance_order(STEP, steps.index)
         return rank
 
-    # ---- as the loop sees it ----
-
-    @property
-    def step_pending(self) -> bool:
-        """Whether a step event stands in the queue."""
-        return self.ranks[0].step_pending
-
-    @step_pending.setter
-    def step_pending(self, pending: bool) -> None:
-        for rank in self.ranks:
-            rank.step_pending = pending
-
-    @property
-    def has_work(self) -> bool:
-        """Whether any rank has."""
-        return any(rank.has_work for rank in self.ranks)
-
-    def step(self, now: int) -> int:
-        """Run a step of all ranks; returns when the next one starts, IDLE or NO_STEP."""
+    def begin(self, now: int) -> None:
+        """All ranks plan the step that starts now, unless they have."""
+        if self.start_us == now:
+            return
         plans = [rank.prepare(now) for rank in self.ranks]
         if not any(plans):
-            return NO_STEP
-        loads = [
-            _computed(rank.steps, ready, dummy=_DUMMY_TOKENS) for rank, ready in zip(self.ranks, plans, strict=True)
-        ]
+            return
+        loads = [_computed(rank.steps, ready) for rank, ready in zip(self.ranks, plans, strict=True)]
         alone = self._alone_us(loads)
-        lasting = max(alone)
+        self.start_us, self.lasting_us = now, max(alone)
+        self.free_us = now + self.lasting_us
         self.steps += 1
         self.taken += 1
-        self.free_us = now + lasting
-        for at, (rank, ready, paced) in enumerate(zip(self.ranks, plans, self._paced, strict=True)):
+        for at, ready in enumerate(plans):
             if ready is None:
                 self.dummies[at] += 1
-                continue
-            self.alone_us[at] += alone[at]
-            paced.lasting_us = lasting
-            rank.step(now)
-            paced.lasting_us = 0
+            else:
+                self.alone_us[at] += alone[at]
         watch = self.ranks[0].steps.seen.watch
         if watch is not None:
             watch.touched.update(self._indices)
-        return self.free_us if self.has_work else IDLE
 
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
-        """See ``Flow``: steps of all ranks, up to when something else happens."""
-        heap, done, latest = self._events.heap, 0, now
-        while True:
-            upcoming = self.step(now)
-            if upcoming == NO_STEP:
-                return done, latest, NO_STEP
-            done, latest = done + 1, now
-            if upcoming < 0:
-                return done, latest, upcoming
-            now = upcoming
-            if heap and heap[0][0] < bar:
-                bar = heap[0][0]
-            if now >= bar or now >= turn or done >= most:
-                return done, latest, now
-
-    # ---- as its ranks see it ----
-
-    def want_step(self, now: int) -> None:
-        """A rank has work: there is a step to come, after the dummy batch that is under way, if one is."""
-        if not self.step_pending:
-            self.step_pending = True
-            self._events.push_step(self._next_start(now), self._order, Step(self))
-
-    def _next_start(self, now: int) -> int:
-        """When a step may begin, where none is due: dummy batches have gone on, or the ranks have paused."""
+    def next_start(self, now: int) -> int:
+        """When a rank that has got work may start: dummy batches have gone on, or the ranks have paused."""
         if now > self.free_us:
             if not self._idle_us:
                 self._idle_us = max(self._alone_us([StepLoad(decode_requests=_DUMMY_TOKENS) for _ in self.ranks]))
@@ -199,18 +153,19 @@ class Lockstep(Kept):
             chunks += len(load.chunks)
         for load, count in zip(loads, tokens, strict=True):
             load.other_tokens, load.other_chunks = total - count, chunks - len(load.chunks)
-        return [paced.model.step_time_us(load) for paced, load in zip(self._paced, loads, strict=True)]
+        return [rank.paced.model.step_time_us(load) for rank, load in zip(self.ranks, loads, strict=True)]
 
     def state(self) -> tuple[object, ...]:
         """What the group remembers, as plain values (for digests)."""
-        return (self.free_us, self.steps, self.taken, tuple(self.dummies), tuple(self.alone_us))
+        times = (self.start_us, self.lasting_us, self.free_us)
+        return (*times, self.steps, self.taken, tuple(self.dummies), tuple(self.alone_us))
 
 
-def _computed(steps: Steps, ready: Planned | None, *, dummy: int) -> StepLoad:
+def _computed(steps: Steps, ready: Planned | None) -> StepLoad:
     """The load of a rank's step; where nothing is computed, that of a dummy batch."""
     load = StepLoad() if ready is None else steps.load_of(ready.plan or NO_PLAN)
     if not (load.chunks or load.decode_requests):
-        load.decode_requests = dummy
+        load.decode_requests = _DUMMY_TOKENS
     return load
 
 
@@ -221,47 +176,70 @@ def _tokens(load: StepLoad) -> int:
     return tokens
 
 
+def _want_step(rank: Rank, now: int) -> None:
+    """There is a step to come as long as a rank has work."""
+    if rank.has_work and not rank.step_pending:
+        rank.step_pending = True
+        rank.steps.events.push_step(rank.group.next_start(now), rank.order, Step(rank))
+
+
+def _state_of(rank: Rank, own: tuple[object, ...]) -> tuple[object, ...]:
+    """What a rank remembers, and of the first one what its group does."""
+    ready = rank.prepared
+    chunks = [] if ready is None or ready.plan is None else ready.plan.chunks
+    prepared = (ready is not None, [(chunk.request.index, chunk.computed, chunk.new) for chunk in chunks])
+    return (*own, prepared, *((rank.group.state(),) if rank.index == rank.group.index else ()))
+
+
 class OneAtATimeRank(OneAtATime):
     """A rank whose steps are planned when they start.
 
     Attributes:
         group: the ranks it keeps pace with.
+        paced: its step times.
+        prepared: its part of the step that has begun and that it has yet to carry out.
     """
 
-    __slots__ = ("_prepared", "group")
+    __slots__ = ("group", "paced", "prepared")
 
-    def __init__(self, steps: Steps, group: Lockstep) -> None:
+    def __init__(self, steps: Steps, group: RankGroup, paced: Paced) -> None:
         super().__init__(steps)
         self.group = group
-        self._prepared: Planned | None = None
+        self.paced = paced
+        self.prepared: Planned | None = None
 
     def want_step(self, now: int) -> None:
         """There is a step to come as long as there is work."""
-        if self.has_work:
-            self.group.want_step(now)
+        _want_step(self, now)
 
     def prepare(self, now: int) -> Planned | None:
         """What this rank computes in the step that starts now; None = nothing."""
         batch = self.batch
         due = self._due_for_plain_decode()
-        if due >= 0:
-            if due:
-                batch.pool.take(due)
-            self._prepared = Planned(None, batch.pool.epoch)
-            return self._prepared
-        plan = self.steps.plan(now) if batch.has_requests else None
-        if plan is not None and plan.computes_nothing and not batch.load.decode_requests:
-            raise batch.deadlock(self.index, now)
-        self._prepared = None if plan is None else Planned(plan, batch.pool.epoch)
-        return self._prepared
+        plan = None
+        if due > 0:
+            batch.pool.take(due)
+        elif due < 0:
+            plan = self.steps.plan(now) if batch.has_requests else None
+            if plan is None:
+                return None
+            if plan.computes_nothing and not batch.load.decode_requests:
+                raise batch.deadlock(self.index, now)
+        batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
+        self.prepared = Planned(plan, batch.pool.epoch)
+        return self.prepared
 
     def step(self, now: int) -> int:
-        """Do that; returns when the next step starts, IDLE or NO_STEP."""
-        ready, self._prepared = self._prepared, None
+        """Carry it out; returns when the next step starts, IDLE or NO_STEP."""
+        if self.has_work:
+            self.group.begin(now)
+        ready, self.prepared = self.prepared, None
         if ready is None:
             return NO_STEP
         batch, steps, plan = self.batch, self.steps, ready.plan
+        self.paced.lasting_us = self.group.lasting_us
         end = steps.decode(now) if plan is None else steps.run(plan, ready.epoch, now)
+        self.paced.lasting_us = 0
         upcoming = end if batch.has_requests else IDLE
         if plan is None and batch.waiting.items:  # for want of a place
             steps.tallies.seqs_wait_us += end - now
@@ -271,8 +249,12 @@ class OneAtATimeRank(OneAtATime):
                 steps.tell_stopped(plan, now)
         return upcoming
 
+    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+        """One step, as others may not be ahead."""
+        return Flow.advance(self, now, bar, turn, most)
+
     def state(self) -> tuple[object, ...]:
-        """Of the first rank, what the group remembers."""
+        """What is planned and not carried out, as plain values (for digests)."""
         return _state_of(self, super().state())
 
 
@@ -281,37 +263,50 @@ class AheadRank(Ahead):
 
     Attributes:
         group: the ranks it keeps pace with.
+        paced: its step times.
+        prepared: its part of the step that has begun and that it has yet to carry out.
     """
 
-    __slots__ = ("_prepared", "group")
+    __slots__ = ("group", "paced", "prepared")
 
-    def __init__(self, steps: Steps, group: Lockstep) -> None:
+    def __init__(self, steps: Steps, group: RankGroup, paced: Paced) -> None:
         super().__init__(steps)
         self.group = group
-        self._prepared: Planned | None = None
+        self.paced = paced
+        self.prepared: Planned | None = None
 
     def want_step(self, now: int) -> None:
         """There is a step to come as long as there is work."""
-        if self.has_work:
-            self.group.want_step(now)
+        _want_step(self, now)
 
     def prepare(self, now: int) -> Planned | None:
         """What this rank computes in the step that starts now; None = nothing."""
-        self._prepared = super().ready(now)
-        return self._prepared
+        self.prepared = super().ready(now)
+        if self.prepared is not None:
+            self.batch.planned = self.prepared
+        return self.prepared
 
     def ready(self, now: int) -> Planned | None:  # noqa: ARG002  (it was prepared then)
-        """That step, when it is carried out."""
-        ready, self._prepared = self._prepared, None
-        return ready
+        """That, when it is carried out."""
+        ready, self.prepared = self.prepared, None
+        return None if ready is None else self.batch.planned
+
+    def step(self, now: int) -> int:
+        """Carry it out, and plan the next one; returns when that starts, IDLE or NO_STEP."""
+        if self.has_work:
+            self.group.begin(now)
+        self.paced.lasting_us = self.group.lasting_us
+        upcoming = super().step(now)
+        self.paced.lasting_us = 0
+        return upcoming
+
+    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+        """One step, as others may not be ahead."""
+        return Flow.advance(self, now, bar, turn, most)
 
     def state(self) -> tuple[object, ...]:
-        """What is planned; of the first rank, what the group remembers, too."""
+        """What is planned and not carried out, as plain values (for digests)."""
         return _state_of(self, super().state())
 
 
 Rank = OneAtATimeRank | AheadRank
-
-
-def _state_of(rank: Rank, own: tuple[object, ...]) -> tuple[object, ...]:
-    return (*own, rank.group.state()) if rank.index == rank.group.index else own

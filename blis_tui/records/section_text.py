@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.units import plural
+
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
     from blis_tui.metrics.expected_error import ExpectedError
@@ -26,7 +28,8 @@ def instance_lines(report: Report) -> dict[str, str]:
         split += f", DP {one.data_parallel}" if one.data_parallel else ""
         split += f", EP {one.expert_parallel}" if one.expert_parallel else ""
         came = ", counting all that came" if report.lifecycle else ""
-        lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, {split}{came}"
+        what = "ranks of " if one.data_parallel else "of "
+        lines["instances"] = f"{len(report.instances):,} {what}{one.model} on {one.hardware}, {split}{came}"
     texts: dict[str, list[str]] = {}
     for name, one in report.step_time.items():
         texts.setdefault(_step_time(one, report.expected_errors[name]), []).append(name)
@@ -58,11 +61,10 @@ def section_lines(report: Report) -> dict[str, str]:
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
     if (ranks := report.ranks) is not None:
-        idle = (
-            f"{_percent(ranks.dummy_share)} of batches are dummies, {_percent(ranks.waiting_share)} of busy time waits"
-        )
         lines["ranks"] = (
-            f"{ranks.ranks:,} of {ranks.replicas:,} replicas in {ranks.steps:,} steps: {idle} for the slowest"
+            f"{plural(ranks.ranks, 'rank')} of {plural(ranks.replicas, 'replica')}, {plural(ranks.steps, 'step')}:"
+            f" {_percent(ranks.dummy_share)} of batches are dummies, {_percent(ranks.waiting_share)} of busy time waits"
+            " for the slowest rank"
         )
     if (drafts := report.speculative) is not None:
         accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"

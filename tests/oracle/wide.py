@@ -9,7 +9,7 @@ from blis_tui.engine.latency.model import Around, StepLoad
 
 from . import draws as st
 from .fleets import draw_fleet
-from .oracle import STEP, Event, Oracle
+from .oracle import QUEUED, STEP, Oracle
 from .strategies import Asked, Scenario, vllm
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool as PoolSpec
 
     from .draws import Draw
-    from .instance import Instance, Plan
+    from .instance import Instance, Job, Plan
 
 _EVERY: Final = 32
 """Steps between two times that ranks ask each other whether they are all through."""
@@ -45,12 +45,13 @@ def meeting(create: Callable[[Registry, PoolSpec], StepTimeModel]) -> Callable[[
 @dataclass(eq=False)
 class _Group:
     members: list[Instance] = field(default_factory=list)
+    start_us: int = -1
     free_us: int = 0
     steps: int = 0
     """Since they paused."""
-    due: bool = False
-    """Whether a step is to come."""
     lasting_us: int = 0
+    plans: dict[int, Plan] = field(default_factory=dict)
+    """Of the step that has begun, by rank that has yet to carry out its own."""
     dummies: int = 0
     taken: int = 0
     waited_us: int = 0
@@ -58,10 +59,6 @@ class _Group:
 
 class WideOracle(Oracle):
     """All instances are ranks, ``data_parallel`` of them in a group."""
-
-    def _step_of(self, one: Instance, load: StepLoad, others: int, chunks: int = 0) -> int:
-        load.other_tokens, load.other_chunks = others, chunks
-        return one.duration_us(load)
 
     @property
     def groups(self) -> list[_Group]:
@@ -73,82 +70,92 @@ class WideOracle(Oracle):
             ]
         return self._groups
 
+    def group_of(self, number: int) -> _Group:
+        """Whose instance that is."""
+        return self.groups[number // self.experiment.pools[0].engine.data_parallel]
+
     def _create(self, pool: PoolSpec) -> Instance:
         one = super()._create(pool)
         one.latency = Meeting(one.latency)
         return one
 
-    def group_of(self, number: int) -> _Group:
-        """Whose instance that is."""
-        return self.groups[number // self.experiment.pools[0].engine.data_parallel]
+    def _send(self, job: Job, number: int, now: int) -> None:
+        """Requests reach all queues of a group before any of its ranks takes a step."""
+        self._count(job, number)
+        later = now + self.instances[number].latency.queueing_time_us(job.request)
+        self._plan(later, QUEUED, job, self.group_of(number).members[0].number)
 
-    def _is_stale(self, event: Event) -> bool:
-        if event.instance < 0 or event.kind != STEP:
-            return super()._is_stale(event)
-        group = self.group_of(event.instance)
-        if any(one.has_work(event.time_us) for one in group.members):
-            return False
-        group.due = False
-        return True
+    def _queued(self, job: Job, instance: Instance, now: int) -> None:
+        del instance
+        super()._queued(job, self.instances[job.instance], now)
 
     def _next_step(self, instance: Instance, time: int) -> None:
-        group = self.group_of(instance.number)
-        if group.due:
+        if instance.step_pending:
             return
-        group.due = True
+        instance.step_pending = True
+        group = self.group_of(instance.number)
         while group.free_us < time and group.steps % _EVERY:
-            group.free_us += max(
-                self._step_of(one, StepLoad(decode_requests=1), len(group.members) - 1) for one in group.members
-            )
+            idle = [(one, StepLoad(decode_requests=1)) for one in group.members]
+            group.free_us += max(_alone_us(idle))
             group.steps += 1
         if group.free_us < time:
             group.free_us, group.steps = time, 0
-        self._plan(group.free_us, STEP, None, group.members[-1].number)
+        self._plan(group.free_us, STEP, None, instance.number)
 
     def _step(self, instance: Instance, now: int) -> bool:
-        group = self.group_of(instance.number)
-        group.due = False
-        if not any(one.has_work(now) for one in group.members):
+        instance.step_pending = False
+        if not instance.has_work(now):
             return False
-        group.due = True  # nobody asks for another one meanwhile
-        plans: list[tuple[Instance, Plan | None]] = []
+        group = self.group_of(instance.number)
+        if group.start_us != now:
+            self._begin(group, now)
+        plan = group.plans.pop(instance.number, None)
+        if plan is None:
+            return False
+        self._execute(instance, plan, now)
+        return True
+
+    def _begin(self, group: _Group, now: int) -> None:
+        """All ranks that have work form their batches."""
+        plans: list[Plan | None] = []
         for one in group.members:
+            found: Plan | bool = False
             if one.has_work(now):
                 one.take_results(now)
-            one.event = self.events
-            found = self._formed(one, now) if one.has_work(now) else False
-            plans.append((one, None if isinstance(found, bool) else found))
-        if all(plan is None for _, plan in plans):
-            group.due = False
-            return False
-        tokens = [max(1, 0 if plan is None else sum(plan.tokens.values())) for _, plan in plans]
-        loads = [StepLoad() if plan is None else one.load(plan) for one, plan in plans]
+                found = self._formed(one, now)
+            plans.append(None if isinstance(found, bool) else found)
+        if not any(plan is not None for plan in plans):
+            return
+        loads = [StepLoad() if plan is None else one.load(plan) for one, plan in zip(group.members, plans, strict=True)]
         for load in loads:
             if not load.chunks and not load.decode_requests:
                 load.decode_requests = 1
-        chunks = sum(len(load.chunks) for load in loads)
-        alone = [
-            self._step_of(one, load, sum(tokens) - own, chunks - len(load.chunks))
-            for (one, _), load, own in zip(plans, loads, tokens, strict=True)
-        ]
-        group.lasting_us = max(alone)
+        alone = _alone_us(list(zip(group.members, loads, strict=True)))
+        group.start_us, group.lasting_us = now, max(alone)
+        group.free_us = now + group.lasting_us
         group.steps += 1
         group.taken += 1
-        for (one, plan), own_us in zip(plans, alone, strict=True):
+        for one, plan, own_us in zip(group.members, plans, alone, strict=True):
             if plan is None:
                 group.dummies += 1
             else:
+                group.plans[one.number] = plan
                 group.waited_us += group.lasting_us - own_us
-                self._execute(one, plan, now)
-        group.free_us = now + group.lasting_us
-        group.due = any(one.has_work(now) for one in group.members)
-        if group.due:
-            self._plan(group.free_us, STEP, None, instance.number)
-        return True
 
     def _computing_us(self, instance: Instance, plan: Plan, load: StepLoad) -> int:
         del plan, load
         return self.group_of(instance.number).lasting_us
+
+
+def _alone_us(steps: list[tuple[Instance, StepLoad]]) -> list[int]:
+    """What a step takes each rank, which knows what the others compute."""
+    found = []
+    for at, (one, load) in enumerate(steps):
+        others = [other for place, (_, other) in enumerate(steps) if place != at]
+        load.other_tokens = sum(other.decode_requests + sum(chunk.new for chunk in other.chunks) for other in others)
+        load.other_chunks = sum(len(other.chunks) for other in others)
+        found.append(one.duration_us(load))
+    return found
 
 
 def draw_wide(draw: Draw) -> Scenario:
