@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.saturation import Saturation
+    from blis_tui.metrics.sections import RanksReport
     from blis_tui.metrics.sessions import SessionReport
     from blis_tui.metrics.step_time import StepTime
     from blis_tui.metrics.tiers import TiersReport
@@ -60,12 +61,8 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
-    if (ranks := report.ranks) is not None:
-        lines["ranks"] = (
-            f"{plural(ranks.ranks, 'rank')} of {plural(ranks.replicas, 'replica')}, {plural(ranks.steps, 'step')}:"
-            f" {_percent(ranks.dummy_share)} of batches are dummies, {_percent(ranks.waiting_share)} of busy time waits"
-            " for the slowest rank"
-        )
+    if report.ranks is not None:
+        lines["ranks"] = _ranks(report.ranks)
     if (drafts := report.speculative) is not None:
         accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
         lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
@@ -119,6 +116,12 @@ def section_lines(report: Report) -> dict[str, str]:
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
     return lines
+
+
+def _ranks(found: RanksReport) -> str:
+    who = f"{plural(found.ranks, 'rank')} of {plural(found.replicas, 'replica')}, {plural(found.steps, 'step')}"
+    idle, waits = _percent(found.dummy_share), _percent(found.waiting_share)
+    return f"{who}: {idle} of batches are dummies, {waits} of busy time waits for the slowest rank"
 
 
 def _slo(slo: SloReport) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,16 +11,18 @@ import pytest
 import blis_tui
 from blis_tui.engine.kv.capacity import active_parameters, kv_capacity
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.operator_tables import OperatorTables
 from blis_tui.engine.latency.wide import wide_of
 from blis_tui.spec.model import AllToAll
 from blis_tui.spec.operator_files import read_tables
+from tests.builders import request
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
+ROOT = Path(__file__).parents[3]
 _DISPATCH = {8: 77, 16: 118, 32: 155, 64: 173, 128: 192, 256: 194}
 _COMBINE = {8: 114, 16: 195, 32: 273, 64: 314, 128: 369, 256: 360}
 """Microseconds by GPUs: DeepEP, docs/legacy.md, low-latency kernels on H800 (128 tokens each, 7168 hidden, top 8)."""
@@ -28,12 +31,12 @@ _THROUGHPUT = {8: (153, 158), 16: (43, 43), 32: (58, 57), 64: (51, 50)}
 _LAYERS, _EXPERT_LAYERS, _HIDDEN, _TOP_K = 61, 58, 7168, 8
 
 
-def loaded(ranks: int = 16, split: int = 1, **engine: object) -> Experiment:
-    """DeepSeek-V3 on H200."""
+def loaded(ranks: int = 16, split: int = 1, hardware: str = "h200", **engine: object) -> Experiment:
+    """DeepSeek-V3, on H200 unless told otherwise."""
     settings: dict[str, object] = {
         "model": "deepseek-v3",
-        "hardware": "h200",
-        "latency": {"kind": "operators"},
+        "hardware": hardware,
+        "latency": {"kind": "operators", "sampling": "plain"},
         "policy.batching": "vllm-v1",
         "cluster": {"instances": 1, "tensor_parallel": split},
         "engine": {"data_parallel": ranks, "expert_parallel": True, **engine},
@@ -41,9 +44,9 @@ def loaded(ranks: int = 16, split: int = 1, **engine: object) -> Experiment:
     return blis_tui.load("quickstart", set=settings)
 
 
-def steps(ranks: int = 16, split: int = 1, **engine: object) -> OperatorModel:
+def steps(ranks: int = 16, split: int = 1, hardware: str = "h200", **engine: object) -> OperatorModel:
     """Its step-time model."""
-    made = loaded(ranks, split, **engine)
+    made = loaded(ranks, split, hardware, **engine)
     found = create_latency(made.plugins, made.pools[0])
     assert isinstance(found, OperatorModel)
     return found
@@ -148,6 +151,29 @@ def test_with_one_rank_whole_experts_are_what_operators_know_of_a_server() -> No
         found.append(create_latency(one.plugins, one.pools[0]))
     loads = [StepLoad([], count, count * 500) for count in (1, 7, 64, 200)]
     assert [found[0].step_time_us(load) for load in loads] == [found[1].step_time_us(load) for load in loads]
+
+
+# ---- published servers ----
+
+
+def test_the_page_says_what_step_times_are_beside_published_ones() -> None:
+    """Tokens per second of each GPU: as SGLang's and vLLM's authors say of theirs, and within a quarter of that."""
+
+    def rate(hardware: str, ranks: int, *, prompts: int = 0, decodes: int = 0) -> float:
+        model = steps(ranks, hardware=hardware, kv_blocks=50_000, max_num_batched_tokens=16_384)
+        chunks = [Chunk(request(0, 0, 2000, 1), 0, 2048, 2048) for _ in range(prompts)]
+        load = StepLoad(chunks, decodes, decodes * 2000)
+        load.other_tokens, load.other_chunks = (ranks - 1) * (2048 * prompts + decodes), (ranks - 1) * prompts
+        return 1e6 * (2048 * prompts + decodes) / model.step_time_us(load)
+
+    page = (ROOT / "docs" / "wide.md").read_text(encoding="utf-8")
+    for published, ours in (
+        (22_282 / 8, rate("h100", 64, decodes=256)),
+        (52_300 / 8, rate("h100", 32, prompts=8)),
+        (2_200, rate("h200", 16, decodes=256)),
+    ):
+        assert ours == pytest.approx(published, rel=0.25)
+        assert f"| {published:,.0f} | {ours:,.0f} | {100 * (ours / published - 1):+.0f} % |" in page
 
 
 # ---- memory ----
