@@ -109,13 +109,11 @@ class RankGroup(Kept):
         self._indices[steps.index] = None
         return rank
 
-    def begin(self, now: int) -> None:
-        """All ranks plan the step that starts now, unless they have."""
-        if self.start_us == now:
+    def begin(self, first: Rank, now: int) -> None:
+        """All ranks plan the step that starts now, unless they have, or the first one has nothing to compute."""
+        if self.start_us == now or first.prepare(now) is None:
             return
-        plans = [rank.prepare(now) for rank in self.ranks]
-        if not any(plans):
-            return
+        plans = [rank.prepared if rank is first else rank.prepare(now) for rank in self.ranks]
         loads = [_computed(rank.steps, ready) for rank, ready in zip(self.ranks, plans, strict=True)]
         alone = self._alone_us(loads)
         self.start_us, self.lasting_us = now, max(alone)
@@ -225,6 +223,7 @@ class OneAtATimeRank(OneAtATime):
                 return None
             if plan.computes_nothing and not batch.load.decode_requests:
                 raise batch.deadlock(self.index, now)
+        batch.pool.planned()
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
         self.prepared = Planned(plan, batch.pool.epoch)
         return self.prepared
@@ -232,7 +231,7 @@ class OneAtATimeRank(OneAtATime):
     def step(self, now: int) -> int:
         """Carry it out; returns when the next step starts, IDLE or NO_STEP."""
         if self.has_work:
-            self.group.begin(now)
+            self.group.begin(self, now)
         ready, self.prepared = self.prepared, None
         if ready is None:
             return NO_STEP
@@ -294,7 +293,7 @@ class AheadRank(Ahead):
     def step(self, now: int) -> int:
         """Carry it out, and plan the next one; returns when that starts, IDLE or NO_STEP."""
         if self.has_work:
-            self.group.begin(now)
+            self.group.begin(self, now)
         self.paced.lasting_us = self.group.lasting_us
         upcoming = super().step(now)
         self.paced.lasting_us = 0

@@ -224,7 +224,8 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
     if "disaggregation" not in cluster.data:
         return (base,)
     split = cluster.part("disaggregation")
-    counts = {role: split.integer(f"{role}_instances") for role in ("prefill", "decode")}
+    ranks = base.engine.data_parallel
+    counts = {role: split.integer(f"{role}_instances") * ranks for role in ("prefill", "decode")}
     parts = (*counts.items(), ("whole", base.instances - counts["prefill"] - counts["decode"]))
     return tuple(replace(base, name=role, role=role, instances=count) for role, count in parts if count)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json
 
 _RANKS: Final = "BLIS2031"
-_ALONE: Final = ("disaggregation", "lifecycle", "failures", "nodes", "autoscaler")
+_ALONE: Final = ("lifecycle", "failures", "nodes", "autoscaler")
 """Keys of a cluster that look at instances one by one, and not at replicas of several ranks."""
 _BESIDE: Final = ("lora", "speculative", "kv_tiers")
 """What steps of an engine wait for beside what they compute: ranks would have to wait for that of others."""

@@ -64,15 +64,18 @@ class WideOracle(Oracle):
     def groups(self) -> list[_Group]:
         """In the order of their ranks."""
         if not hasattr(self, "_groups"):
-            size = self.experiment.pools[0].engine.data_parallel
-            self._groups = [
-                _Group(self.instances[first : first + size]) for first in range(0, len(self.instances), size)
-            ]
+            self._groups: list[_Group] = []
+            left = list(self.instances)
+            for pool in self.experiment.pools:
+                size = pool.engine.data_parallel
+                for _ in range(pool.instances // size):
+                    self._groups.append(_Group(left[:size]))
+                    del left[:size]
         return self._groups
 
     def group_of(self, number: int) -> _Group:
         """Whose instance that is."""
-        return self.groups[number // self.experiment.pools[0].engine.data_parallel]
+        return next(group for group in self.groups if any(one.number == number for one in group.members))
 
     def _create(self, pool: PoolSpec) -> Instance:
         one = super()._create(pool)
@@ -108,24 +111,19 @@ class WideOracle(Oracle):
             return False
         group = self.group_of(instance.number)
         if group.start_us != now:
-            self._begin(group, now)
+            self._begin(group, instance, now)
         plan = group.plans.pop(instance.number, None)
         if plan is None:
             return False
         self._execute(instance, plan, now)
         return True
 
-    def _begin(self, group: _Group, now: int) -> None:
-        """All ranks that have work form their batches."""
-        plans: list[Plan | None] = []
-        for one in group.members:
-            found: Plan | bool = False
-            if one.has_work(now):
-                one.take_results(now)
-                found = self._formed(one, now)
-            plans.append(None if isinstance(found, bool) else found)
-        if not any(plan is not None for plan in plans):
+    def _begin(self, group: _Group, first: Instance, now: int) -> None:
+        """All ranks that have work form their batches, if the first of them can."""
+        made = self._batch_of(first, now)
+        if made is None:
             return
+        plans = [made if one is first else self._batch_of(one, now) for one in group.members]
         loads = [StepLoad() if plan is None else one.load(plan) for one, plan in zip(group.members, plans, strict=True)]
         for load in loads:
             if not load.chunks and not load.decode_requests:
@@ -141,6 +139,13 @@ class WideOracle(Oracle):
             else:
                 group.plans[one.number] = plan
                 group.waited_us += group.lasting_us - own_us
+
+    def _batch_of(self, one: Instance, now: int) -> Plan | None:
+        if not one.has_work(now):
+            return None
+        one.take_results(now)
+        found = self._formed(one, now)
+        return None if isinstance(found, bool) else found
 
     def _computing_us(self, instance: Instance, plan: Plan, load: StepLoad) -> int:
         del plan, load
@@ -159,32 +164,27 @@ def _alone_us(steps: list[tuple[Instance, StepLoad]]) -> list[int]:
 
 
 def draw_wide(draw: Draw) -> Scenario:
-    """Any small cluster of one to three replicas with two to four ranks each."""
+    """Any small cluster of one to three replicas, or so many of each role, with two to four ranks each."""
     scenario = draw_fleet(draw)
     made = scenario.experiment
-    first = made.pools[0]
-    ranks = draw(st.sampled_from((2, 2, 3, 4)))
-    engine = replace(
-        first.engine,
-        data_parallel=ranks,
-        expert_parallel=True,
-        pipeline_parallel=1,
-        speculative=None,
-        host_link=None,
-        kv_tiers=None,
-        lora=None,
-    )
-    pool = replace(first, name="only", role="any", instances=ranks * draw(st.sampled_from((1, 1, 2, 3))), engine=engine)
+    pools = tuple(_ranked(draw, pool) for pool in made.pools)
     policy = replace(made.policy, preemption_restore="recompute")
     if policy.batching.kind not in ("blis", "vllm-v1"):
         policy = replace(policy, batching=vllm(draw, watermark=0.0, enable_chunked_prefill=True))
     if policy.batching.kind == "blis":
         policy = replace(policy, preemption_recompute=None)
-    cluster = replace(made.cluster, disaggregation=None)
     # Some come when the ranks may have paused, others while dummy batches go on.
     slower = draw(st.sampled_from((1, 1, 3, 12)))
     asked = tuple(_later(one, slower) for one in scenario.asked)
-    return Scenario(replace(made, pools=(pool,), policy=policy, cluster=cluster), asked)
+    return Scenario(replace(made, pools=pools, policy=policy), asked)
+
+
+def _ranked(draw: Draw, pool: PoolSpec) -> PoolSpec:
+    """The same pool, of so many ranks."""
+    ranks = draw(st.sampled_from((2, 2, 3, 4)))
+    nothing_beside = {"speculative": None, "host_link": None, "kv_tiers": None, "lora": None, "pipeline_parallel": 1}
+    engine = replace(pool.engine, data_parallel=ranks, expert_parallel=True, **nothing_beside)
+    return replace(pool, instances=ranks * draw(st.sampled_from((1, 1, 2, 3))), engine=engine)
 
 
 def _later(one: Asked, times: int) -> Asked:
