@@ -182,8 +182,16 @@ def draw_wide(draw: Draw) -> Scenario:
 def _ranked(draw: Draw, pool: PoolSpec) -> PoolSpec:
     """The same pool, of so many ranks."""
     ranks = draw(st.sampled_from((2, 2, 3, 4)))
-    nothing_beside = {"speculative": None, "host_link": None, "kv_tiers": None, "lora": None, "pipeline_parallel": 1}
-    engine = replace(pool.engine, data_parallel=ranks, expert_parallel=True, **nothing_beside)
+    engine = replace(
+        pool.engine,
+        data_parallel=ranks,
+        expert_parallel=True,
+        pipeline_parallel=1,
+        speculative=None,
+        host_link=None,
+        kv_tiers=None,
+        lora=None,
+    )
     return replace(pool, instances=ranks * draw(st.sampled_from((1, 1, 2, 3))), engine=engine)
 
 
