@@ -154,6 +154,7 @@ _TABLE: Final = {
     "BLIS2030": Example(
         "model: qwen3-30b-a3b\nlatency: {kind: operators, expert_parallel: 4}\ncluster: {tensor_parallel: 2}"
     ),
+    "BLIS2031": Example("model: qwen3-30b-a3b\nhardware: h200\nengine: {data_parallel: 4}"),
     "BLIS2032": Example("engine: {speculative: {draft_tokens: 3, acceptance_rates: [0.8, 0.55]}}"),
     "BLIS2050": Example("cluster: {instances: 2, failures: [{instance: 7, at_us: 1000}]}"),
     "BLIS2060": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: {max: 2}}]", kind="Study"),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.front_end import FrontEndTimes
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.lockstep import RankGroup
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.preemption.restore import RestoreRule
     from blis_tui.engine.preemption.swapping import Swapping
@@ -66,6 +67,8 @@ class InstanceFactory:
         self._measured: dict[str, CountsSteps | None] = {}
         self._front_ends: dict[str, FrontEndTimes | None] = {}
         self._prompts: dict[int, PromptKeys] = {}
+        self._groups: dict[str, RankGroup] = {}
+        """Of each pool whose ranks step together, the latest group."""
 
     def create(self, index: int, pool: Pool) -> Instance:
         """One more instance of a pool.
@@ -121,7 +124,21 @@ class InstanceFactory:
         steps = Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
-        return Instance(_flow(steps, engine.pipeline_parallel), parts)
+        instance = Instance(self._flow(steps, pool), parts)
+        if (group := self._groups.get(pool.name)) is not None:
+            instance.queue_with(group.index)
+        return instance
+
+    def _flow(self, steps: Steps, pool: Pool) -> Flow:
+        """How its steps follow one another."""
+        if not pool.lockstep:
+            return _flow(steps, pool.engine.pipeline_parallel)
+        from blis_tui.engine.lockstep import RankGroup
+
+        group = self._groups.get(pool.name)
+        if group is None or len(group.ranks) == pool.engine.data_parallel:
+            group = self._groups[pool.name] = RankGroup(steps.index)
+        return group.join(steps)
 
     def _rule(self, engine: Engine) -> BatchRule:
         """How batches are formed.
@@ -259,7 +276,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
 
 
 def _flow(steps: Steps, stages: int) -> Flow:
-    """How its steps follow one another."""
+    """The same of an instance that waits for no other."""
     traits = steps.rule.traits
     if traits.radix_tree:
         from blis_tui.engine.event_loop import EventLoop

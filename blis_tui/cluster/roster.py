@@ -67,6 +67,7 @@ class Roster(Kept):
         self.watch = Watch(
             early=settings.signals.results == "step-start",
             early_transfers=split is not None and split.transfer.starts == "step-start",
+            touched=self.board.touched,
         )
         self.followers: list[Follower] = []
         self.in_flight = 0

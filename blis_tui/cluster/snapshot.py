@@ -129,6 +129,22 @@ class PipelineSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSnapshot:
+    """An instance that is one of several ranks of a replica."""
+
+    replica: int
+    """Of its pool, from 0."""
+    rank: int
+    """Of its replica, from 0."""
+    steps: int
+    """That its replica has taken, where ranks take theirs together; else 0."""
+    dummy_batches: int
+    """Those of them in which it had nothing to compute."""
+    waited_us: int
+    """In its own steps, until the slowest rank was done too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSnapshot:
     """One instance: its queue head first, its batch in order of admission."""
 
@@ -157,6 +173,8 @@ class InstanceSnapshot:
     """Where steps are planned ahead, the one to come, in the middle of a step that one; None = none is planned."""
     pipeline: PipelineSnapshot | None
     """Where it has several stages."""
+    rank: RankSnapshot | None = None
+    """Where it is one of several ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,7 +374,23 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         transfers=transfers,
         planned=_planned(instance.batch),
         pipeline=_pipeline(instance.flow, cluster.now) if isinstance(instance.flow, Stages) else None,
+        rank=_rank(cluster, instance) if cluster.pools[instance.index].engine.data_parallel > 1 else None,
     )
+
+
+def _rank(cluster: Cluster, instance: Instance) -> RankSnapshot | None:
+    from blis_tui.cluster.ranks import place_of  # noqa: PLC0415  (few clusters have ranks)
+    from blis_tui.engine.lockstep import AheadRank, OneAtATimeRank  # noqa: PLC0415
+
+    place, flow = place_of(cluster.pools, instance.index), instance.flow
+    if place is None:
+        return None
+    steps = dummies = waited = 0
+    if isinstance(flow, OneAtATimeRank | AheadRank):
+        group = flow.group
+        steps, dummies = group.taken, group.dummies[place.rank]
+        waited = instance.tallies.busy_us - group.alone_us[place.rank]
+    return RankSnapshot(replica=place.replica, rank=place.rank, steps=steps, dummy_batches=dummies, waited_us=waited)
 
 
 def _pipeline(flow: Stages, now: int) -> PipelineSnapshot:

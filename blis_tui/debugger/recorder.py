@@ -227,7 +227,8 @@ class Recorder:
     def _planned(self, record: StepFinished) -> int:
         """The event in which a step was planned: the start of the step before, if it follows that without a pause.
 
-        Where that plan could do nothing, the step was planned when it started, and so were those whom it admits.
+        Where that plan could do nothing, the step was planned when it started, and so were those whom it admits; of
+        ranks that step together, when the first of them started it.
         """
         before = self._steps.get(record.instance)
         self._steps[record.instance] = record
@@ -236,6 +237,6 @@ class Recorder:
         for name in record.admitted:
             number = self._tape.number(name)
             found = None if number is None else self._tape.latest(number, "scheduled", record.event)
-            if found is not None and found.event == record.event:
-                return record.event
+            if found is not None and found.event > before.event:
+                return found.event
         return before.event

@@ -218,6 +218,22 @@ class Coasting(Flow):
         """The same as ``step``, where there is something to decide."""
         raise NotImplementedError
 
+    def _due_for_plain_decode(self) -> int:
+        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
+        batch = self.batch
+        decodes = batch.load.decode_requests
+        if (
+            not decodes
+            or batch.prefills
+            or batch.stalled
+            or decodes > self._max_decodes
+            or (batch.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
+        ):
+            return -1
+        cohort = batch.cohort
+        due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
+        return due if due <= batch.pool.free else -1
+
     def _has_planned_decode(self) -> bool:
         """Whether the step that is due was planned to be a plain decode; asked where steps are planned ahead."""
         raise NotImplementedError
@@ -309,19 +325,9 @@ class Ahead(Coasting):
     def step(self, now: int) -> int:
         """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
         batch, steps = self.batch, self.steps
-        if batch.ending or batch.leaving:
-            batch.release_all()
-        ready = batch.planned
-        decodes = batch.load.decode_requests
-        if not decodes:
-            batch.cohort.ahead = 0  # those for whom it was planned have left
-        if ready is None or (not decodes and ready.computes_nothing):
-            if not (batch.running or batch.waiting.items):
-                return NO_STEP
-            self._lapse(now)
-            ready = self._plan_anew(ready, now)
-            if ready is None:
-                return NO_STEP
+        ready = self.ready(now)
+        if ready is None:
+            return NO_STEP
         end = steps.decode(now) if ready.plan is None else steps.run(ready.plan, ready.epoch, now)
         goes_on = batch.has_requests
         if steps.done is not None:
@@ -330,6 +336,22 @@ class Ahead(Coasting):
         if batch.waiting.items:
             self._tally_wait((following and following.plan) or NO_PLAN, end - now)
         return end if self.has_work else IDLE
+
+    def ready(self, now: int) -> Planned | None:
+        """The step that starts now; None = there is nothing it could do."""
+        batch = self.batch
+        if batch.ending or batch.leaving:
+            batch.release_all()
+        ready = batch.planned
+        decodes = batch.load.decode_requests
+        if not decodes:
+            batch.cohort.ahead = 0  # those for whom it was planned have left
+        if ready is None or (not decodes and ready.computes_nothing):
+            if not (batch.running or batch.waiting.items):
+                return None
+            self._lapse(now)
+            ready = self._plan_anew(ready, now)
+        return ready
 
     def planned_step(self, now: int) -> int:
         """The same: whether there is something to decide is known of the step after it alone."""
@@ -393,22 +415,6 @@ class Ahead(Coasting):
             steps.tell_stopped(plan, now, later=1)
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
         return Planned(plan, batch.pool.epoch)
-
-    def _due_for_plain_decode(self) -> int:
-        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
-        batch = self.batch
-        decodes = batch.load.decode_requests
-        if (
-            not decodes
-            or batch.prefills
-            or batch.stalled
-            or decodes > self._max_decodes
-            or (batch.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
-        ):
-            return -1
-        cohort = batch.cohort
-        due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
-        return due if due <= batch.pool.free else -1
 
     @property
     def has_work(self) -> bool:

@@ -115,6 +115,10 @@ class Instance(Kept):
     def latency(self, latency: StepTimeModel) -> None:
         self.steps.take(latency)
 
+    def queue_with(self, index: int) -> None:
+        """Requests reach its queue before all that happens on instances from that one on at the same time."""
+        self.order_queued = instance_order(_QUEUED, index)
+
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
         more = () if self.front_end is None else (self.front_end.state(),)

@@ -148,6 +148,11 @@ class Steps(Kept):
         self.pure = is_pure(latency)
         self.flat = isinstance(latency, Timed) and latency.flat
 
+    def keep_pace(self, latency: StepTimeModel) -> None:
+        """From now on all steps take as long as this model says, those without effect, too."""
+        self.take(latency)
+        self._skips_empty_steps = False
+
     # ---- the plan ----
 
     def plan(self, now: int, *, ahead: bool = False) -> Plan | None:
@@ -202,6 +207,12 @@ class Steps(Kept):
         if self.observers.kinds:
             self.done = Done(now, duration, decodes, context, [], finishing or [], answering)
         return end
+
+    def load_of(self, plan: Plan) -> StepLoad:
+        """What a step computes that is planned; ``NO_PLAN`` = a plain decode."""
+        own = self.batch.load if plan.decodes else StepLoad()
+        load = StepLoad(plan.chunks, own.decode_requests, own.decode_context_tokens, own.adapters)
+        return _with_ghosts(load, plan) if plan.ghosts else load
 
     # ---- any other step ----
 

@@ -20,11 +20,13 @@ class Watch(Kept):
         early_transfers: whether the transfer of KV blocks starts with the step that completes the prefill.
         departed: requests that no longer count, until who watches takes note of them.
         prefilled: requests whose prompt has been computed for another instance, likewise.
+        touched: the board's list of instances to which something has happened.
     """
 
-    __slots__ = ("departed", "early", "early_transfers", "prefilled")
+    __slots__ = ("departed", "early", "early_transfers", "prefilled", "touched")
 
-    def __init__(self, *, early: bool, early_transfers: bool = False) -> None:
+    def __init__(self, *, early: bool, early_transfers: bool = False, touched: dict[int, None] | None = None) -> None:
+        self.touched: dict[int, None] = {} if touched is None else touched
         self.early = early
         self.early_transfers = early_transfers
         self.departed: list[Request] = []

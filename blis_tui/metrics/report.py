@@ -24,7 +24,7 @@ from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram,
 from blis_tui.metrics.step_time import step_times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from _typeshed import DataclassInstance
 
@@ -112,6 +112,10 @@ class InstanceReport:
     """One instance's share."""
 
     instance: int
+    replica: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Of its pool, from 0, where it is one of the ranks of a replica (``engine.data_parallel``)."""
+    rank: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Of its replica, from 0; likewise."""
     routed: int
     completed: int
     steps: int
@@ -371,6 +375,7 @@ def build_report(
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
     found = _sections(experiment, cluster, table, duration_us)
+    instances = map(_instance_report, cluster.instances, tallies.completed, tallies.output_tokens, gaps)
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
         meta=Meta(
@@ -400,7 +405,7 @@ def build_report(
             scheduling_delay_ms=of_samples(overall.delays_us),
         ),
         kv=kv_counts(cluster.instances),
-        instances=tuple(map(_instance_report, cluster.instances, tallies.completed, tallies.output_tokens, gaps)),
+        instances=tuple(_placed(experiment, cluster, instances)),
         slo_classes={name: tallies.slo_classes[name].group() for name in sorted(tallies.slo_classes)},
         tenants={name: tallies.tenants[name].group() for name in sorted(tallies.tenants)},
         invariants=invariants,
@@ -469,6 +474,19 @@ def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestT
             done=cluster.next_event_us() is None,
         )
     )
+
+
+def _placed(experiment: Experiment, cluster: Cluster, instances: Iterable[InstanceReport]) -> Iterable[InstanceReport]:
+    """The same, with their places among the ranks of replicas."""
+    if all(pool.engine.data_parallel == 1 for pool in experiment.pools):
+        return instances
+    from blis_tui.cluster.ranks import place_of  # noqa: PLC0415  (few clusters have ranks)
+
+    places = [place_of(cluster.pools, at) for at in range(len(cluster.pools))]
+    return [
+        one if place is None else replace(one, replica=place.replica, rank=place.rank)
+        for one, place in zip(instances, places, strict=True)
+    ]
 
 
 def _instance_report(instance: Instance, completed: int, output_tokens: int, gaps: dict[int, int]) -> InstanceReport:

@@ -25,6 +25,7 @@ from blis_tui.metrics.sections import (
     PipelineReport,
     PoolReport,
     PromptThroughput,
+    RanksReport,
     Sections,
     WarmUp,
 )
@@ -61,6 +62,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
         pipeline=_pipeline(cluster) if pipelines else None,
+        ranks=_ranks(cluster) if any(pool.lockstep for pool in experiment.pools) else None,
         speculative=speculative_report(cluster.instances),
         adapters=_adapters(experiment, cluster, table) if adapts else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
@@ -115,6 +117,34 @@ def _pipeline(cluster: Cluster) -> PipelineReport:
         active_us=active,
         batches=busy / active if active else 0.0,
         bubble_share=1.0 - computing / stages if stages else 0.0,
+    )
+
+
+def _ranks(cluster: Cluster) -> RanksReport:
+    from blis_tui.engine.lockstep import AheadRank, OneAtATimeRank  # noqa: PLC0415  (few runs have ranks)
+
+    ranks = replicas = steps = batches = dummies = busy = alone = 0
+    for instance in cluster.instances:
+        flow = instance.flow
+        if not isinstance(flow, OneAtATimeRank | AheadRank):
+            continue
+        group, at = flow.group, flow.index - flow.group.index
+        ranks += 1
+        batches += group.taken
+        dummies += group.dummies[at]
+        busy += instance.tallies.busy_us
+        alone += group.alone_us[at]
+        if not at:
+            replicas += 1
+            steps += group.taken
+    return RanksReport(
+        replicas=replicas,
+        ranks=ranks,
+        steps=steps,
+        dummy_batches=dummies,
+        dummy_share=dummies / batches if batches else 0.0,
+        waiting_us=busy - alone,
+        waiting_share=1.0 - alone / busy if busy else 0.0,
     )
 
 

@@ -112,6 +112,25 @@ class PipelineReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RanksReport:
+    """How well the ranks of model replicas keep each other busy that take their steps together, all replicas as one."""
+
+    replicas: int
+    ranks: int
+    """Of all replicas."""
+    steps: int
+    """A step of a replica counts once, however many of its ranks compute in it."""
+    dummy_batches: int
+    """In these steps, of ranks that had no request to compute for."""
+    dummy_share: float
+    """Of the batches that ranks ran in these steps."""
+    waiting_us: int
+    """In steps that ranks computed in, until the slowest rank was done too, added up over the ranks."""
+    waiting_share: float
+    """Of the time of these steps, added up likewise (the ``busy_us`` of their instances)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
     """Parts of a report that it has only where they apply."""
 
@@ -121,6 +140,8 @@ class Sections:
     """Where the batching rule's engine counts so."""
     pipeline: PipelineReport | None = None
     """Where an instance has ``pipeline_parallel``."""
+    ranks: RanksReport | None = None
+    """Where ranks of ``data_parallel`` share experts."""
     speculative: SpeculativeReport | None = None
     """Where an instance verifies drafts."""
     adapters: AdaptersReport | None = None
@@ -171,7 +192,10 @@ def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:
         or bool(experiment.warm_up_us or experiment.slo_targets or experiment.fitness or experiment.counterfactual)
         or cluster.sessions is not None
         or instances[0].batch.traits.counts_cached_tokens
-        or any(pool.engine.pipeline_parallel > 1 or pool.engine.lora is not None for pool in experiment.pools)
+        or any(
+            pool.engine.pipeline_parallel > 1 or pool.engine.lora is not None or pool.lockstep
+            for pool in experiment.pools
+        )
         or any(one.pool.tiers is not None or one.batch.speculative is not None for one in instances)
         or reasons(experiment, cluster)
         or is_multimodal(experiment, cluster)

@@ -24,6 +24,10 @@ class StepTime:
     tensor_parallel: int
     pipeline_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Left out where there is one stage."""
+    data_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Ranks of a replica, each an instance; left out where there is one."""
+    expert_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """GPUs over which whole experts are spread; left out where each is split like other layers."""
     kind: str
     """The step-time model, chosen where the experiment says ``auto``."""
     expected_error_percent: ExpectedError | None = field(default=None, metadata=WHERE_IT_APPLIES)
@@ -41,6 +45,8 @@ def step_times(experiment: Experiment, found: Mapping[str, Expectation] | None =
             hardware=pool.hardware.name,
             tensor_parallel=pool.tensor_parallel,
             pipeline_parallel=stages if (stages := pool.engine.pipeline_parallel) > 1 else None,
+            data_parallel=ranks if (ranks := pool.engine.data_parallel) > 1 else None,
+            expert_parallel=ranks * pool.tensor_parallel if pool.engine.expert_parallel else None,
             kind=pool.latency.kind,
             expected_error_percent=None if found is None else found[pool.name].error,
             not_measured=None if found is None else found[pool.name].reasons or None,

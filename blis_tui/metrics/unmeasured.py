@@ -69,6 +69,8 @@ OF_POOL: Final = (
     Asked("engine.enforce_eager", False, STEPS),
     Asked("engine.block_size_tokens", 16, STEPS),
     Asked("engine.pipeline_parallel", 1, STEPS),
+    Asked("engine.data_parallel", 1, STEPS),
+    Asked("engine.expert_parallel", False, STEPS),
     Asked("engine.speculative", None, STEPS),
     Asked("engine.lora", None, STEPS),
     Asked("engine.encoder", None, STEPS),

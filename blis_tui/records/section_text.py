@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.units import in_words
+from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.saturation import Saturation
+    from blis_tui.metrics.sections import RanksReport
     from blis_tui.metrics.sessions import SessionReport
     from blis_tui.metrics.tiers import TiersReport
 
@@ -25,8 +26,11 @@ def instance_lines(report: Report) -> dict[str, str]:
     if report.pools is None:
         (one,) = report.step_time.values()
         split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
+        split += f", DP {one.data_parallel}" if one.data_parallel else ""
+        split += f", EP {one.expert_parallel}" if one.expert_parallel else ""
         came = ", counting all that came" if report.lifecycle else ""
-        lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, {split}{came}"
+        what = "ranks of " if one.data_parallel else "of "
+        lines["instances"] = f"{len(report.instances):,} {what}{one.model} on {one.hardware}, {split}{came}"
     expected = report.expected_errors()
     lines["step times"] = _by_pool(
         {name: f"{one.kind}, {bands_text(expected[name])}" for name, one in report.step_time.items()}
@@ -94,6 +98,8 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
+    if report.ranks is not None:
+        lines["ranks"] = _ranks(report.ranks)
     if (drafts := report.speculative) is not None:
         accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
         lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
@@ -147,6 +153,12 @@ def section_lines(report: Report) -> dict[str, str]:
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
     return lines
+
+
+def _ranks(found: RanksReport) -> str:
+    who = f"{plural(found.ranks, 'rank')} of {plural(found.replicas, 'replica')}, {plural(found.steps, 'step')}"
+    idle, waits = _percent(found.dummy_share), _percent(found.waiting_share)
+    return f"{who}: {idle} of batches are dummies, {waits} of busy time waits for the slowest rank"
 
 
 def _slo(slo: SloReport) -> dict[str, str]:

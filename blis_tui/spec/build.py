@@ -163,6 +163,7 @@ def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
             sizing=sizing,
             pipeline_parallel=part.integer("pipeline_parallel", 1),
             reserved_bytes=adapter_bytes(part, model),
+            expert_ranks=expert_ranks(part),
         )
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
@@ -173,6 +174,11 @@ def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
 def adapter_bytes(engine: Part, model: spec.Model) -> int:
     """What the places for LoRA adapters take, on all accelerators of an instance together."""
     return reserved_bytes(_lora(engine.part("lora")), model) if "lora" in engine.data else 0
+
+
+def expert_ranks(engine: Part) -> int:
+    """Instances that share the experts, each with its part of them."""
+    return engine.integer("data_parallel", 1) if engine.flag("expert_parallel", False) else 1
 
 
 def _engine(part: Part) -> spec.Engine:
@@ -218,7 +224,8 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
     if "disaggregation" not in cluster.data:
         return (base,)
     split = cluster.part("disaggregation")
-    counts = {role: split.integer(f"{role}_instances") for role in ("prefill", "decode")}
+    ranks = base.engine.data_parallel
+    counts = {role: split.integer(f"{role}_instances") * ranks for role in ("prefill", "decode")}
     parts = (*counts.items(), ("whole", base.instances - counts["prefill"] - counts["decode"]))
     return tuple(replace(base, name=role, role=role, instances=count) for role, count in parts if count)
 
@@ -226,13 +233,14 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
 def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
     part = Part(stack, "")
     latency = plugin_of(part.part("latency"))
+    engine = _engine(part.part("engine"))
     return spec.Pool(
         name="default",
-        instances=instances,
+        instances=instances * engine.data_parallel,
         model=build_model_part(stack),
         hardware=build_hardware_part(stack),
         tensor_parallel=part.integer("tensor_parallel"),
-        engine=_engine(part.part("engine")),
+        engine=engine,
         latency=latency,
         operators=tables_for(latency),
     )

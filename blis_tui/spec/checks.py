@@ -10,7 +10,14 @@ from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
-from blis_tui.spec.build import adapter_bytes, batching_traits, build_hardware_part, build_model_part, stack_of
+from blis_tui.spec.build import (
+    adapter_bytes,
+    batching_traits,
+    build_hardware_part,
+    build_model_part,
+    expert_ranks,
+    stack_of,
+)
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.decode import decode
 from blis_tui.spec.diagnostics import Diagnostic, about
@@ -61,6 +68,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
         problems += [problem for stack in used for problem in _check_heads(stack)]
         problems += [problem for owner in owners for problem in check_operators(document, owner)]
         problems += [problem for owner in owners for problem in check_recorded(document, owner)]
+        problems += _check_wide(document, plugins)
         if not problems:
             traits = batching_traits(as_map(document.data), plugins)
             problems += [problem for stack in used for problem in _check_capacity(stack, traits)]
@@ -107,6 +115,16 @@ class _Stack:
         return client.get("model") in (None, "", self.model.name)
 
 
+def _check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
+    """Ranks and spread experts, where any engine has keys of that."""
+    engines = [as_map(document.get(*where(document, owner, "engine"))) for owner in stacks(document)]
+    keys = ("data_parallel", "expert_parallel", "expert_imbalance", "all_to_all")
+    if any(key in engine for engine in engines for key in keys):
+        from blis_tui.spec.wide_checks import check_wide  # noqa: PLC0415  (few documents have them)
+
+        yield from check_wide(document, plugins)
+
+
 def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagnostic]:
     """Is the (canonical) configuration of the model at ``at`` complete and free of contradictions?"""
     path = (*at, "config")
@@ -141,7 +159,8 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     stages = document.whole(*stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
         utilization = document.number(*stack.at("engine", "gpu_memory_utilization")) or 1.0
-        reserved = adapter_bytes(Part(as_map(document.get(*stack.at("engine"))), "engine"), model)
+        engine = Part(as_map(document.get(*stack.at("engine"))), "engine")
+        reserved, sharing = adapter_bytes(engine, model), expert_ranks(engine)
         try:
             found = kv_capacity(
                 replace(model, num_hidden_layers=-(-model.num_hidden_layers // stages)),
@@ -150,6 +169,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
                 block_size_tokens=block_size,
                 gpu_memory_utilization=utilization,
                 reserved_bytes=reserved,
+                expert_ranks=sharing,
             )
         except PolicyError as error:
             yield stack.about(("model",), "BLIS2018", error.message, error.help)
@@ -173,6 +193,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             sizing=traits.sizes_pool,
             pipeline_parallel=stages,
             reserved_bytes=reserved,
+            expert_ranks=sharing,
         )
     limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None

@@ -244,8 +244,14 @@ _TABLE: Final = {
     ),
     "BLIS2030": CodeInfo(
         "experts do not divide",
-        "`expert_parallel` gives each of so many accelerators as many whole experts; dense models have none.",
-        "Choose an `expert_parallel` that divides `tensor_parallel` and the number of experts.",
+        "Expert parallelism gives each of so many accelerators as many whole experts; dense models have none.",
+        "Spread them over a number of accelerators that divides the number of experts.",
+    ),
+    "BLIS2031": CodeInfo(
+        "ranks that cannot work together",
+        "Ranks of `data_parallel` that share experts take their steps together; not everything is simulated beside "
+        "that, and not every step-time model knows what it takes.",
+        "Change the setting as the message says; docs/wide.md tells what goes together.",
     ),
     "BLIS2032": CodeInfo(
         "no such drafts",

@@ -61,9 +61,9 @@ class Part:
             raise self._wrong(key, "a whole number")
         return value
 
-    def flag(self, key: str) -> bool:
+    def flag(self, key: str, otherwise: bool | None = None) -> bool:
         """True or false."""
-        value = self.data.get(key)
+        value = self.data.get(key, otherwise)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false")
         return value

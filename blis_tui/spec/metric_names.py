@@ -47,6 +47,7 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "warm_up": "sections.WarmUp",
         "prompt_throughput": "sections.PromptThroughput",
         "pipeline": "sections.PipelineReport",
+        "ranks": "sections.RanksReport",
     }
 )
 """Part of reports -> the module of ``blis_tui.metrics`` and the record that describe it."""

@@ -36,6 +36,9 @@ _NAMES_OF_KEYS: Final = {
     "engine.enforce_eager": "enforce_eager disable_cuda_graph cuda_graph use_cuda_graph cudagraph_mode",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
     "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
+    "engine.data_parallel": "data_parallel_size dp dp_size",
+    "engine.expert_parallel": "enable_expert_parallel expert_parallel_size ep ep_size",
+    "engine.all_to_all": "all2all_backend",
     "engine.speculative": "speculative_config speculative_decoding speculation spec_decode",
     "engine.speculative.draft_tokens": "num_speculative_tokens speculative_num_draft_tokens num_draft_tokens "
     "num_spec_tokens",
@@ -47,8 +50,8 @@ _NAMES_OF_KEYS: Final = {
     "engine.lora.max_lora_rank": "max_lora_rank",
     "engine.enable_prefix_caching": "prefix_caching prefix_cache enable_prefix_cache enable_automatic_prefix_caching "
     "automatic_prefix_caching apc enable_radix_cache kv_cache_reuse enable_block_reuse",
-    "cluster.instances": "num_instances instance_count replicas num_replicas replica_count data_parallel_size "
-    "data_parallel dp dp_size cluster_config_num_replicas num_servers num_engines api_server_count",
+    "cluster.instances": "num_instances instance_count replicas num_replicas replica_count "
+    "cluster_config_num_replicas num_servers num_engines api_server_count",
     "cluster.tensor_parallel": "tensor_parallel_size tensor_parallelism tensor_parallel_degree tp tp_size "
     "num_gpus gpus_per_instance num_tensor_parallel_workers",
     "cluster.admission_latency_us": "admission_latency",
@@ -169,10 +172,6 @@ OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 _NOTES: Final = {
     "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
     "load_format": "no weights are loaded",
-    "enable_expert_parallel expert_parallel_size": (
-        "it is `latency.expert_parallel` here, of the step-time model `operators`; in the others experts are split like"
-        " all layers, by `cluster.tensor_parallel`"
-    ),
     "kv_transfer_config kv_offloading_size kv_offloading_backend": "it is `engine.kv_tiers` here",
     "swap_space cpu_offload_gb": (
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"

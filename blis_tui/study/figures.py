@@ -48,6 +48,7 @@ _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "prompt_throughput": "with a batching rule that counts cached tokens",
         "multimodal": "where clients have `multimodal`, or the trace says so",
         "reasoning": "where clients have `reasoning`, or the trace says so",
+        "ranks": "with ranks of `engine.data_parallel` that share experts",
         "rejections": "with `report: full`",
         "routing": "with `counterfactual`",
         "saturation": "with `report: full`",

@@ -182,7 +182,7 @@ def facts_of(experiment: Experiment) -> Facts:
     lines = (
         ("model", _each(pool.model.name for pool in pools)),
         ("hardware", _each(pool.hardware.name for pool in pools)),
-        ("cluster", plural(experiment.instances, "instance") + parallel),
+        ("cluster", _size(experiment) + parallel),
         ("step time", _each(pool.latency.kind for pool in pools)),
         ("workload", f"{experiment.workload.name}: {_requests(experiment)}"),
         ("policy", f"{policy.name}: {policy.scheduling.kind}, {policy.batching.kind} batching"),
@@ -190,6 +190,16 @@ def facts_of(experiment: Experiment) -> Facts:
         ("seed", str(experiment.seed)),
     )
     return Facts(experiment.description, lines)
+
+
+def _size(experiment: Experiment) -> str:
+    """How many instances, or ranks of how many replicas."""
+    if all(pool.engine.data_parallel == 1 for pool in experiment.pools):
+        return plural(experiment.instances, "instance")
+    replicas = 0
+    for pool in experiment.pools:
+        replicas += pool.instances // pool.engine.data_parallel
+    return f"{plural(experiment.instances, 'rank')} of {plural(replicas, 'replica')}"
 
 
 def _expected(experiment: Experiment) -> str:

@@ -40,6 +40,7 @@ EXPERIMENTS = (
     "steady-chat",
     "trace-replay",
     "unfair-tenants",
+    "wide-experts",
     "vllm-preemption",
 )
 POSITIONS = 8

@@ -125,6 +125,7 @@ AS_IT_IS: Final = {
     "skipping": "skipped",
     "stale-signals": "fresh",
     "tenant-budgets": "without-budget",
+    "wide-experts": "ranks",
 }
 """Of experiments with cases the one that changes nothing: its golden is that of the experiment."""
 CASES: Final = (*EXPERIMENTS, *VARIANTS)

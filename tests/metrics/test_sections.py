@@ -226,6 +226,14 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     }
     drafted = blis_tui.run(blis_tui.load("quickstart", set=adapted)).to_dict()
     sections |= {name: drafted[name] for name in ("adapters", "speculative", "reasoning", "multimodal")}
+    wide = {
+        "model": "qwen3-30b-a3b",
+        "latency": {"kind": "operators"},
+        "engine": {"data_parallel": 2, "expert_parallel": True},
+        "policy.batching": "vllm-v1",
+        "workload.requests": 20,
+    }
+    sections["ranks"] = blis_tui.run(blis_tui.load("quickstart", set=wide)).to_dict()["ranks"]
     for metric in (one for one in all_metrics() if not one.startswith("lifecycle.") and one not in LEFT_OUT):
         group, _, name = metric.rpartition(".")
         inside: object = sections

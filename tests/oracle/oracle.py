@@ -53,6 +53,7 @@ from .transfers import Decider, Link
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.model import Pool as PoolSpec
@@ -649,6 +650,14 @@ class Oracle:
         if len(instance.under_way) == len(instance.stages) and piped:
             self._pass(instance, instance.next_pass_us(now))
             return False
+        plan = self._formed(instance, now)
+        if isinstance(plan, bool):
+            return plan
+        self._execute(instance, plan, now)
+        return True
+
+    def _formed(self, instance: Instance, now: int) -> Plan | bool:
+        """What is computed in the step that starts now; if nothing is, whether anything happened."""
         plan = instance.planned
         if (plan is None or not plan.tokens) and not (instance.running or instance.waiting):
             return False
@@ -672,8 +681,7 @@ class Oracle:
                 raise OracleStalledError
             plan.preempted[:0] = before
             plan.transfer_us += moving_us
-        self._execute(instance, plan, now)
-        return True
+        return plan
 
     def _queue_step(self, instance: Instance, queue: BatchQueue, now: int) -> bool:
         try:
@@ -695,7 +703,7 @@ class Oracle:
             if not job.prefilling and job not in plan.tokens and not instance.is_busy(job)
         ]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
-        duration = 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
+        duration = self._computing_us(instance, plan, load)
         if instance.drafter is not None:
             duration += instance.drafter.drafting_us(plan)
         if instance.host is not None and plan.transfer_us:
@@ -771,6 +779,10 @@ class Oracle:
             instance.planned = instance.schedule(now, ahead=True)
             self._tell_plan(instance, instance.planned, now)
             self._tell_stop(instance, instance.planned)
+
+    def _computing_us(self, instance: Instance, plan: Plan, load: StepLoad) -> int:
+        """How long a step computes."""
+        return 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
 
     def _tell_stop(self, instance: Instance, plan: Plan, of: int = 0) -> None:
         """Why requests wait; ``of``: the number of the step, if not the next."""

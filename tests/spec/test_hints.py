@@ -85,7 +85,7 @@ def test_synonyms_are_written_as_they_are_looked_up() -> None:
         ("num_gpu_blocks_override", "did you mean `kv_blocks`?"),
         ("pipeline_parallel_size", "did you mean `pipeline_parallel`?"),
         ("tensor_parallel_size", "it is `cluster.tensor_parallel` here: write `cluster: {tensor_parallel: 2}`"),
-        ("data_parallel_size", "it is `cluster.instances` here: write `cluster: {instances: 2}`"),
+        ("data_parallel_size", "did you mean `data_parallel`?"),
         ("tp", "it is `cluster.tensor_parallel` here: write `cluster: {tensor_parallel: 2}`"),
         ("scheduling_policy", "it is `policy.scheduling.kind` here"),
         ("gpu", "it is `hardware` at the top level"),

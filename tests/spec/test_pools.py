@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import blis_tui
 from blis_tui.authoring.provenance import compose
 from blis_tui.errors import SpecError
 from blis_tui.spec.load import load
@@ -119,3 +120,26 @@ def test_pools_of_different_models_may_keep_their_kv_cache_differently() -> None
     made = load("quickstart", overrides={"cluster": {"pools": pools, "disaggregation": {}}})
     assert made.cluster.disaggregation is not None
     assert made.cluster.disaggregation.transfer.bytes_per_token is None
+
+
+def test_numbers_of_instances_are_those_of_replicas_each_of_so_many_ranks() -> None:
+    """In the cluster, in its pools and in disaggregation alike."""
+    ranks = {"model": "qwen3-14b", "engine.data_parallel": 3, "workload.requests": 20, "expect": []}
+    alone = blis_tui.load("quickstart", set={**ranks, "cluster": {"instances": 2}})
+    assert [(pool.name, pool.instances) for pool in alone.pools] == [("default", 6)]
+    halves = {"instances": 4, "disaggregation": {"prefill_instances": 1, "decode_instances": 2}}
+    split = blis_tui.load("quickstart", set={**ranks, "cluster": halves})
+    assert [(pool.role, pool.instances) for pool in split.pools] == [("prefill", 3), ("decode", 6), ("whole", 3)]
+    pools = [
+        {"name": "few", "instances": 1},
+        {"name": "other", "instances": 2, "engine": {"data_parallel": 2}},
+        {"name": "single", "instances": 2, "engine": {"data_parallel": 1}},
+    ]
+    listed = blis_tui.load("quickstart", set={**ranks, "cluster": {"pools": pools}})
+    assert [(pool.name, pool.instances) for pool in listed.pools] == [("few", 3), ("other", 4), ("single", 2)]
+    found = [(one.replica, one.rank) for one in blis_tui.run(listed).instances]
+    assert found == [(0, 0), (0, 1), (0, 2), (0, 0), (0, 1), (1, 0), (1, 1), (None, None), (None, None)]
+    report = blis_tui.run(split)
+    assert report.requests.completed == 20
+    assert report.disaggregation is not None
+    assert report.disaggregation.split == 20

@@ -110,6 +110,23 @@ def test_a_pipeline_is_busy_stage_by_stage() -> None:
     assert seen.figures["cost.watts"] == pytest.approx(gpus * (70 + (peak - 70) * share))
 
 
+def test_a_replica_has_the_gpus_of_all_its_ranks() -> None:
+    """Two replicas of four ranks of two GPUs each."""
+    wide = {
+        "model": "qwen3-30b-a3b",
+        "latency": {"kind": "operators"},
+        "cluster": {"instances": 2, "tensor_parallel": 2},
+        "engine": {"data_parallel": 4, "expert_parallel": True},
+        "policy": "vllm-v1",
+        "workload.requests": 40,
+    }
+    seen = _seen("quickstart", {**_PRICED, **wide})
+    assert seen.figures["cost.gpus"] == 2 * 4 * 2
+    assert [(one.instance, one.replica, one.rank) for one in seen.report.instances] == [
+        (4 * replica + rank, replica, rank) for replica in range(2) for rank in range(4)
+    ]
+
+
 def test_what_a_horizon_cuts_is_no_more_than_busy_all_the_time() -> None:
     overrides = {**_PRICED, "cluster.instances": 1, "horizon_us": 3_000_000, "workload.rate_per_s": 200}
     seen = _seen("quickstart", overrides)

@@ -22,7 +22,7 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
-from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled
+from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled, StepFinished
 from blis_tui.simulation import Simulation
 from blis_tui.tui.layout import panes_of
 from blis_tui.tui.presenters.autoscaler import VERDICTS
@@ -60,6 +60,32 @@ def streamed(name: str) -> tuple[Record, ...]:
     simulation.subscribe("all", found.append)
     simulation.run()
     return tuple(found)
+
+
+def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they_wait() -> None:
+    """By the records: steps of the replica are the times at which any of its ranks starts one."""
+    wide = {
+        "model": "qwen3-30b-a3b",
+        "latency": {"kind": "operators"},
+        "cluster.instances": 2,
+        "engine": {"data_parallel": 2, "expert_parallel": True},
+        "policy.batching": "vllm-v1",
+        "workload.requests": 12,
+    }
+    debugger = Debugger(blis_tui.load("quickstart", set=wide))
+    run_to_stop(debugger.seek(400))
+    records = [one for one in records_until(debugger, 400) if isinstance(one, StepFinished)]
+    starts = [{one.time_us for one in records if one.instance == instance} for instance in range(4)]
+    for instance, (replica, rank) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        view = view_at(debugger, instance=instance)
+        steps = starts[2 * replica] | starts[2 * replica + 1]
+        dummies = f"dummy batches {percent_text(len(steps - starts[instance]), len(steps))}"
+        for lines in (fleet_text(view, 100, 30).lines, instances_lines(view, 100)):
+            text = " ".join(text_of(list(lines)).split())
+            assert f"instance {instance} (rank {rank} of replica {replica})" in text
+            assert dummies in text
+            assert "waits for ranks" in text
+        assert "4 ranks of 2 replicas" in text_of(list(fleet_text(view, 100, 30).lines))
 
 
 @pytest.fixture(scope="module")

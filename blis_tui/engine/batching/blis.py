@@ -27,6 +27,7 @@ class BlisBatching(RunningFirst):
         overtakes=False,
         drafters=("ngram",),
         adapters="beside",
+        ranks=True,
     )
 
     def __init__(self, settings: NoSettings) -> None:

@@ -57,6 +57,8 @@ class Traits:
     pipelines: str = ""
     """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
     ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""
+    ranks: bool = False
+    """Ranks that share the experts of a model may take their steps together (``engine.data_parallel``)."""
     sizes_pool: str = ""
     """How many KV blocks fit is worked out for each ``rank``, or for a ``static`` share: see ``kv.rank_capacity``."""
     adapters: str = ""

@@ -102,6 +102,7 @@ class VllmV1Batching(RunningFirst):
             ties_by_name=False,
             adapters="in-step",
             pipelines="queue",
+            ranks=True,
             cuts_output=True,
             overtakes=False,
             serves_behind_own_victim=latest,

@@ -53,6 +53,7 @@ def kv_capacity(
     block_size_tokens: int,
     gpu_memory_utilization: float,
     reserved_bytes: int = 0,
+    expert_ranks: int = 1,
 ) -> KvCapacity:
     """Budget the memory of one instance.
 
@@ -63,6 +64,7 @@ def kv_capacity(
         block_size_tokens: tokens per KV block.
         gpu_memory_utilization: share of the memory that may be used, in (0, 1].
         reserved_bytes: what LoRA adapters take, on all accelerators together.
+        expert_ranks: instances that share the experts, each with its part of them (``engine.expert_parallel``).
 
     Returns:
         The budget; ``blocks`` is 0 when weights and allowances leave too little.
@@ -85,6 +87,9 @@ def kv_capacity(
     weights = int(_parameters(model) * model.weight_bytes) / _GIB
     if model.expert_weight_bytes:
         weights += int(_expert_parameters(model) * (model.expert_weight_bytes - model.weight_bytes)) / _GIB
+    if expert_ranks > 1:
+        elsewhere = _expert_parameters(model) * (expert_ranks - 1) // expert_ranks
+        weights -= int(elsewhere * (model.expert_weight_bytes or model.weight_bytes)) / _GIB
     activation = _ACTIVATION_MOE_GIB if model.num_experts > 1 else _ACTIVATION_DENSE_GIB
     per_accelerator = _OVERHEAD_SINGLE_GIB if tensor_parallel == 1 else _OVERHEAD_PER_ACCELERATOR_GIB
     overhead = per_accelerator * tensor_parallel
@@ -160,12 +165,27 @@ def _expert_parameters(model: Model) -> int:
     return layers * 3 * model.hidden_size * expert * model.num_experts
 
 
+def _attention_parameters(model: Model) -> int:
+    """Weights of one layer's attention.
+
+    Multi-head latent attention compresses keys and values, mostly queries, too, and expands them for each head; values
+    are as wide as the part of a key that is not rotated.
+    """
+    hidden, heads = model.hidden_size, model.num_attention_heads
+    query = heads * model.head_dim
+    if not model.kv_lora_rank:
+        key_value = model.num_key_value_heads * model.head_dim
+        return hidden * (query + 2 * key_value) + query * hidden
+    rank, rope, compressed = model.kv_lora_rank, model.qk_rope_head_dim, model.q_lora_rank
+    asked = query + heads * rope
+    queries = compressed * (hidden + asked) if compressed else hidden * asked
+    return queries + hidden * (rank + rope) + rank * 2 * query + query * hidden
+
+
 def _parameters(model: Model) -> int:
     """Weights of the whole model, counted from its shape."""
     hidden = model.hidden_size
-    query = model.num_attention_heads * model.head_dim
-    key_value = model.num_key_value_heads * model.head_dim
-    attention = hidden * (query + 2 * key_value) + query * hidden
+    attention = _attention_parameters(model)
     norms = 2 * hidden
     dense_mlp = 3 * hidden * model.intermediate_size
     layers = model.num_hidden_layers

@@ -29,11 +29,12 @@ def kv_blocks(
     sizing: str,
     pipeline_parallel: int = 1,
     reserved_bytes: int = 0,
+    expert_ranks: int = 1,
 ) -> int:
     """The KV blocks of an instance; 0 when not even one fits.
 
     With ``pipeline_parallel``, those of the stage with the most layers, as if it had all embeddings, too.
-    ``reserved_bytes`` are what LoRA adapters take.
+    ``reserved_bytes`` are what LoRA adapters take; ``expert_ranks`` instances share the experts.
 
     ``sizing`` is the rule's (``Traits.sizes_pool``).
 
@@ -58,6 +59,7 @@ def kv_blocks(
         block_size_tokens=block_size_tokens,
         gpu_memory_utilization=gpu_memory_utilization,
         reserved_bytes=reserved_bytes,
+        expert_ranks=expert_ranks,
     )
     if not sizing:
         return whole.blocks

@@ -49,9 +49,11 @@ class StepLoad(Kept):
         decode_requests: requests that generate one token each.
         decode_context_tokens: their computed tokens before the step, summed.
         adapters: different LoRA adapters of the requests that run.
+        other_tokens: computed in the same step by the other ranks of its group, whose experts it shares.
+        other_chunks: of prefills among these.
     """
 
-    __slots__ = ("adapters", "chunks", "decode_context_tokens", "decode_requests")
+    __slots__ = ("adapters", "chunks", "decode_context_tokens", "decode_requests", "other_chunks", "other_tokens")
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class StepLoad(Kept):
         self.decode_requests = decode_requests
         self.decode_context_tokens = decode_context_tokens
         self.adapters = adapters
+        self.other_tokens = self.other_chunks = 0
 
 
 class StepTimeModel(Protocol):
@@ -146,6 +149,9 @@ class Around(Timed):
     """
 
     __slots__ = ("model", "output_token_overhead_us", "post_decode_overhead_us")
+
+    paces: ClassVar[bool] = False
+    """Whether it only makes steps last as long as those of others."""
 
     def __init__(self, model: StepTimeModel) -> None:
         self.model = model

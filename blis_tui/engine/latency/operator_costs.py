@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.operator_rest import Rest
     from blis_tui.engine.latency.operator_tables import Known
+    from blis_tui.engine.latency.wide import Wide
     from blis_tui.spec.model import Model
 
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
@@ -27,6 +28,8 @@ _LOGIT_BYTES: Final = 4.0
 _SQUARES_BYTES: Final = 4.0
 """A sum of squares in 32 bits."""
 _WIDEST_BYTES: Final = 2.0
+_GATHER: Final = 0.5
+"""What a ring moves to gather, relative to an all-reduce, which reduces before that."""
 _AS_FITTED: Final = Settings()
 
 
@@ -38,20 +41,28 @@ class OperatorCosts:
         model: what runs on it.
         split: GPUs of an instance.
         settings: what is said of the fitted rest.
+        wide: how experts are spread over a replica of which this is a rank; None = as the settings say.
 
     Raises:
         PolicyError: the tables lack what the model needs, or its experts cannot be spread like that.
     """
 
     def __init__(
-        self, document: Mapping[str, object], model: Model, split: int, settings: Settings = _AS_FITTED
+        self,
+        document: Mapping[str, object],
+        model: Model,
+        split: int,
+        settings: Settings = _AS_FITTED,
+        wide: Wide | None = None,
     ) -> None:
         tables = OperatorTables(document)
         if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
             raise PolicyError(
                 f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
             )
-        check_expert_parallel(model, split, settings.expert_parallel)
+        apart = settings.expert_parallel if wide is None else wide.gpus
+        check_expert_parallel(model, split if wide is None else wide.gpus, apart)
+        self._wide = wide
         self.layers = layers = layers_of(model, split)
         self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0)
         self._hidden_bytes = model.hidden_size * model.activation_bytes
@@ -62,19 +73,23 @@ class OperatorCosts:
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
-            apart = settings.expert_parallel
             shape = (model.hidden_size, width, model.num_experts // apart, model.num_experts_per_tok / apart)
-            curve = tables.experts(layers.expert_weights, *shape, split // apart, spread)
+            curve = tables.experts(layers.expert_weights, *shape, max(1, split // apart), spread)
             if curve is None:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
-            parts["experts"] = [(layers.expert_layers, _of_the_busiest(curve, apart, spread, model.num_experts))]
+            more = _more_tokens(apart, spread, model.num_experts) if wide is None else wide.imbalance
+            parts["experts"] = [(layers.expert_layers, _of_the_busiest(curve, more))]
         if layers.sums:
             curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
-            parts["all-reduce"] = [(layers.sums, _over_tokens(curve, self._hidden_bytes))]
+            # Behind experts of all ranks, only those of a rank gather what they have each for a part of the tokens.
+            gathered = layers.expert_layers if wide is not None and wide.ranks > 1 else 0
+            sums = layers.sums - gathered * _GATHER
+            parts["all-reduce"] = [(sums, _over_tokens(curve, self._hidden_bytes))]
             if layers.norm_sums:
                 parts["all-reduce"].append((layers.norm_sums, _over_tokens(curve, _SQUARES_BYTES)))
         self._parts = parts
         self._scale(rest)
+        self._shared = self._parts.pop("experts", []) if wide is not None and wide.ranks > 1 else []
         self.head = tables.gemm(layers.head.weights, layers.head.n, layers.head.k)
         read = "bfloat16" if rest.attention_16_bit else layers.kv_cache
         self._decodes = tables.decode_attention(read, layers.cache_dim, layers.kv_heads)
@@ -105,13 +120,16 @@ class OperatorCosts:
 
     def known(self) -> dict[str, Known]:
         """For each operator, how well its times are known within the sizes that were measured."""
-        found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in self._parts.items()}
+        parts = {**self._parts, **({"experts": self._shared} if self._shared else {})}
+        found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in parts.items()}
         return {**found, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
 
     def parts_us(self, batch: int, context: int) -> dict[str, tuple[float, float]]:
         """What each operator takes in a step of decodes with that mean context, and how much of it is extrapolated."""
         padded = _padded(batch)
         parts = {name: [(times, curve, padded) for times, curve in curves] for name, curves in self._parts.items()}
+        if self._wide is not None and self._shared:
+            parts["experts"] = [(times, curve, batch * self._wide.ranks) for times, curve in self._shared]
         parts["head"] = [(1.0, self.head, batch)]
         parts["attention"] = [(1.0, self.decode_attention(batch), context)]
         found = {}
@@ -122,7 +140,30 @@ class OperatorCosts:
                 whole += time
                 guessed += time if curve.known_at(size) == "extrapolated" else 0.0
             found[name] = (whole, guessed)
+        if self._shared:
+            exchange = self._exchange_us(batch, prompts=False)
+            found["all-to-all"] = (exchange, exchange)
         return found
+
+    def shared_us(self, own: int, everywhere: int, *, prompts: bool) -> float:
+        """What experts take that all ranks share, and the way there and back.
+
+        Args:
+            own: tokens of this rank.
+            everywhere: those of all ranks.
+            prompts: whether any of these computes a prompt.
+        """
+        total = self._exchange_us(own, prompts=prompts)
+        for times, curve in self._shared:
+            total += times * curve.at(everywhere)
+        return total
+
+    def _exchange_us(self, tokens: int, *, prompts: bool) -> float:
+        """Dispatch and combine in all layers; the accelerators of a rank send a part of its tokens each."""
+        wide = self._wide
+        if wide is None or not self._shared:
+            return 0.0
+        return self.layers.expert_layers * wide.exchange_of(tokens * wide.ranks / wide.gpus, prompts=prompts)
 
     def tokens_us(self, tokens: int) -> float:
         """Everything that is computed token by token, in a step of so many."""
@@ -198,15 +239,19 @@ class OperatorCosts:
         return max(0.0, time_us - self._start_us) if beside_decodes else time_us
 
 
-def _of_the_busiest(curve: Curve, gpus: int, spread: float, experts: int) -> Curve:
-    """The same of the GPU with the most tokens, where each of so many has some of the experts.
+def _more_tokens(gpus: int, spread: float, experts: int) -> float:
+    """How many times the mean the GPU with the most tokens has, where each of so many has some of the experts.
 
     What a GPU gets varies as the popularity of its experts together does, differently in each layer. The largest of n
     is about ``sqrt(2 ln n)`` standard deviations above the mean.
     """
-    if gpus == 1:
+    return 1.0 if gpus == 1 else 1.0 + sqrt(spread * gpus / experts) * sqrt(2.0 * ln(gpus))
+
+
+def _of_the_busiest(curve: Curve, more: float) -> Curve:
+    """The same of the GPU with the most tokens, so many times the mean."""
+    if more == 1.0:
         return curve
-    more = 1.0 + sqrt(spread * gpus / experts) * sqrt(2.0 * ln(gpus))
     times = tuple(curve.at(size * more) for size in curve.sizes)
     return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / more)
 

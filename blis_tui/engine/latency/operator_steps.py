@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.latency.operator_rest import Settings
+    from blis_tui.engine.latency.wide import Wide
     from blis_tui.spec.model import Pool
 
 _LISTED: Final = 65536
@@ -58,7 +59,8 @@ class OperatorModel(Overheads):
     def __init__(self, settings: Settings, pool: Pool) -> None:
         if pool.operators is None:
             raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="take another kind")
-        self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, settings)
+        wide = _wide_of(pool) if pool.engine.expert_parallel else None
+        self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, settings, wide)
         rest = costs.rest
         super().__init__(
             queue_us=rest.queue_us,
@@ -136,6 +138,12 @@ class OperatorModel(Overheads):
         return line
 
 
+def _wide_of(pool: Pool) -> Wide:
+    from blis_tui.engine.latency.wide import wide_of  # noqa: PLC0415  (few runs have it)
+
+    return wide_of(pool.engine, pool.model, pool.tensor_parallel)
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ScaledOperatorModel(OperatorModel):
     """One whose steps all take as many times as long."""
@@ -149,3 +157,25 @@ class ScaledOperatorModel(OperatorModel):
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1 us."""
         return max(1, int(self._times * super().step_time_us(load)))
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WideOperatorModel(OperatorModel):
+    """A rank of a replica whose experts all ranks share; all of its steps take ``times`` as long."""
+
+    __slots__ = ("_times",)
+
+    def __init__(self, settings: Settings, pool: Pool, times: float) -> None:
+        super().__init__(settings, pool)
+        self._times = times
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us; experts have the tokens of the other ranks, too."""
+        tokens = load.decode_requests
+        for chunk in load.chunks:
+            tokens += chunk.new
+        if not tokens:
+            return 1
+        prompts = bool(load.chunks or load.other_chunks)
+        shared = self.costs.shared_us(tokens, tokens + load.other_tokens, prompts=prompts)
+        return max(1, int(self._times * (super().step_time_us(load) + shared)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.latency.operator_rest import Settings
-from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel
+from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel, WideOperatorModel
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
@@ -26,6 +26,8 @@ def operators(settings: Settings, pool: Pool) -> OperatorModel:
     Raises:
         PolicyError: there are none, or they lack what the model needs.
     """
+    if pool.lockstep:
+        return WideOperatorModel(settings, pool, settings.steps or 1.0)
     return (
         OperatorModel(settings, pool) if settings.steps is None else ScaledOperatorModel(settings, pool, settings.steps)
     )

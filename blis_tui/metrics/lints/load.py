@@ -209,6 +209,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
         return "LoRA adapters need places" if engine.max_loras else "instances may come and go"
     if len(seen.experiment.pools) > 1:
         return "the instances are not alike"
+    if seen.experiment.pools[0].engine.data_parallel > 1:
+        return "a replica has as many ranks as it has"
     if cluster.gateway.holds:
         return "the gateway decides how much the instances get"
     if not seen.done:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.launches import COMPUTED, Launched
+from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.latency.warming import Warming
@@ -83,6 +84,6 @@ def _extrapolated(seen: Seen, group: Group) -> Finding | None:
 
 
 def _operators(latency: StepTimeModel) -> OperatorModel | None:
-    while isinstance(latency, Launched | Pausing | Warming):
+    while isinstance(latency, Launched | Pausing | Warming) or (isinstance(latency, Around) and latency.paces):
         latency = latency.model
     return latency if isinstance(latency, OperatorModel) else None

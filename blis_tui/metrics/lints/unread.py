@@ -87,4 +87,5 @@ def _fitting(pool: Pool, sizing: str) -> int:
         sizing=sizing,
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
+        expert_ranks=engine.expert_ranks,
     )

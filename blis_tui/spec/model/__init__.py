@@ -17,7 +17,7 @@ from blis_tui.spec.model.cluster import (
     Signals,
     Transfer,
 )
-from blis_tui.spec.model.engine import Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
+from blis_tui.spec.model.engine import AllToAll, Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
 from blis_tui.spec.model.experiment import ANY_INSTANCE, CourseExpectation, Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in
@@ -45,6 +45,7 @@ __all__ = [
     "SLO_CLASSES",
     "SLO_PRIORITIES",
     "AdapterMix",
+    "AllToAll",
     "Autoscaler",
     "Budget",
     "Client",

@@ -307,7 +307,8 @@ class Cluster:
 
     instances: ClassVar[Said] = said(
         int,
-        "Number of engine instances (data-parallel replicas); with `pools` their sum.",
+        "Number of engine instances (data-parallel replicas); with `pools` their sum. With `engine.data_parallel` each"
+        " is a model replica of so many ranks.",
         default=1,
         minimum=1,
         maximum=_MOST_INSTANCES,

@@ -259,6 +259,59 @@ class Lora:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllToAll:
+    """How tokens reach their experts on other accelerators, and come back: dispatch and combine of each layer.
+
+    The defaults are fitted to DeepEP's kernels on H800 with a network card of 400 Gb/s each: within 10 % of all twenty
+    published times and bandwidths (``docs/wide.md``).
+    """
+
+    backend: str = choice(
+        "Whose kernels.",
+        {
+            "auto": "Those of high throughput in steps that compute prompts, those of low latency in others (SGLang's"
+            " `--deepep-mode auto`).",
+            "deepep_low_latency": "A token goes to each of its experts by itself.",
+            "deepep_high_throughput": "A token goes once to each node with any of its experts, and once to each GPU"
+            " from there.",
+        },
+        default="auto",
+    )
+
+    gpus_per_node: int = key(
+        "Accelerators that NVLink connects, numbered through the ranks; those of other nodes are reached by network.",
+        default=8,
+        minimum=1,
+        maximum=1024,
+    )
+    intra_node_gb_per_s: float = key(
+        "What one accelerator sends to others of its node, in 10^9 bytes per second.",
+        default=150.0,
+        exclusiveMinimum=0,
+        maximum=10**6,
+    )
+    inter_node_gb_per_s: float = key(
+        "What one accelerator sends over the network, in 10^9 bytes per second.",
+        default=43.5,
+        exclusiveMinimum=0,
+        maximum=10**6,
+    )
+    latency_us: float = key(
+        "What each dispatch and each combine takes beside its bytes, in microseconds.",
+        default=30.0,
+        minimum=0,
+        maximum=10**6,
+    )
+    dispatch_bytes: float = key(
+        "Bytes of an element that is sent to experts: 1.03125 is FP8 with a scale of four bytes for each 128; results"
+        " come back in the type of the activations.",
+        default=1.03125,
+        exclusiveMinimum=0,
+        maximum=8,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One instance's limits."""
 
@@ -374,6 +427,39 @@ class Engine:
         minimum=1,
         maximum=64,
     )
+
+    data_parallel: int = key(
+        "Attention ranks of a model replica (vLLM's `--data-parallel-size`; SGLang's `--dp-size` with DP attention),"
+        " each on tensor_parallel GPUs with its own scheduler, queue and KV cache. Each rank is an instance; those of a"
+        " model with experts take their steps together. Default: 1.",
+        absent=1,
+        minimum=1,
+        maximum=1024,
+    )
+    expert_parallel: bool = key(
+        "Spread whole experts over all GPUs of a replica, data_parallel x tensor_parallel (vLLM's"
+        " `--enable-expert-parallel`); off = each expert is split over the tensor_parallel GPUs. Default: off.",
+        absent=False,
+    )
+    expert_imbalance: float = key(
+        "With expert_parallel: tokens of the GPU with the most, relative to the mean. Default: 1, experts balanced"
+        " perfectly (by EPLB).",
+        absent=1.0,
+        minimum=1,
+        maximum=1024,
+        examples=[1.2],
+    )
+    all_to_all: AllToAll | None = part(
+        "With expert_parallel across ranks: the way of tokens to experts on other GPUs; left out = the defaults below.",
+        AllToAll,
+        absent=None,
+        examples=[{"gpus_per_node": 8, "inter_node_gb_per_s": 43.5}],
+    )
+
+    @property
+    def expert_ranks(self) -> int:
+        """Ranks that share the experts, each with its part of them."""
+        return self.data_parallel if self.expert_parallel else 1
 
     @property
     def verify_width(self) -> int:

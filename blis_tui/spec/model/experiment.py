@@ -43,7 +43,10 @@ class Pool:
         },
         default="any",
     )
-    instances: int = key("How many.", minimum=1, maximum=10_000)
+    instances: int = key(
+        "How many; with `engine.data_parallel`, model replicas, each of so many ranks.", minimum=1, maximum=10_000
+    )
+    """Ranks: each is an instance."""
     tensor_parallel: int = key(
         "Accelerators that share one instance's layers; as in `cluster` where it is left out.",
         optional=True,
@@ -83,6 +86,11 @@ class Pool:
     )
     operators: Mapping[str, object] | None = None
     """Tables of measured operator times, where the step-time model asks for them."""
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether the ranks of a replica take their steps together; else each is an engine of its own."""
+        return self.engine.expert_ranks > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

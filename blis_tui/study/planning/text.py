@@ -77,6 +77,7 @@ def _cluster(plan: Plan, one: Candidate) -> str:
     row = found.rows[0]
     pool = experiment_of(plan.question.study, row.point, row.seed).pools[0]
     split = f", TP {pool.tensor_parallel}" if pool.tensor_parallel > 1 else ""
+    split += f", DP {pool.engine.data_parallel}" if pool.engine.data_parallel > 1 else ""
     price = found.mean("cost.usd_per_hour")
     cost = "" if price is None else f", {price:,.2f} USD/h"
     gpus = found.mean("cost.gpus")

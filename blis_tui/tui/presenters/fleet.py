@@ -27,7 +27,7 @@ from blis_tui.tui.presenters.lines import (
     titles,
 )
 from blis_tui.tui.presenters.series import LEVELS, NEARLY_FULL
-from blis_tui.tui.presenters.stages import STAGES, running_of, stage_of
+from blis_tui.tui.presenters.stages import STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _pool_line(
     else:
         mean = percent_text(total, sum(map(measure.whole, there)))
     facts = [
-        Content.styled(plural(len(there), "instance"), "bold" if alone else ""),
+        Content.styled(_members(there), "bold" if alone else ""),
         fact("mean", mean),
         fact("most", f"{value_text(most, measure)} at instance {most.index}"),
     ]
@@ -279,6 +279,13 @@ def _pool_line(
             0, Content.assemble((name, "bold"), (f" {role}" if role not in ("any", name) else "", "$text-muted"))
         )
     return line(flow(facts, width)[0])
+
+
+def _members(there: Sequence[InstanceSnapshot]) -> str:
+    replicas = len({one.rank.replica for one in there if one.rank is not None})
+    return (
+        f"{plural(len(there), 'rank')} of {plural(replicas, 'replica')}" if replicas else plural(len(there), "instance")
+    )
 
 
 # ---- the selected one ----
@@ -291,13 +298,14 @@ def _selected(view: View, width: int) -> list[Line]:
         hint = "Arrows or a click select an instance; enter shows its queue and batch."
         return [line(row) for row in flow([Content.styled(word, "$text-muted") for word in hint.split()], width, " ")]
     facts = [
-        Content.styled(f"instance {one.index}", "bold"),
+        Content.styled(name_of(one), "bold"),
         *stage_of(one),
         fact("load", count_text(load_of(one))),
         fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
         fact("running", running_of(one)),
         kv_bar(one),
         fact("preemptions", count_text(one.preemptions), "$error" if one.preemptions else ""),
+        *rank_of(one),
     ]
     return [line(row) for row in flow(facts, width)]
 

@@ -23,7 +23,7 @@ from blis_tui.tui.presenters.lines import (
 )
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.series import NEARLY_FULL
-from blis_tui.tui.presenters.stages import STAGES, running_of, stage_of
+from blis_tui.tui.presenters.stages import STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.tui.presenters.step_card import step_card
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text
 
@@ -74,7 +74,7 @@ def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
 def _one(view: View, instance: InstanceSnapshot, width: int, room: int, *, alone: bool) -> list[Line]:
     items = _figures(instance)
     if not alone:
-        items.insert(0, Content.styled(f"instance {instance.index}", "bold"))
+        items.insert(0, Content.styled(name_of(instance), "bold"))
     lines = [line(row) for row in flow(items, width)]
     lines += _card(view, instance.index, width)
     return lines + _requests(view, instance, width, room)
@@ -102,6 +102,7 @@ def _figures(instance: InstanceSnapshot) -> list[Content]:
         kv_bar(instance),
         fact("preemptions", *_preemptions(instance)),
         *_pipeline(instance),
+        *rank_of(instance),
     ]
 
 
@@ -135,7 +136,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
         note = "" if busy else "idle: no request waits or runs"
         if instance.life in STAGES:
             note = STAGES[instance.life].word
-        lines += [BLANK, heading(f"instance {instance.index}", note, width)]
+        lines += [BLANK, heading(name_of(instance), note, width)]
         if busy:
             lines += _requests(view, instance, width, room)[1:]
     return lines

@@ -9,7 +9,8 @@ from textual.content import Content
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.lives import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
-from blis_tui.units import count_text
+from blis_tui.tui.presenters.lines import fact
+from blis_tui.units import count_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +44,21 @@ def stage_of(one: InstanceSnapshot) -> list[Content]:
     """The stage of an instance that is not simply there."""
     stage = STAGES.get(one.life)
     return [] if stage is None else [Content.styled(f"{stage.sign} {stage.word}", stage.style)]
+
+
+def name_of(one: InstanceSnapshot) -> str:
+    """What an instance is called."""
+    rank = one.rank
+    return f"instance {one.index}" + ("" if rank is None else f" (rank {rank.rank} of replica {rank.replica})")
+
+
+def rank_of(one: InstanceSnapshot) -> list[Content]:
+    """How often an instance has run dummy batches, and how long it has waited for other ranks of its replica."""
+    rank = one.rank
+    if rank is None or not rank.steps:
+        return []
+    dummies, waited = percent_text(rank.dummy_batches, rank.steps), percent_text(rank.waited_us, one.busy_us)
+    return [fact("dummy batches", dummies), fact("waits for ranks", waited)]
 
 
 def running_of(instance: InstanceSnapshot) -> str:

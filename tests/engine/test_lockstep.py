@@ -1,0 +1,79 @@
+"""Ranks that take their steps together, followed by hand; steps take 100 + prompt tokens + 10 * decodes us."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.records import Completed, StepFinished
+from tests.builders import VLLM, Outcome, experiment, request
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
+
+
+def replicas(count: int = 1, *, ranks: int = 2, ahead: bool = False, shares: bool = True) -> Experiment:
+    """One pool of them; requests take turns."""
+    rule = {**VLLM, "async_scheduling": ahead}
+    made = experiment(instances=ranks * count, batching="vllm-v1", settings=rule)
+    (pool,) = made.pools
+    engine = replace(pool.engine, data_parallel=ranks, expert_parallel=shares)
+    return replace(made, pools=(replace(pool, engine=engine),))
+
+
+def steps(outcome: Outcome) -> list[tuple[int, int, int]]:
+    """Instance, start and duration of each."""
+    found = [record for record in outcome.records if isinstance(record, StepFinished)]
+    return [(one.instance, one.time_us, one.duration_us) for one in found]
+
+
+def ends(outcome: Outcome) -> dict[str, int]:
+    """When each request was completed."""
+    return {record.request_id: record.time_us for record in outcome.records if isinstance(record, Completed)}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_the_slowest_rank_sets_the_pace_and_an_idle_one_runs_dummy_batches(ahead: bool) -> None:
+    outcome = Outcome(replicas(ahead=ahead), [request(0, 0, 40, 3), request(1, 0, 10, 2)])
+    assert sorted(steps(outcome)) == [(0, 0, 140), (0, 140, 110), (0, 250, 110), (1, 0, 140), (1, 140, 110)]
+    assert ends(outcome) == {"1": 250, "0": 360}
+
+
+def test_each_replica_has_a_pace_of_its_own() -> None:
+    prompts = (40, 10, 5, 20)
+    outcome = Outcome(replicas(2), [request(at, 0, prompt, 1) for at, prompt in enumerate(prompts)])
+    assert sorted(steps(outcome)) == [(0, 0, 140), (1, 0, 140), (2, 0, 120), (3, 0, 120)]
+
+
+def test_a_request_that_comes_during_a_step_of_the_others_waits_for_its_end() -> None:
+    outcome = Outcome(replicas(), [request(0, 0, 40, 3), request(1, 141, 64, 1)])
+    assert sorted(steps(outcome)) == [(0, 0, 140), (0, 140, 110), (0, 250, 164), (1, 250, 164)]
+
+
+@pytest.mark.parametrize(
+    ("arrival_us", "start_us"), [(361, 470), (470, 470), (471, 580), (3549, 3550), (3550, 3550), (3551, 3551)]
+)
+def test_dummy_batches_go_on_until_the_ranks_ask_each_other(arrival_us: int, start_us: int) -> None:
+    """Three steps until 360 us; the ranks pause after 32, that is after 29 dummy batches of 110 us."""
+    there = [request(0, 0, 40, 3), request(1, 0, 10, 2), request(2, arrival_us, 5, 1)]
+    assert steps(Outcome(replicas(), there))[-1] == (0, start_us, 110)
+
+
+def test_ranks_of_a_dense_model_are_engines_of_their_own() -> None:
+    there = [(0, 0, 40, 3), (1, 0, 10, 2), (2, 100, 30, 4), (3, 120, 5, 1)]
+    alone = replace(replicas(shares=False), pools=experiment(instances=2, batching="vllm-v1").pools)
+    apart, ranks = (Outcome(made, [request(*one) for one in there]) for made in (alone, replicas(shares=False)))
+    assert steps(ranks) == steps(apart)
+    assert len({duration for _, _, duration in steps(ranks)}) > 2
+
+
+def test_one_rank_is_no_rank() -> None:
+    found = []
+    for given in ({}, {"engine.data_parallel": 1}):
+        outcome = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 40, **given})).to_dict()
+        outcome.pop("meta")
+        found.append(outcome)
+    assert found[0] == found[1]
