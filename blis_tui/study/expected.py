@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _NAMED: Final = 3
 """So many points are named."""
+_WITH_VALUE: Final = re.compile(r"`([\w.]+): [^`]*`")
+"""A key with its value: where points differ in that alone, the key is named."""
 
 
 def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
@@ -43,7 +46,7 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
     Of each point, its first run is asked.
     """
     bands: dict[str, dict[str, list[Band]]] = {}
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, list[tuple[str, str]]] = {}
     asked = 0
     for one in points:
         known = expected_of(study, next((row for row in one.rows if row.loads), one.rows[0]))
@@ -53,15 +56,16 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
                 bands.setdefault(kind, {}).setdefault(metric, []).append(band)
             if expectation.reasons:
                 why = f"not measured: {reasons_text(expectation)}" if expectation.bands else bands_text(expectation)
-                named = reasons.setdefault(f"{kind}, {why}", [])
-                if (name := point_text(study.paths, one.point.coordinates)) not in named:
-                    named.append(name)
+                named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", f"{kind}, {why}"), [])
+                if (said := (point_text(study.paths, one.point.coordinates), f"{kind}, {why}")) not in named:
+                    named.append(said)
     for kind, metrics in bands.items():
         told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
         listed = ", ".join(told)
         yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
     for text, named in reasons.items():
-        yield f"Step times{_of(named, asked)}: {text}."
+        alike = len(dict.fromkeys(why for _, why in named)) == 1
+        yield f"Step times{_of([name for name, _ in named], asked)}: {named[0][1] if alike else text}."
 
 
 def _of(named: Sequence[str], asked: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
+_WIDTH: Final = 100
+"""Of sentences below the table."""
 _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _WHY: Final = 60
@@ -51,7 +54,7 @@ def study_text(result: StudyResult) -> str:
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
-        lines += ["", *expected]
+        lines += ["", *(part for line in expected for part in wrap(line, _WIDTH, subsequent_indent="  "))]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
 
