@@ -6,10 +6,12 @@ unless a case says otherwise. Batches of SGLang's own scheduler are in ``tests/p
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+import blis_tui
 from blis_tui.engine.preemption.records import PreemptedByPriority, Retracted
 from blis_tui.engine.records import Preempted
 from blis_tui.errors import PolicyError
@@ -291,6 +293,21 @@ def test_one_is_preempted_only_where_those_who_may_be_leave_enough_room() -> Non
     assert [one.request_id for one in both.records if isinstance(one, Preempted)] == ["1", "2"]
     none = run(requests(2), settings, blocks=100, max_num_seqs=3)
     assert not [one for one in none.records if isinstance(one, Preempted)]
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_it_would_have() -> None:
+    batching = {"kind": "sglang", **BY_PRIORITY}
+    changed = {"policy": {"batching": batching, "priority": "slo-class"}, "engine.max_num_seqs": 12}
+    load = partial(blis_tui.load, "service-classes", set={**changed, "workload.requests": 120, "expect": []})
+    whole, parted = blis_tui.Simulation(load()), blis_tui.Simulation(load())
+    parted.run(max_events=400)
+    again = blis_tui.Simulation(load())
+    again.restore(parted.checkpoint())
+    assert again.digest() == parted.digest()
+    whole.run()
+    again.run()
+    assert again.digest() == whole.digest()
+    assert whole.cluster.instances[0].tallies.outranked > 0
 
 
 # ---- what it says of itself ----
