@@ -20,7 +20,7 @@ FOLDER: Final = Path(__file__).with_name("notebooks")
 
 def executed(path: Path) -> nbformat.NotebookNode:
     """The notebook with its outputs, and without what differs each time: when it ran, and what rendered a picture."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(notebook, resources={"metadata": {"path": folder}}, coalesce_streams=True).execute()
     for cell in notebook.cells:

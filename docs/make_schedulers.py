@@ -1,5 +1,7 @@
 """Draw a few steps of each batching rule for ``docs/schedulers.md``: one workload, one SVG file a rule.
 
+The page's tables of versions are made of what the rules go by (``engine/batching/versions.py``).
+
     make docs
 
 What is drawn is simulated: five requests on an engine so small that everything happens within twenty steps. A test
@@ -16,11 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 import blis_tui
 from blis_tui.authoring.project import write_tree
+from blis_tui.engine.batching.versions import ONLY_IN, SIMULATED, VERSIONS
+from blis_tui.engine.batching.versions import RULES as RULES_OF_VERSIONS
 from blis_tui.engine.records import StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+PAGE: Final = Path(__file__).with_name("schedulers.md")
 IMAGES: Final = Path(__file__).with_name("img")
 RULES: Final = {
     "blis": "blis",
@@ -31,6 +36,23 @@ RULES: Final = {
 }
 """Batching rules, as documents write them here."""
 
+COMPARED: Final = {
+    "vllm-v1": "runs of its own scheduler, batch for batch (0.32, 0.33); 0.10 was read in the code",
+    "nano": "read in the code",
+    "llm-serving-sim": "read in the code; later versions schedule as vLLM does, running requests first: `vllm-v1`",
+    "tensorrt-llm": "times of measured servers; the scheduler was read in the code",
+    "sglang": "runs of its own scheduler, batch for batch",
+}
+"""How each rule was compared with its engine."""
+MEANINGS: Final = {
+    "serves-behind-own-victim": "a request that is its own victim does not keep those behind it from getting tokens",
+    "ending-use-adapters": "a LoRA adapter is in use until the last token of its requests is there",
+    "lone-request-has-no-threshold": "`long_prefill_token_threshold` does not apply to a request that is alone",
+    "pads-admissions": "an admitted request that needs one token is padded to as many as decodes with drafts have",
+}
+"""What the rules mean in which vLLM's versions differ."""
+
+_BEGIN, _END = "<!-- begin of the versions -->", "<!-- end of the versions -->"
 _ROWS: Final = (("a", 0, 90, 10), ("b", 0, 60, 8), ("c", 5, 150, 6), ("d", 5, 30, 6), ("e", 30, 40, 3))
 """Name, arrival in milliseconds, prompt, answer."""
 _EXPERIMENT: Final = """
@@ -154,7 +176,28 @@ def pictures() -> dict[str, str]:
     return {f"steps-{rule}.svg": picture(steps_of(rule)) for rule in RULES}
 
 
+def page(text: str) -> str:
+    """The page with the tables of versions as they are now."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{_versions()}\n{_END}{after}"
+
+
+def _versions() -> str:
+    lines = ["| rule | engine | versions | compared with it by |", "|---|---|---|---|"]
+    for kind, (engine, versions) in SIMULATED.items():
+        lines.append(f"| `{kind}` | {engine} | {', '.join(versions)} | {COMPARED[kind]} |")
+    marks = {True: "yes", False: ""}
+    lines += ["", f"| rule or setting of `vllm-v1` | {' | '.join(VERSIONS)} |", f"|---|{'---|' * len(VERSIONS)}"]
+    named = {f"{name}: {MEANINGS[name]}": only for name, only in RULES_OF_VERSIONS.items()}
+    settings = {f"the setting `{name}`": only for name, only in ONLY_IN.items()}
+    for name, only in {**named, **settings}.items():
+        lines.append(f"| {name} | {' | '.join(marks[version in only] for version in VERSIONS)} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
     made = pictures()
     write_tree(IMAGES, made, replace=True)
     sys.stderr.write(f"drew {len(made)} pictures in {IMAGES}\n")

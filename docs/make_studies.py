@@ -1,4 +1,4 @@
-"""Run the commands in docs/studies.md and planning.md, and put what they print below: ``python docs/make_studies.py``.
+"""Run the commands in these pages, and put what they print below: ``python docs/make_studies.py``.
 
 A block of the language ``console`` begins with a line ``$ blis-tui …``; the rest of it is what that prints. Between
 ``<!-- NAME -->`` and ``<!-- end of NAME -->`` stands the shipped study of that name.
@@ -17,7 +17,7 @@ from blis_tui.cli.main import cli
 from blis_tui.spec.library import FOLDERS, suffix
 from blis_tui.spec.places import shipped_specs
 
-PAGES: Final = tuple(Path(__file__).parent / name for name in ("studies.md", "planning.md"))
+PAGES: Final = tuple(Path(__file__).parent / name for name in ("studies.md", "planning.md", "schedulers.md"))
 _BLOCK: Final = re.compile(r"(```console\n\$ blis-tui )([^\n]*(?:\\\n[^\n]*)*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE)
 _STUDY: Final = re.compile(r"<!-- ([a-z-]+) -->\n.*?<!-- end of \1 -->", re.DOTALL)
 _QUIET: Final = ["--store", "none", "--jobs", "1", "--no-progress"]

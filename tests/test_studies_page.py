@@ -1,4 +1,4 @@
-"""What docs/studies.md and docs/planning.md show is what happens."""
+"""What docs/studies.md, docs/planning.md and docs/schedulers.md show is what happens."""
 
 from __future__ import annotations
 

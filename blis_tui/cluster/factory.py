@@ -25,7 +25,7 @@ from blis_tui.engine.limits import Limits
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
-from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
+from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.streams import Streams
@@ -185,6 +185,8 @@ class InstanceFactory:
     def _waiting(self, rule: BatchRule) -> WaitingQueue:
         scheduling = self._experiment.policy.scheduling
         waiting = self._experiment.plugins.create(SCHEDULING, scheduling.kind, scheduling.settings)
+        if rule.traits.priorities and isinstance(waiting, (FcfsQueue, SortedQueue)):
+            return waiting.by_priority(rule.traits.priorities)
         if isinstance(waiting, SortedQueue) and rule.traits.radix_tree:
             return waiting.by_turn()
         if isinstance(waiting, SortedQueue):

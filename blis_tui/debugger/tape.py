@@ -65,6 +65,7 @@ class Tape:
         self.plans_ahead = self.profiles[0].traits.plans_ahead
         self._words = list(_WORDS)
         self._codes = {word: code for code, word in enumerate(_WORDS)}
+        self._lost: list[int] = []  # codes of the kinds in which a request is lost
         self._times = array("q")
         self._kinds = array("B")
         self._instances = array("h")
@@ -161,7 +162,7 @@ class Tape:
         bucket = Bucket(
             arrivals=kinds.count(self.code("arrived")),
             completions=kinds.count(self.code("completed")),
-            losses=sum(kinds.count(code) for code, word in enumerate(self._words) if described(word).ends == "lost"),
+            losses=sum(map(kinds.count, self._lost)),
         )
         last_step = self.next_step(last + 1, back=True)
         if last_step >= first:
@@ -392,6 +393,8 @@ class Tape:
         code = self._codes.setdefault(word, len(self._words))
         if code == len(self._words):
             self._words.append(word)
+            if described(word).ends == "lost":
+                self._lost.append(code)
         return code
 
     def add_request(self, name: str) -> None:

@@ -33,10 +33,11 @@ class EventLoop(Flow):
 
     Attributes:
         rule: how batches are formed.
+        put_back: what plans preempted that were no step: it belongs to the next one.
         computed: whose prompts the latest step completes, in the order of its batch: they can be found when it is over.
     """
 
-    __slots__ = ("_overlaps", "_pool", "computed", "rule")
+    __slots__ = ("_overlaps", "_pool", "computed", "put_back", "rule")
 
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps)
@@ -47,6 +48,7 @@ class EventLoop(Flow):
         self._pool = radix_pool(steps.batch.pool)
         self._overlaps = rule.traits.plans_ahead
         self.computed: list[Request] = []
+        self.put_back: Plan | None = None
         steps.holds = True
         steps.place_of = rule.place_of
 
@@ -95,7 +97,11 @@ class EventLoop(Flow):
         planned = self.rule.before is not None
         if batch.waiting.items and (planned or ahead):
             steps.tell_stopped(plan, now, later=1 + ahead)
+        if self.put_back is not None:
+            plan.follow(self.put_back)
+            self.put_back = None
         if not planned:
+            self.put_back = plan if plan.preempted else None
             return None
         return Planned(plan, batch.pool.epoch)
 
@@ -182,7 +188,9 @@ class EventLoop(Flow):
         batch = self.batch
         leaving = [(one.index, content) for one, content in batch.leaving]
         computed = [one.index for one in self.computed if one.state is RequestState.RUNNING or self._ends(one)]
-        state = (list(batch.ending), leaving, computed)
+        state: tuple[object, ...] = (list(batch.ending), leaving, computed)
+        if self.put_back is not None:
+            state = (*state, [one.victim.index for one in self.put_back.preempted])
         if batch.planned is None or batch.planned.plan is None:
             return state
         plan = batch.planned.plan

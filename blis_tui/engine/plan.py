@@ -24,9 +24,19 @@ class Preemption(NamedTuple):
     lost_blocks: int
 
 
+class Outranked(NamedTuple):
+    """A running request that is put back for a more urgent one."""
+
+    victim: Request
+    beneficiary: Request
+    threshold: int
+    """By more than this their priorities differ."""
+
+
 class Retraction(NamedTuple):
     """Why running requests are put back, and what is expected of answers from then on."""
 
+    retracted: int
     kept: int
     needed_blocks: int
     """For the next tokens of all."""
@@ -96,7 +106,8 @@ class Plan(Kept):
         restored: what becomes of those put back, where they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: how long the transfers of KV blocks take that belong to this step.
-        retraction: why requests are put back, where the rule tells; else None.
+        outranked: those of ``preempted`` whose place a more urgent request takes, in order.
+        retraction: why the others are put back, where the rule tells; else None.
         ghosts: decodes beside those of the cohort; chunks of requests that have left stay among the others.
     """
 
@@ -106,6 +117,7 @@ class Plan(Kept):
         "decodes",
         "ghosts",
         "instant",
+        "outranked",
         "preempted",
         "reloaded",
         "restored",
@@ -126,6 +138,7 @@ class Plan(Kept):
         self.restored: list[Restored] = []
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0
+        self.outranked: tuple[Outranked, ...] = ()
         self.retraction: Retraction | None = None
         self.stopped: Stopped | None = None
         self.decodes = True
@@ -138,6 +151,7 @@ class Plan(Kept):
     def follow(self, idle: Plan) -> None:
         """What a plan before it preempted that is no step of its own belongs to this one."""
         self.preempted[:0] = idle.preempted
+        self.outranked = idle.outranked + self.outranked
         self.transfer_us += idle.transfer_us
 
     @property

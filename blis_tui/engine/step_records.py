@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.preemption.records import RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.engine.records import ChunkDone, FirstToken, Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:
@@ -24,10 +24,14 @@ def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
     if Preempted in observers.kinds:
         for victim, beneficiary, tokens, blocks in plan.preempted:
             observers.emit(Preempted(event, now, victim.request_id, index, beneficiary.request_id, tokens, blocks))
+    if plan.outranked and PreemptedByPriority in observers.kinds:
+        for victim, urgent, threshold in plan.outranked:
+            names, priorities = (victim.request_id, index, urgent.request_id), (victim.priority, urgent.priority)
+            observers.emit(PreemptedByPriority(event, now, *names, *priorities, threshold))
     if plan.retraction is not None and Retracted in observers.kinds:
-        kept, needed, free, before, ratio = plan.retraction
+        retracted, kept, needed, free, before, ratio = plan.retraction
         shares = round(before, 6), round(ratio, 6)
-        observers.emit(Retracted(event, now, index, len(plan.preempted), kept, needed, free, *shares))
+        observers.emit(Retracted(event, now, index, retracted, kept, needed, free, *shares))
     if RestoreChosen in observers.kinds:
         for victim, swapped, blocks, costs in plan.restored:
             choice = "swap" if swapped else "recompute"

@@ -170,6 +170,9 @@ class Steps(Kept):
             return None
         tallies = self.tallies
         tallies.allocation_failures += len(plan.preempted)
+        if plan.outranked:  # for want of a place, not of KV blocks
+            tallies.allocation_failures -= len(plan.outranked)
+            tallies.outranked += len(plan.outranked)
         for request in plan.admitted:
             if request.scheduled_us < 0:
                 request.scheduled_us = now

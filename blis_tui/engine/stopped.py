@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PREEMPTED: Final = "preempted"
 """The step preempts a request, and such a step admits none."""
+OUTRANKED: Final = "outranked"
+"""Requests that were preempted by priority wait for the next step."""
 PLACES: Final = "seqs"
 """No place is left of ``max_num_seqs``. Amounts are places."""
 TOKENS: Final = "tokens"
@@ -40,6 +42,7 @@ APART: Final = "apart"
 """The step computes prompts, and the next request, whose prompt was computed elsewhere, can only decode."""
 CAUSES: Final = (
     PREEMPTED,
+    OUTRANKED,
     PLACES,
     TOKENS,
     PROMPTS,

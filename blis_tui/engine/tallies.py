@@ -21,6 +21,7 @@ class Tallies(Kept):
         steps: how many.
         preemptions: how many, in all.
         preempted_requests: requests that were preempted at least once.
+        outranked: of all preemptions, those by priority.
         peak_running: the largest batch so far.
         busy_us: of all steps.
         active_us: during which any step was under way.
@@ -52,6 +53,7 @@ class Tallies(Kept):
         "full_budget_us",
         "itl_us",
         "kv_wait_us",
+        "outranked",
         "peak_running",
         "preempted_requests",
         "preemptions",
@@ -62,6 +64,7 @@ class Tallies(Kept):
     )
 
     def __init__(self) -> None:
+        self.outranked = 0
         self.steps = self.preemptions = self.preempted_requests = self.peak_running = 0
         self.busy_us = self.active_us = self.computing_us = 0
         self.prefill_tokens = self.cached_tokens = self.prefill_us = self.beside_prefill_us = 0
@@ -74,7 +77,16 @@ class Tallies(Kept):
 
 
 _FIGURES: Final = (
-    *("steps", "preemptions", "preempted_requests", "peak_running", "busy_us", "active_us", "computing_us"),
+    *(
+        "outranked",
+        "steps",
+        "preemptions",
+        "preempted_requests",
+        "peak_running",
+        "busy_us",
+        "active_us",
+        "computing_us",
+    ),
     *("prefill_tokens", "cached_tokens", "prefill_us", "beside_prefill_us"),
     *("full_budget_us", "kv_wait_us", "allocation_failures", "seqs_wait_us"),
 )
@@ -90,7 +102,7 @@ def tally_wait(
     ``epoch``: the pool's after planning; ``finishing``: how many requests have a place in the batch until the step
     ends, and none after it.
     """
-    if plan.preempted:
+    if plan.preempted and not plan.outranked:
         tallies.kv_wait_us += duration
     elif full_budget:
         pass

@@ -32,7 +32,8 @@ def anomalies_of(
 ) -> Anomalies:
     """Of the run as it stands."""
     policy = experiment.policy
-    by_priority = "priority" in policy.scheduling.kind and policy.priority.kind != "constant"
+    asks = "priority" in policy.scheduling.kind or cluster.instances[0].batch.traits.priorities != 0
+    by_priority = asks and policy.priority.kind != "constant"
     return Anomalies(
         priority_inversions=_inversions(rows, table) if by_priority else 0,
         head_of_line_blocking=_blocked(cluster, rows),

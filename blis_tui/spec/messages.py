@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.shipped import are_plugins
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
 from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
-from blis_tui.spec.scalars import flow
+from blis_tui.spec.scalars import flow, is_text, plain_scalar
 from blis_tui.spec.schema import Violation, property_of, violations
 from blis_tui.spec.synonyms import WORDS
 
@@ -177,7 +177,13 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])
-        yield about(document, path, "BLIS1003", f"expected one of {listed}, found {_noun(value)}")
+        hint = next((f"write '{option}', in quotes" for option in options if _reads_as(option, value)), None)
+        yield about(document, path, "BLIS1003", f"expected one of {listed}, found {_noun(value)}", hint=hint)
+
+
+def _reads_as(option: str, value: Json) -> bool:
+    """Whether a text without quotes would be that number, as versions are."""
+    return isinstance(value, (int, float)) and not is_text(option) and plain_scalar(option) == value
 
 
 def _is_number_word(options: list[str]) -> bool:

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.engine.batching.versions import RULES, SIMULATED, VERSIONS
+from blis_tui.engine.batching.vllm_v1 import Settings as VllmSettings
+from blis_tui.engine.batching.vllm_v1 import VllmV1Batching
 from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.engine.latency.captured import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.shipped import builtin
 from blis_tui.spec.limits import UNLIMITED
-from docs.make_schedulers import IMAGES, pictures
+from docs.make_schedulers import COMPARED, IMAGES, MEANINGS, PAGE, page, pictures
 from tests.builders import HARDWARE, MODEL, Outcome, experiment, request
 
 if TYPE_CHECKING:
@@ -170,6 +174,26 @@ def test_an_answer_ends_where_the_longest_sequence_does(kind: str) -> None:
 def test_the_pictures_of_steps_are_those_of_the_rules() -> None:
     for name, text in pictures().items():
         assert Path(IMAGES, name).read_text(encoding="utf-8") == text, "`make docs` draws them"
+
+
+def test_the_tables_of_versions_are_what_the_rules_go_by() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "`python docs/make_schedulers.py` writes them"
+    assert MEANINGS.keys() == RULES.keys()
+    assert COMPARED.keys() == SIMULATED.keys() == {*builtin().names("policy.batching")} - {"blis"}
+
+
+def test_each_rule_of_a_version_is_that_of_the_versions_named() -> None:
+    for version in VERSIONS:
+        made = experiment(batching="vllm-v1", settings={"version": version}, threshold=8)
+        alone = work(Outcome(made, [request(0, 0, 40, 1)]))
+        traits = VllmV1Batching(VllmSettings(version=version)).traits
+        found = {
+            "serves-behind-own-victim": traits.serves_behind_own_victim,
+            "ending-use-adapters": traits.ending_use_adapters,
+            "lone-request-has-no-threshold": alone[0][0] == {"0": 40},
+        }
+        assert found == {name: version in RULES[name] for name in found}
 
 
 # pipeline_parallel

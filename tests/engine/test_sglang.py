@@ -6,11 +6,13 @@ unless a case says otherwise. Batches of SGLang's own scheduler are in ``tests/p
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.engine.preemption.records import Retracted
+import blis_tui
+from blis_tui.engine.preemption.records import PreemptedByPriority, Retracted
 from blis_tui.engine.records import Preempted
 from blis_tui.errors import PolicyError
 from tests.builders import Outcome, experiment, request
@@ -213,6 +215,101 @@ def test_no_retraction_while_somebody_ends_anyway() -> None:
     assert [row.output_tokens for row in outcome.rows.values()] == [7, 9]
 
 
+# ---- priorities ----
+
+
+def urgent(priority: int, made: Request) -> Request:
+    """A smaller number is more urgent."""
+    made.priority = priority
+    return made
+
+
+BY_PRIORITY: dict[str, Setting] = {"enable_priority_scheduling": True, "priority_scheduling_preemption_threshold": 2}
+
+
+def test_the_most_urgent_goes_first_and_of_equals_the_one_that_came_first() -> None:
+    requests = [urgent(0, request(0, 0, 4, 9))]
+    requests += [urgent(priority, request(1 + number, 50, 4, 2)) for number, priority in enumerate((2, 1, 2, 1))]
+    outcome = run(requests, BY_PRIORITY, max_num_seqs=2)
+    assert [step.admitted for step in steps(outcome) if step.admitted] == [("0",), ("2",), ("4",), ("1",), ("3",)]
+    larger = {**BY_PRIORITY, "schedule_low_priority_values_first": False}
+    for one in requests:
+        one.priority = -one.priority
+    again = [urgent(one.priority, request(one.index, one.arrival_us, 4, one.output_tokens)) for one in requests]
+    outcome = run(again, larger, max_num_seqs=2)
+    assert [step.admitted for step in steps(outcome) if step.admitted] == [("0",), ("2",), ("4",), ("1",), ("3",)]
+
+
+def test_with_lof_the_longest_answer_goes_first_among_those_that_are_equally_urgent() -> None:
+    requests = [urgent(0, request(0, 0, 4, 9))]
+    shapes = ((2, 9), (1, 2), (2, 3), (1, 5))
+    requests += [urgent(priority, request(1 + at, 50, 4, output)) for at, (priority, output) in enumerate(shapes)]
+    outcome = run(requests, BY_PRIORITY, "lof", max_num_seqs=2)
+    assert [step.admitted for step in steps(outcome) if step.admitted] == [("0",), ("4",), ("2",), ("1",), ("3",)]
+
+
+def test_a_place_is_taken_from_the_least_urgent_if_they_are_far_enough_apart() -> None:
+    # 1 and 2 are equally urgent, and 2 came last. It keeps its three tokens, finds its prompt, and is next.
+    def requests(priority: int) -> list[Request]:
+        running = [urgent(1, request(0, 0, 4, 9)), urgent(5, request(1, 0, 4, 9)), urgent(5, request(2, 0, 4, 9))]
+        return [*running, urgent(priority, request(3, 320, 6, 2))]
+
+    near = run(requests(3), BY_PRIORITY, max_num_seqs=3)
+    assert not [one for one in near.records if isinstance(one, Preempted)]
+    far = run(requests(2), BY_PRIORITY, max_num_seqs=3)
+    (lost,) = [one for one in far.records if isinstance(one, Preempted)]
+    (why,) = [one for one in far.records if isinstance(one, PreemptedByPriority)]
+    assert (lost.request_id, lost.for_request, lost.lost_tokens) == ("2", "3", 6)
+    assert (why.request_id, why.beneficiary, why.priority, why.beneficiary_priority, why.threshold) == (
+        *("2", "3", 5, 2),
+        2,
+    )
+    assert [step.admitted for step in steps(far) if step.admitted] == [("0", "1", "2"), ("3",), ("2",)]
+    again = [step for step in steps(far) if step.admitted == ("2",)]
+    assert [(one.computed_tokens, one.new_tokens) for one in again[0].chunks] == [(4, 3)]
+    assert [row.output_tokens for row in far.rows.values()] == [9, 9, 9, 2]
+    tallies = far.cluster.instances[0].tallies
+    assert (tallies.preemptions, tallies.allocation_failures, tallies.kv_wait_us) == (1, 0, 0)
+
+
+def test_for_want_of_kv_blocks_no_request_is_preempted_by_priority() -> None:
+    requests = [urgent(9, request(0, 0, 60, 20)), urgent(0, request(1, 50, 60, 20))]
+    outcome = run(requests, BY_PRIORITY, blocks=100)
+    assert not [one for one in outcome.records if isinstance(one, Preempted)]
+    assert [step.admitted for step in steps(outcome) if step.admitted] == [("0",), ("1",)]
+
+
+def test_one_is_preempted_only_where_those_who_may_be_leave_enough_room() -> None:
+    # The three hold 12 of 100 tokens and are expected to generate all that they declare: 1 + 29 + 29 more. So there is
+    # room for 29, and 3 declares 70: it lacks 41, which is more than 1 or 2 leaves, and less than both do.
+    def requests(least: int) -> list[Request]:
+        running = [urgent(1, request(0, 0, 4, 2)), urgent(least, request(1, 0, 4, 4)), urgent(6, request(2, 0, 4, 4))]
+        for one in running[1:]:
+            one.max_output_tokens = 30
+        return [*running, urgent(0, request(3, 50, 4, 70))]
+
+    settings = {**BY_PRIORITY, "schedule_conservativeness": 10.0}
+    both = run(requests(6), settings, blocks=100, max_num_seqs=3)
+    assert [one.request_id for one in both.records if isinstance(one, Preempted)] == ["1", "2"]
+    none = run(requests(2), settings, blocks=100, max_num_seqs=3)
+    assert not [one for one in none.records if isinstance(one, Preempted)]
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_it_would_have() -> None:
+    batching = {"kind": "sglang", **BY_PRIORITY}
+    changed = {"policy": {"batching": batching, "priority": "slo-class"}, "engine.max_num_seqs": 12}
+    load = partial(blis_tui.load, "service-classes", set={**changed, "workload.requests": 120, "expect": []})
+    whole, parted = blis_tui.Simulation(load()), blis_tui.Simulation(load())
+    parted.run(max_events=400)
+    again = blis_tui.Simulation(load())
+    again.restore(parted.checkpoint())
+    assert again.digest() == parted.digest()
+    whole.run()
+    again.run()
+    assert again.digest() == whole.digest()
+    assert whole.cluster.instances[0].tallies.outranked > 0
+
+
 # ---- what it says of itself ----
 
 
@@ -234,6 +331,8 @@ def test_what_it_has_no_use_for_is_refused() -> None:
         Outcome(experiment(scheduling="lpm"), [])
     with pytest.raises(PolicyError, match="chooses whom it retracts by itself"):
         Outcome(experiment(batching="sglang", victim="priority"), [])
+    with pytest.raises(PolicyError, match="orders queues that are `fcfs` or `lof`, not `lpm`"):
+        Outcome(experiment(batching="sglang", settings={"enable_priority_scheduling": True}, scheduling="lpm"), [])
 
 
 # ---- who waits for what ----

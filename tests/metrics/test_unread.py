@@ -56,6 +56,15 @@ def test_priorities_are_read_by_some_orders_and_victims() -> None:
     assert ("fcfs", "priority") in read
 
 
+def test_sglang_reads_priorities_where_it_is_told_to() -> None:
+    for told in (True, False):
+        rules = {
+            "policy.batching": {"kind": "sglang", "enable_priority_scheduling": told},
+            "engine": {**TIGHT, "block_size_tokens": 1, "kv_blocks": 2000, "max_model_len": 1024},
+        }
+        assert is_read("policy.priority", "slo-class", rules, {"policy.priority": "constant"}) is told
+
+
 def test_what_classes_are_worth_is_read_by_some_admission_policies() -> None:
     settings = {
         "token-bucket": {"capacity_tokens": 900, "refill_tokens_per_s": 2000},

@@ -5,6 +5,11 @@ a CPU without a model, with a simulated clock on which every step takes 1,000 us
 paged allocator that it has for machines without Triton. Each line has SGLang's names (``case``), the requests
 (``rows``: name, arrival, tokens beside the shared ones, tokens until it stops, declared ones, group and length of a
 shared prefix) and its batches (``steps``: start, kind, [request, tokens before, new tokens], retracted, completed).
+
+Those of ``sglang-0.5.23-priorities.jsonl.xz`` have priorities (last of a row), and in each SGLang preempts by priority.
+They were recorded with ``enable_priority_scheduling`` and its preemption, where requests came into the queue in the
+order of the calls that put them there, however short the time between them; who is preempted for one request at once,
+SGLang puts back in the order of a Python set: there that of the running batch.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from blis_tui.engine.records import StepFinished
+from blis_tui.errors import StalledError
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_request
 
@@ -25,11 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Setting
 
 FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
 RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+PRIORITIES: Final = Path(__file__).with_name("sglang-0.5.23-priorities.jsonl.xz")
 SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
 FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """The runs of a compressed file."""
+    with lzma.open(file, "rt") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def outcome(run: dict[str, Any]) -> Outcome:
@@ -42,6 +56,7 @@ def outcome(run: dict[str, Any]) -> Outcome:
             "schedule_conservativeness": case["schedule_conservativeness"],
             "enable_mixed_chunk": case["enable_mixed_chunk"],
             "overlap_schedule": case["overlap"],
+            **_priorities(case),
         },
         scheduling=case["schedule_policy"],
         max_num_seqs=case["max_running_requests"],
@@ -56,13 +71,24 @@ def outcome(run: dict[str, Any]) -> Outcome:
     return Outcome(made, requests)
 
 
+def _priorities(case: dict[str, Any]) -> dict[str, Setting]:
+    if "threshold" not in case:
+        return {}
+    return {
+        "enable_priority_scheduling": True,
+        "schedule_low_priority_values_first": case["low_first"],
+        "priority_scheduling_preemption_threshold": case["threshold"],
+    }
+
+
 def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
-    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens = row
+    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens, *priority = row
     output_tokens = declared if ignore_eos else output_tokens
     segments = ((group, shared_tokens),) if group else ()
     made = made_request(number, arrival_us, own_tokens + shared_tokens, output_tokens, segments=segments)
     made.request_id = name
     made.max_output_tokens, made.ignore_eos = declared, ignore_eos
+    made.priority = priority[0] if priority else 0
     return made
 
 
@@ -81,7 +107,8 @@ def theirs(run: dict[str, Any], steps: list[tuple[object, ...]]) -> Iterator[tup
         chunks = {} if step["mode"] == "decode" else batch
         if step["mode"] == "mixed" and number < len(steps):
             chunks = {name: batch[name] for name in steps[number][1] if name in batch}  # type: ignore[attr-defined]
-        yield step["t"], chunks, len(batch) - len(chunks), step["retracted"], step["completed"]
+        put_back = [*step.get("preempted", ()), *step["retracted"]]
+        yield step["t"], chunks, len(batch) - len(chunks), put_back, step["completed"]
 
 
 @pytest.mark.parametrize("number", range(len(RUNS)))
@@ -107,10 +134,32 @@ def test_the_runs_cover_what_is_hard() -> None:
         assert any(step["retracted"] for run in some for step in run["steps"])
 
 
+def test_every_batch_is_sglangs_with_priorities() -> None:
+    *runs, last = read(PRIORITIES)
+    with pytest.raises(StalledError, match="SGLang runs out of memory"):  # as SGLang does
+        outcome(last)
+    assert "Out of memory" in last["error"]
+    for run in runs:
+        steps = list(ours(run))
+        assert steps == list(theirs(run, steps)), run["seed"]
+    cases = [run["case"] for run in runs]
+    for key, values in (
+        ("schedule_policy", {"fcfs", "lof"}),
+        ("low_first", {True, False}),
+        ("threshold", {0, 1, 4, 10}),
+        ("overlap", {True, False}),
+        ("enable_mixed_chunk", {True, False}),
+    ):
+        assert {case[key] for case in cases} == values
+    counts = [[len(step["preempted"]) for step in run["steps"]] for run in runs]
+    assert len(runs) == 72
+    assert all(map(any, counts))
+    assert sum(max(each) > 1 for each in counts) >= 10
+    assert any(step["retracted"] for run in runs for step in run["steps"])
+
+
 @pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")
 def test_further_runs() -> None:
-    with lzma.open(FURTHER, "rt") as file:
-        runs = [json.loads(line) for line in file]
-    for run in runs:
+    for run in read(FURTHER):
         steps = list(ours(run))
         assert steps == list(theirs(run, steps)), run["seed"]

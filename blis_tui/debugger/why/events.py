@@ -41,7 +41,7 @@ from blis_tui.debugger.why.lifecycle import (
     stranded_event,
 )
 from blis_tui.debugger.why.lifespans import last_step, next_step
-from blis_tui.debugger.why.memory import moves_part, retraction_part
+from blis_tui.debugger.why.memory import moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.restarts import broken_off_event, broken_off_parts
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.captured import captured_size
@@ -231,8 +231,8 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         if usual and _is_slow(figures, usual):
             head += f", {figures.duration_us / usual:.1f} times as long as usual"
         parts.append(_duration(figures, usual, debugger.tape.profiles[row.instance]))
-    parts.append(_decisions(record, preempted))
-    parts.append(retraction_part(records))
+    parts.append(_decisions(record, preempted, debugger.tape.profiles[row.instance]))
+    parts += [outranking_part(records), retraction_part(records)]
     parts.append(moves_part(records, debugger.experiment.policy.preemption_restore))
     if debugger.tape.plans_ahead:
         parts.insert(0, _plan(debugger.tape, row, figures))
@@ -324,7 +324,7 @@ def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
     ]
 
 
-def _decisions(record: StepFinished, preempted: tuple[tuple[str, str], ...]) -> Part:
+def _decisions(record: StepFinished, preempted: tuple[tuple[str, str], ...], profile: Profile) -> Part:
     facts = _named(
         ("Scheduled from the queue", record.admitted),
         ("Preempted", record.preempted),
@@ -332,7 +332,8 @@ def _decisions(record: StepFinished, preempted: tuple[tuple[str, str], ...]) -> 
     )
     made_for = list(dict.fromkeys(beneficiary for _, beneficiary in preempted))
     if made_for:
-        facts.append(say("Preempted to free KV blocks for ", *listing([request_ref(name) for name in made_for]), "."))
+        why = "Preempted for " if profile.traits.priorities else "Preempted to free KV blocks for "
+        facts.append(say(why, *listing([request_ref(name) for name in made_for]), "."))
     return Part("What it scheduled", tuple(facts))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.explanation import Part, Sentence, request_ref, say
-from blis_tui.engine.preemption.records import RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.units import plural, span_text
 
 if TYPE_CHECKING:
@@ -53,6 +53,37 @@ def retraction_sentences(retraction: Retracted) -> list[Sentence]:
             f" from then on, {retraction.ratio_before:.1%} before: so much is kept free for those who run."
         ),
     ]
+
+
+def outranking_of(records: Sequence[Record], name: str) -> PreemptedByPriority | None:
+    """For whom an event put a running request back, where it did so by priority."""
+    return next((one for one in records if isinstance(one, PreemptedByPriority) and one.request_id == name), None)
+
+
+def outranking_sentences(outranking: PreemptedByPriority) -> list[Sentence]:
+    """By how much the one was more urgent that was waiting for a place."""
+    apart = abs(outranking.priority - outranking.beneficiary_priority)
+    return [
+        say(
+            "No place was left (max_num_seqs), and ",
+            request_ref(outranking.beneficiary),
+            f", with priority {outranking.beneficiary_priority:,}, was more urgent than it, with"
+            f" {outranking.priority:,}: {apart:,} apart, more than priority_scheduling_preemption_threshold"
+            f" {outranking.threshold:,}.",
+        ),
+        say("The least urgent running requests go first; of equals, those that came into the queue last."),
+    ]
+
+
+def outranking_part(records: Sequence[Record]) -> Part:
+    """Which running requests a step put back for more urgent ones."""
+    facts = [
+        _about(one.request_id) + sentence
+        for one in records
+        if isinstance(one, PreemptedByPriority)
+        for sentence in outranking_sentences(one)[:1]
+    ]
+    return Part("Preempted by priority", tuple(facts))
 
 
 def retraction_part(records: Sequence[Record]) -> Part:

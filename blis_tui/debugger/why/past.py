@@ -8,7 +8,15 @@ from blis_tui.classes import dataclass
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import next_step, read_life
-from blis_tui.debugger.why.memory import choice_of, choice_sentence, retraction_of, retraction_sentences, return_text
+from blis_tui.debugger.why.memory import (
+    choice_of,
+    choice_sentence,
+    outranking_of,
+    outranking_sentences,
+    retraction_of,
+    retraction_sentences,
+    return_text,
+)
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.units import count_text, percent_text, plural, span_text
@@ -69,6 +77,12 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
     rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
     choice, retraction = choice_of(records, life.name), retraction_of(records)
+    if (outranking := outranking_of(records, life.name)) is not None:
+        reasons = outranking_sentences(outranking)
+    else:
+        reasons = [_shortage(step, beneficiary, own=own)] if retraction is None else retraction_sentences(retraction)
+        picked = f"The rule picks {rule}, which was this one." if own else f"It was chosen because it was {rule}."
+        reasons = [*reasons, say(picked)]
     sentences = [
         say(
             "At ",
@@ -76,8 +90,7 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
             f" it lost {plural(preempted.first, 'computed token')} and freed"
             f" {plural(record.freed_blocks, 'KV block')}.",
         ),
-        *([_shortage(step, beneficiary, own=own)] if retraction is None else retraction_sentences(retraction)),
-        say(f"It was chosen because it was {rule}.") if not own else say(f"The rule picks {rule}, which was this one."),
+        *reasons,
         *([choice_sentence(choice, debugger.experiment.policy.preemption_restore)] if choice else []),
         *_restart(debugger, life, preempted, swapped=choice is not None and choice.choice == "swap"),
     ]

@@ -95,6 +95,7 @@ def cause_text(cause: str, profile: Profile) -> str:
         "planned": "planned for the next step",
         "unsaid": "the rule does not say",
         stopped.PREEMPTED: "preemption",
+        stopped.OUTRANKED: "preempted by priority",
         stopped.PLACES: f"batch full ({limits.max_num_seqs:,})",
         stopped.TOKENS: f"token budget spent ({limits.max_num_batched_tokens:,})",
         stopped.PROMPTS: "prompt tokens spent (max_prefill_tokens)",
@@ -127,6 +128,10 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         spent = f"The next prompt did not fit into what was left of the token budget, and is not split{amounts}."
     known = {
         stopped.PREEMPTED: "The step preempted running requests; such a step schedules no request from the queue.",
+        stopped.OUTRANKED: (
+            "The step took all requests from the queue, and preempted less urgent ones for them; the next step looks at"
+            " these."
+        ),
         stopped.PLACES: _places(stop, profile, row),
         stopped.TOKENS: spent,
         stopped.PROMPTS: f"The step took all that it may of prompts (max_prefill_tokens){amounts}.",

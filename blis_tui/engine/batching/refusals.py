@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.batching.traits import Traits
+
+_BY_PRIORITY: Final = ("fcfs", "lof")
+"""Orders that SGLang knows beside ``enable_priority_scheduling`` (``arg_groups/validation_hook.py``)."""
 
 
 class Refusal(NamedTuple):
@@ -52,6 +55,10 @@ def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: b
     if scheduling == "lpm" and not traits.radix_tree:
         advice = "take `scheduling: fcfs`, or `batching: sglang`"
         yield Refusal("policy.scheduling.kind", f"`{kind}` batching has no radix tree, which `lpm` looks into", advice)
+    if traits.priorities and scheduling not in _BY_PRIORITY:
+        message = f"priority scheduling of `{kind}` batching orders queues that are `fcfs` or `lof`, not `{scheduling}`"
+        advice = "take `scheduling: fcfs`; the most urgent request goes first in any case"
+        yield Refusal("policy.scheduling.kind", message, advice)
     if not traits.radix_tree:
         return
     if victim != "tail":

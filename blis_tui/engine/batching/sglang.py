@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.sglang_prefill import Adder, Verdict
+from blis_tui.engine.batching.sglang_priorities import Priorities
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
-from blis_tui.engine.plan import Ghost, Plan, Retraction
+from blis_tui.engine.plan import Ghost, Outranked, Plan, Retraction
 from blis_tui.engine.request import RequestState
+from blis_tui.engine.scheduling.queue import ByPriority
 from blis_tui.engine.scheduling.radix_order import LongestPrefix
-from blis_tui.engine.stopped import PLACES, PREEMPTED, UNSEEN, Stopped
+from blis_tui.engine.stopped import OUTRANKED, PLACES, PREEMPTED, UNSEEN, Stopped
+from blis_tui.errors import StalledError
 from blis_tui.registry import setting, setting_or
 
 if TYPE_CHECKING:
@@ -72,6 +75,24 @@ class Settings:
     scheduler_recv_interval: int = setting(
         "Decode steps after which the scheduler looks for new requests.", default=1, minimum=1
     )
+    enable_priority_scheduling: bool = setting(
+        "Order the queue by priority (policy.priority) before anything else, and preempt running requests for more"
+        " urgent ones when no place is left of max_num_seqs. The scheduler must be fcfs or lof. (Off, `scheduling:"
+        " priority-fcfs` is the same without preemption, SGLang's --disable-priority-preemption.)",
+        default=False,
+    )
+    schedule_low_priority_values_first: bool = setting(
+        "Smaller priorities are more urgent, as policy.priority has them; off = larger ones are. (SGLang, whose clients"
+        " say priorities, has it off by default.)",
+        default=True,
+    )
+    priority_scheduling_preemption_threshold: int = setting(
+        "A running request is preempted by those that are more urgent by more than this. (With `priority: slo-class`,"
+        " classes are at most 4 apart.)",
+        default=10,
+        minimum=0,
+        maximum=10**15,
+    )
 
 
 class Formed(NamedTuple):
@@ -116,6 +137,8 @@ class SglangBatching(Plain):
         self._refreshes = 0
         self._received_us = 0
         self._weight = 0
+        sign = _sign(settings)
+        self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
         self.traits = Traits(
             keeps_output=True,
             running_first=False,
@@ -131,6 +154,7 @@ class SglangBatching(Plain):
             " expected to generate yet.",
             victims="the running request that had generated least (of equals, the one with the longest prompt)",
             radix_tree=True,
+            priorities=sign,
             step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,
         )
 
@@ -151,6 +175,7 @@ class SglangBatching(Plain):
             *(self.ratio, self.full, list(self.running), chunked, self._computed),
             *(_state_of(self.before), self.under_way is not None, list(self._turns.items())),
             *(self._refreshes, self._received_us, self._weight),
+            *(() if self._priorities is None else self._priorities.state()),
         )
 
     # ---- a plan ----
@@ -168,7 +193,9 @@ class SglangBatching(Plain):
         self._take_note(batch)
         refused = batch.refused
         self.before = self._prefill(batch, plan) or self._decode(batch, plan)
-        if plan.stopped is None and plan.preempted:
+        if plan.stopped is None and plan.outranked:
+            plan.stopped = Stopped(OUTRANKED)
+        elif plan.stopped is None and plan.preempted:
             plan.stopped = Stopped(PREEMPTED)
         elif plan.stopped is None and self._settings.scheduler_recv_interval > 1:
             plan.stopped = Stopped(UNSEEN)
@@ -179,7 +206,7 @@ class SglangBatching(Plain):
     def forget(self, request: Request) -> None:
         """It has left with nothing."""
         self.running.pop(request.index, None)
-        self._turns.pop(request.index, None)
+        self._leave(request)
         if self.chunked is request:
             self.chunked = None
         self.full = False
@@ -214,6 +241,7 @@ class SglangBatching(Plain):
             joining = [one for one in before.prefills if one is not before.chunked and _runs(one)]
             if len(joining) < len(before.prefills):
                 self.full = False
+                self._forget_ended(before)
             if before.decodes or (joining and not self.running):
                 self.full = False
             if before.decodes:  # those who went along stand behind them
@@ -224,22 +252,36 @@ class SglangBatching(Plain):
         gone = [one for one in self.running.values() if not _runs(one)]
         for one in gone:
             del self.running[one.index]
-            self._turns.pop(one.index, None)
+            self._leave(one)
             self.full = False
         if not self.running:
             self.full = False
+
+    def _forget_ended(self, formed: Formed) -> None:
+        """Who has ended with the first token has never run."""
+        if self._priorities is not None:
+            for one in formed.prefills:
+                if one.state is RequestState.COMPLETED:
+                    self._priorities.forget(one)
+
+    def _leave(self, request: Request) -> None:
+        self._turns.pop(request.index, None)
+        if self._priorities is not None:
+            self._priorities.forget(request)
 
     # ---- prompts ----
 
     def _prefill(self, batch: Batch, plan: Plan) -> Formed | None:
         """Compute prompts, if any may be."""
         limit = batch.limits.max_num_seqs
+        if self._priorities is not None:
+            self.full = False
         if self.chunked is None and self.full:
             plan.stopped = self._filled
             return None
         if self.chunked is None and not self._waiting(batch, 1):
             return None
-        if self.chunked is None and len(self.running) >= limit:
+        if self.chunked is None and len(self.running) >= limit and self._priorities is None:
             self._fill(batch, Stopped(PLACES, 1))
             plan.stopped = self._filled
             return None
@@ -258,14 +300,14 @@ class SglangBatching(Plain):
         chunked = self.chunked
         if chunked is not None and not adder.go_on(chunked):
             self.chunked = None
-        places = limit - len(self.running)
-        for request in self._waiting(batch, max(0, places) + 1):
+        most = limit if self._priorities is not None else limit - len(self.running)
+        for request in self._waiting(batch, max(0, most) + 1):
             if adder.state() is Verdict.OTHER:
                 plan.stopped = adder.stopped
                 break
-            if len(adder.entries) >= places:
+            if len(adder.entries) >= limit - len(self.running):
                 self._fill(batch, Stopped(PLACES, 1))
-            if self.full:
+            if self.full and not self._preempt(batch, plan, request, adder):
                 plan.stopped = self._filled
                 break
             verdict = adder.add(request, known=request.ignore_eos and not pool.caching)
@@ -275,6 +317,7 @@ class SglangBatching(Plain):
                 batch.refused = (request.index, pool.epoch)
             if verdict is not Verdict.GO_ON:
                 plan.stopped = adder.stopped
+                self._look_at(request, adder)
                 break
         if not adder.entries:
             return None
@@ -287,6 +330,30 @@ class SglangBatching(Plain):
         if mixed:
             self._seat(self.running.values())
         return Formed(plan, prefills, self.chunked, mixed)
+
+    def _preempt(self, batch: Batch, plan: Plan, request: Request, adder: Adder) -> bool:
+        """Put running requests back that are less urgent than a waiting one; returns whether it has a place now."""
+        priorities = self._priorities
+        if priorities is None:
+            return False
+        running = self.running
+        chosen = priorities.outranked(request, running.values(), adder.total, adder.still_expected)
+        for victim in [one for one in running.values() if one.index in chosen]:
+            adder.let_go(victim)
+            del running[victim.index]
+            plan.outranked += (Outranked(victim, request, priorities.threshold),)
+            self._put_back(batch, plan, victim, request)
+            self._spare(batch, len(running))
+        return bool(chosen)
+
+    def _look_at(self, request: Request, adder: Adder) -> None:
+        """It stays in the queue, and what there is to compute of it is remembered."""
+        if self._priorities is not None and request.state is RequestState.WAITING:
+            self._priorities.refuse(request, adder.rest)
+
+    def _enter(self, batch: Batch, request: Request) -> None:
+        if self._priorities is not None and isinstance(batch.waiting, ByPriority):
+            self._priorities.admit(request, batch.waiting.turn(request))
 
     def _fill(self, batch: Batch, stopped: Stopped | None) -> None:
         """No other request is looked at until one leaves."""
@@ -316,9 +383,16 @@ class SglangBatching(Plain):
             if request.state is RequestState.RUNNING:
                 batch.grant(plan, request, new)
             else:
+                self._enter(batch, request)
                 batch.admit(plan, request, computed // page, new)
             if request is self.chunked:
                 self._computed = computed + new
+        if pool.free < 0:
+            raise StalledError(
+                f"at t={batch.now} us SGLang runs out of memory: the next chunk of a split prompt goes on whatever is"
+                f" free, and {-pool.free:,} KV blocks are lacking",
+                help="SGLang itself stops here, too; raise `engine.kv_blocks` or `schedule_conservativeness`",
+            )
 
     def _go_along(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
         """Let running requests generate beside a prefill, if there is room without retracting any."""
@@ -326,6 +400,9 @@ class SglangBatching(Plain):
             self.full = False
         if not self.running or not pool.make_room(self._due(batch, self.running.values())):
             return False
+        if self._priorities is not None:
+            for one in self.running.values():
+                self._priorities.mix(one, one.input_tokens + batch.cohort.generated_tokens(one))
         self._generate(batch, pool, plan)
         return True
 
@@ -423,12 +500,13 @@ class SglangBatching(Plain):
         """
         generated = batch.cohort.generated_tokens
         needed, free, before = self._due(batch, self.running.values()), pool.free, self.ratio
+        before_count = len(self.running)
         kept = sorted(self.running.values(), key=lambda one: (generated(one), -one.input_tokens), reverse=True)
         room = False
         while not room and len(kept) > 1:
             victim = kept.pop()
             self._put_back(batch, plan, victim, kept[0])
-            pool.make_room(-(-_RETRACT_STEPS * len(kept) // pool.block_size_tokens))
+            self._spare(batch, len(kept))
             room = pool.make_room(self._due(batch, kept))
         if not room and not pool.make_room(self._due(batch, kept)):
             return False
@@ -439,11 +517,18 @@ class SglangBatching(Plain):
             decoded += generated(one)
             declared += one.max_output_tokens
         self.ratio = min(1.0, (decoded + _RETRACT_STEPS * len(kept)) / (declared + 1))
-        plan.retraction = Retraction(len(kept), needed, free, before, self.ratio)
+        plan.retraction = Retraction(before_count - len(kept), len(kept), needed, free, before, self.ratio)
         return True
+
+    def _spare(self, batch: Batch, requests: int) -> None:
+        """Evict until there is room for the next tokens of so many requests, if possible."""
+        pool = radix_pool(batch.pool)
+        pool.make_room(-(-_RETRACT_STEPS * requests // pool.block_size_tokens))
 
     def _put_back(self, batch: Batch, plan: Plan, victim: Request, beneficiary: Request) -> None:
         """What it generates in the step under way is lost, too."""
+        if self._priorities is not None:
+            self._priorities.put_back(victim)
         under_way = self.under_way
         if victim.joined_clock >= 0:
             if under_way is not None and under_way.decodes:
@@ -451,6 +536,13 @@ class SglangBatching(Plain):
             batch.cohort.leave(victim)
         self._turns.pop(victim.index, None)
         batch.retract(plan, victim, beneficiary)
+
+
+def _sign(settings: Settings) -> int:
+    """Which priorities go first: 1 the smallest, -1 the largest; 0 = none is asked."""
+    if not settings.enable_priority_scheduling:
+        return 0
+    return 1 if settings.schedule_low_priority_values_first else -1
 
 
 def _runs(request: Request) -> bool:

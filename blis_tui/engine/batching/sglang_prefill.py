@@ -57,6 +57,7 @@ class Adder:
         chunked: of these, the one whose prompt goes on later; None = there is none.
         expected: tokens that the budget of all that is to come has taken off for those who run.
         stopped: what the latest verdict that was not to go on rests on.
+        rest: tokens to compute of the latest candidate.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Adder:
         self._current_offset = beside
         self._to_come: list[tuple[float, int]] | None = None
         self.stopped: Stopped | None = None
+        self.rest = 0
 
     # ---- budgets ----
 
@@ -104,6 +106,10 @@ class Adder:
     def current(self) -> int:
         """Tokens for which there is room now."""
         return self._pool.free * self._page - self._current_offset
+
+    def let_go(self, request: Request) -> None:
+        """A running request is put back: nothing more is expected of it."""
+        self._total_offset -= self.still_expected(request)
 
     def state(self) -> Verdict:
         """Whether anything is left for the next candidate."""
@@ -156,7 +162,7 @@ class Adder:
             return self._add_known(request)
         node, blocks = self._pool.match(request, request.target_tokens - 1)
         start = blocks * self._page
-        rest = request.target_tokens - start
+        self.rest = rest = request.target_tokens - start
         left = min(max(request.max_output_tokens - self._generated(request), 0), MOST_NEW_TOKENS)
         self._pool.lock(request, node)
         verdict = self._admit(request, start, rest, left)
@@ -184,7 +190,7 @@ class Adder:
         return None
 
     def _add_known(self, request: Request) -> Verdict:
-        rest = request.target_tokens
+        self.rest = rest = request.target_tokens
         need = self._paged(rest) + self._page
         if need > min(self.current, self.total):
             return self._no_room(need, request)

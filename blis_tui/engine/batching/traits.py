@@ -71,6 +71,8 @@ class Traits:
     """Whom it preempts, where that is its own to say, such as "the youngest running request"; empty = the policy's."""
     radix_tree: bool = False
     """A radix tree shares prompts (``kv.radix_pool``), and steps follow one another as in SGLang's event loops."""
+    priorities: int = 0
+    """Priority comes before the scheduler's order: 1 = the smallest goes first, -1 = the largest; 0 = it does not."""
     step_tokens: int = 0
     """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
     serves_behind_own_victim: bool = False

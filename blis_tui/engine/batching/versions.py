@@ -1,4 +1,4 @@
-"""Where vLLM's versions differ in their settings."""
+"""Which version of its engine a batching rule is, and where versions differ."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ ONLY_IN: Final = {
     "max_num_partial_prefills": (OLD,),
 }
 """The versions that have a setting, where others have not."""
+RULES: Final = {
+    "serves-behind-own-victim": ("0.33",),
+    "ending-use-adapters": ("0.33",),
+    "lone-request-has-no-threshold": (DEFAULT, "0.33"),
+    "pads-admissions": (DEFAULT, "0.33"),
+}
+"""The versions that follow a rule, where others do not; ``docs/schedulers.md`` says what each means."""
+SIMULATED: Final = {
+    "vllm-v1": ("vLLM", VERSIONS),
+    "nano": ("nano-vLLM", ("commit bb823b3",)),
+    "llm-serving-sim": ("LLMServingSim", ("1.1",)),
+    "tensorrt-llm": ("TensorRT-LLM", ("1.1",)),
+    "sglang": ("SGLang", ("0.5.23",)),
+}
+"""The engine of a batching rule, and the versions of it that are simulated, the latest first."""
 
 
 def foreign(version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.batching.versions import DEFAULT, OLD, VERSIONS, foreign
+from blis_tui.engine.batching.versions import DEFAULT, RULES, VERSIONS, foreign
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
@@ -81,8 +81,9 @@ class VllmV1Batching(RunningFirst):
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._new = settings.version != OLD
-        latest = settings.version == VERSIONS[0]
+        version = settings.version
+        self._spares_lone = version in RULES["lone-request-has-no-threshold"]
+        self._pads = version in RULES["pads-admissions"]
         for _, message, advice in foreign(settings.version, partial(getattr, settings)):
             raise PolicyError(message, help=advice)
         self._adaptive = settings.long_prefill_token_threshold_adaptive
@@ -105,8 +106,8 @@ class VllmV1Batching(RunningFirst):
             ranks=True,
             cuts_output=True,
             overtakes=False,
-            serves_behind_own_victim=latest,
-            ending_use_adapters=latest,
+            serves_behind_own_victim=version in RULES["serves-behind-own-victim"],
+            ending_use_adapters=version in RULES["ending-use-adapters"],
         )
 
     @property
@@ -119,7 +120,7 @@ class VllmV1Batching(RunningFirst):
 
         Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` line 1090.
         """
-        return 1 + batch.speculative.luck.draft_tokens if self._new and batch.speculative is not None else 0
+        return 1 + batch.speculative.luck.draft_tokens if self._pads and batch.speculative is not None else 0
 
     def max_running(self, engine: Engine) -> int:
         """``max_num_active_seqs``, where that is less than ``max_num_seqs``."""
@@ -135,7 +136,7 @@ class VllmV1Batching(RunningFirst):
     def threshold(self, batch: Batch) -> int:
         """The one in force; a request that has the instance to itself delays no other, so none applies to it."""
         threshold = batch.limits.long_prefill_token_threshold
-        if not threshold or not self._new:
+        if not threshold or not self._spares_lone:
             return threshold
         requests = len(batch.running) + len(batch.ending) + len(batch.waiting.items)
         for through, _ in batch.stale.values():

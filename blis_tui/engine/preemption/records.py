@@ -59,6 +59,33 @@ class SwappedBack(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PreemptedByPriority(Record):
+    """A running request was put back, and a more urgent one takes its place (``sglang`` batching).
+
+    Their priorities differ by more than ``threshold``.
+    """
+
+    shown = Description(
+        "preempted-by-priority",
+        sign="⇤",
+        colour="warning",
+        meaning="a running request made way for a more urgent one",
+        sentence="{request_id} (priority {priority}) made way for {beneficiary} (priority {beneficiary_priority}): they"
+        " differ by more than {threshold:,}",
+        line="made way: priority {priority} for {beneficiary_priority}",
+        figures=("priority", "beneficiary_priority"),
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    beneficiary: str
+    priority: int
+    beneficiary_priority: int
+    threshold: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retracted(Record):
     """Running requests were put back (``sglang`` batching): their next tokens needed more KV blocks than could be had.
 

@@ -104,6 +104,10 @@ class FcfsQueue(Kept):
         """The first ``count`` of them; None = all."""
         return list(islice(self.items.values(), count))
 
+    def by_priority(self, sign: int) -> ByPriority:
+        """The same order among those of one priority; the queue must be empty."""
+        return ByPriority(_alike, self.order, sign)
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SortedQueue:
@@ -204,6 +208,10 @@ class SortedQueue:
         """The same order with ties by turn; the queue must be empty."""
         return ByTurn(self._rank, self.order)
 
+    def by_priority(self, sign: int) -> ByPriority:
+        """The same order among those of one priority; the queue must be empty."""
+        return ByPriority(self._rank, self.order, sign)
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ByTurn(SortedQueue):
@@ -238,3 +246,40 @@ class ByTurn(SortedQueue):
         """Take out a request from anywhere."""
         super().remove(request)
         del self._turns[request.index]
+
+    def turn(self, request: Request) -> int:
+        """A number that grows with each that comes; the request must wait."""
+        return self._turns[request.index]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ByPriority(ByTurn):
+    """Served by priority, then by a fixed sort key; of equals, the one that has waited longest.
+
+    Args:
+        rank: the sort key.
+        order: who goes first by it, as a sentence without its full stop.
+        sign: 1: the smallest priority goes first; -1: the largest.
+    """
+
+    __slots__ = ("_sign",)
+
+    def __init__(self, rank: Callable[[Request], int], order: str, sign: int) -> None:
+        super().__init__(rank, f"By priority; of equals: {order[:1].lower()}{order[1:]}")
+        self._sign = sign
+
+    def __getstate__(self) -> tuple[Callable[[Request], int], str, int, dict[int, int], list[Request], int]:  # type: ignore[override]
+        return (*super().__getstate__(), self._sign)
+
+    def __setstate__(  # type: ignore[override]
+        self, state: tuple[Callable[[Request], int], str, int, dict[int, int], list[Request], int]
+    ) -> None:
+        self._sign = state[-1]
+        super().__setstate__(state[:-1])
+
+    def _key(self, request: Request) -> SortKey:
+        return (self._sign * request.priority, self._rank(request), "", self._turns[request.index])
+
+
+def _alike(request: Request) -> int:  # noqa: ARG001  (a rank)
+    return 0

@@ -25,6 +25,7 @@ _TAIL: Final = 4
 """Times the median inter-token latency that the 99th percentile is worth a warning from."""
 _BESIDE_SHARE: Final = 20
 """Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
+_AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs", "policy.batching.watermark")
 
 
 def kv_cache(seen: Seen) -> Finding | str:
@@ -38,6 +39,11 @@ def _kv_cache(pool: Group) -> Finding | str:
     arrived = pool.arrived
     if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
         return ""
+    if by_priority := pool.total("outranked"):  # for want of places
+        preemptions -= by_priority
+        preempted = min(preempted, preemptions)
+        if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
+            return ""
     engine = pool.limits
     return Finding(
         id="kv-cache",
@@ -81,6 +87,10 @@ def thrashing(seen: Seen) -> Finding | str:
         return ""
     most, number = seen.flow.worst
     name = seen.table.name(number)
+    advice, keys = "more KV blocks, a lower max_num_seqs, or a watermark (vllm-v1) help", _AGAINST_THRASHING
+    if seen.total("outranked"):
+        advice = "a larger priority_scheduling_preemption_threshold, or more instances, help"
+        keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")
     return Finding(
         id="thrashing",
         message=(
@@ -88,8 +98,8 @@ def thrashing(seen: Seen) -> Finding | str:
             f" up to {most:,} times ({name})."
         ),
         figures={"requests": thrashed, "most_preemptions": most},
-        advice="Work is recomputed repeatedly: more KV blocks, a lower max_num_seqs, or a watermark (vllm-v1) help.",
-        keys=("engine.kv_blocks", "engine.max_num_seqs", "policy.batching.watermark"),
+        advice=f"Work is recomputed repeatedly: {advice}.",
+        keys=keys,
         request=name,
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.metrics.lints.finding import Seen
-    from blis_tui.spec.model import Policy, Pool
+    from blis_tui.spec.model import Pool
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
 """Orders of the queue that do not ask how urgent a request is."""
@@ -32,7 +32,7 @@ def unread_keys(seen: Seen) -> Finding | str:
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = {**dict(_unread(seen.experiment.policy)), **dict(_unread_of_engines(seen))}
+    found = {**dict(_unread(seen)), **dict(_unread_of_engines(seen))}
     if not found:
         return ""
     return Finding(
@@ -44,9 +44,11 @@ def unread_keys(seen: Seen) -> Finding | str:
     )
 
 
-def _unread(policy: Policy) -> Iterator[tuple[str, str]]:
+def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
+    policy = seen.experiment.policy
     order, victim = policy.scheduling.kind, policy.preemption_victim
-    if policy.priority.kind != "constant" and order in WITHOUT_PRIORITIES and victim != "priority":
+    silent = policy.priority.kind != "constant" and order in WITHOUT_PRIORITIES and victim != "priority"
+    if silent and not seen.cluster.instances[0].batch.traits.priorities:
         yield "policy.priority", f"neither `scheduling: {order}` nor `victim: {victim}` reads priorities"
     admission = policy.admission.kind
     if (

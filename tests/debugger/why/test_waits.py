@@ -55,6 +55,18 @@ MORE: dict[str, tuple[str, dict[str, object]]] = {
         "kv-pressure",
         {"policy.batching": {"kind": "sglang", "overlap_schedule": False, "scheduler_recv_interval": 4}},
     ),
+    "sglang, by priority": (
+        "kv-pressure",
+        {
+            "policy.batching": {
+                "kind": "sglang",
+                "enable_priority_scheduling": True,
+                "priority_scheduling_preemption_threshold": 0,
+            },
+            "policy.priority": "inverted-slo",
+            "engine.max_num_seqs": 12,
+        },
+    ),
     "whole answers": ("kv-pressure", {"policy.batching": "tensorrt-llm"}),
     "prompts gather": (
         "kv-pressure",
@@ -135,7 +147,7 @@ def raise_limit(instance: Instance, cause: str, by: int, now: int) -> None:
     batch.refused = None  # what did not fit before is tried again
     if isinstance(rule, SglangBatching):
         rule.full = False
-    if cause == stopped.PLACES:
+    if cause in (stopped.PLACES, stopped.OUTRANKED):
         batch.limits = replace(batch.limits, max_num_seqs=batch.limits.max_num_seqs + by)
         batch.max_running += by
     elif cause in (*AMOUNTS, stopped.ROOM, stopped.PREEMPTED):
@@ -210,7 +222,7 @@ def test_with_more_of_what_was_short_somebody_gets_in(name: str) -> None:
         else:
             assert after - before or stop.cause not in causes, stop
     assert set(got_in) == {one.cause for one in found.values()}
-    del got_in[stopped.PREEMPTED]  # there may have been nobody but the victims
+    del got_in[stopped.PREEMPTED], got_in[stopped.OUTRANKED]  # there may have been nobody but the victims
     assert all(got_in.values()), got_in
 
 

@@ -9,7 +9,7 @@ import pytest
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.engine.preemption.records import RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.engine.records import Preempted
 from blis_tui.tui.presenters.kv_map import kv_map
 from blis_tui.units import span_text
@@ -60,6 +60,22 @@ def test_a_retraction_is_explained_with_what_is_expected_before_and_after() -> N
         assert f"answers were expected to {shares}" in told
     assert retracted.needed_blocks == retracted.kept + 1 > retracted.free_blocks
     assert "the running request that had generated least" in explain_request(made, victim).to_text()
+
+
+def test_a_preemption_by_priority_is_explained_with_both_priorities_and_the_threshold() -> None:
+    batching = {"kind": "sglang", "enable_priority_scheduling": True, "priority_scheduling_preemption_threshold": 2}
+    policy = {"batching": batching, "priority": {"kind": "slo-class"}}
+    made = debugger("service-classes", 0, policy=policy, engine__max_num_seqs=24, engine__block_size_tokens=1)
+    run_to_stop(made.run(Watch([parse_breakpoint("preempted-by-priority", made.experiment)])))
+    records = made.records_of(made.event)
+    told_of = next(one for one in records if isinstance(one, PreemptedByPriority))
+    assert told_of.priority - told_of.beneficiary_priority > 2 == told_of.threshold
+    for explanation in (explain_request(made, told_of.request_id), explain_event(made, made.event)):
+        told = " ".join(explanation.to_text().split())
+        assert f"{told_of.beneficiary}, with priority {told_of.beneficiary_priority}, was more urgent" in told
+        apart = told_of.priority - told_of.beneficiary_priority
+        assert f"{apart} apart, more than priority_scheduling_preemption_threshold 2" in told
+        assert "KV cache was full" not in told
 
 
 def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
