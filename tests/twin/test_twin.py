@@ -9,6 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError, PolicyError
+from blis_tui.observe.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.replay import simulate
@@ -238,3 +239,18 @@ def test_a_request_that_is_followed_has_all_its_tokens() -> None:
     for name, row in found.rows.items():
         assert found.answers[name][-1][1] == row.output_tokens
         assert found.answers[name][0][0] == row.first_token_us
+
+
+def test_reading_a_recording_writes_nothing_into_it(tmp_path: Path) -> None:
+    made = experiment(workload__requests=20)
+    recording = recorded(made, tmp_path / "r")
+    whole = of_simulated(recording, made, "same")
+    for name in (TABLE, TRACE, TRACE_HEADER, TIMELINE):  # as where observing was broken off
+        (recording.folder / name).unlink()
+    before = {path: path.stat().st_mtime_ns for path in recording.folder.iterdir()}
+    recording.folder.chmod(0o500)
+    try:
+        assert of_simulated(recording, made, "same").errors == whole.errors
+    finally:
+        recording.folder.chmod(0o700)
+    assert {path: path.stat().st_mtime_ns for path in recording.folder.iterdir()} == before
