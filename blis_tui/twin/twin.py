@@ -63,6 +63,8 @@ class Rung:
     errors: Mapping[str, Agreement]
     run: Simulated
     parting: Parting | None
+    front_end_us: int | None = None
+    """What its requests wait beside their steps, as measured; None = nothing measured is in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +219,8 @@ def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> l
     rungs.append(_rung("and the gaps between steps", recording, pace, with_steps(replayed, pace.periods_us)))
     queue_us = front_end_us(recording.answered, rungs[-1].run)
     name = f"and the front end ({queue_us / 1000:,.1f} ms)"
-    rungs.append(_rung(name, recording, pace, with_steps(replayed, pace.periods_us, queue_us)))
+    last = _rung(name, recording, pace, with_steps(replayed, pace.periods_us, queue_us))
+    rungs.append(replace(last, front_end_us=queue_us))
     return rungs
 
 

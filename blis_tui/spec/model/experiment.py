@@ -12,6 +12,7 @@ from blis_tui.spec.model.cluster import NAME, Cluster
 from blis_tui.spec.model.engine import Engine
 from blis_tui.spec.model.plugin_config import named_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES
+from blis_tui.spec.model.twin import TwinTest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -395,6 +396,16 @@ class Experiment:
         GoldenComparison,
         "How results are compared with the golden files; the default is byte for byte.",
         default={},
+    )
+    twins: ClassVar[Said] = said(
+        None,
+        "Recordings of the server that this experiment describes, by name: each is one more golden test. Kept are"
+        " figures of the server and of its simulation; a new recording of the same workload is compared with them.",
+        values=TwinTest,
+        type="object",
+        propertyNames={"pattern": NAME},
+        minProperties=1,
+        examples=[{"june": {"recording": "recordings/server", "tolerance": {"latency": 0.05}}}],
     )
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""
