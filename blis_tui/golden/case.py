@@ -10,7 +10,7 @@ from blis_tui.errors import InputError, SpecError
 from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
-from blis_tui.spec.diagnostics import in_order
+from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.model.twin import TwinTest, TwinTolerance
@@ -109,6 +109,8 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
         return ()
     problems = Problems(plugins)
     cases = expanded_cases(document, problems) if checked(document, "Experiment", (), problems) else []
+    if cases:
+        _check_twins(document, problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
     runs = tuple(
@@ -131,19 +133,18 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
 
 def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
     """A test for each recording that the experiment is compared with; tags and the like are those of its cases."""
-    twins = as_map(document.get("twins"))
+    twins = as_list(document.get("twins"))
     if not twins:
         return
     from blis_tui.golden.twins import comparison  # noqa: PLC0415  (few projects have recordings)
 
-    for name, said in twins.items():
-        place = document.keys.get(("twins", name))
+    for at, said in enumerate(twins):
         twin = _twin(as_map(said))
         for one in runs:
             yield replace(
                 one,
-                name=f"{_TWIN}{name}",
-                line=1 if place is None else place.span.line,
+                name=f"{_TWIN}{twin.name}",
+                line=document.place(("twins", at)).span.line,
                 overrides={},
                 known=(),
                 comparison=comparison(twin.tolerance),
@@ -154,7 +155,19 @@ def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
 def _twin(data: Mapping[str, Json]) -> TwinTest:
     tolerance = TwinTolerance(**_bounds(as_map(data.get("tolerance"))))
     steps = {"steps": str(data["steps"])} if "steps" in data else {}
-    return TwinTest(recording=str(data["recording"]), tolerance=tolerance, **steps)
+    return TwinTest(name=str(data["name"]), recording=str(data["recording"]), tolerance=tolerance, **steps)
+
+
+def _check_twins(document: Document, problems: Problems) -> None:
+    """Note recordings that have the name of another one."""
+    seen: dict[Json, int] = {}
+    for at, said in enumerate(as_list(document.get("twins"))):
+        name = as_map(said).get("name")
+        if name in seen:
+            hint = f"the first is on line {document.place(('twins', seen[name], 'name')).span.line}"
+            message = f"two recordings are called `{name}`"
+            problems.add(about(document, ("twins", at, "name"), "BLIS2021", message, hint=hint))
+        seen.setdefault(name, at)
 
 
 def _study(spec: Path, plugins: Registry | None) -> Case:

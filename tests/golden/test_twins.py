@@ -8,8 +8,11 @@ from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
-from blis_tui.errors import InputError
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+from blis_tui.errors import InputError, SpecError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.review import accept, difference_text, look, record_full
@@ -40,7 +43,7 @@ def server_in(folder: Path, *, twin: Mapping[str, object] | None = None, **chang
         "extends": "quickstart",
         "policy": {"batching": BASE["policy.batching"]},
         "cluster": {"instances": 1},
-        "twins": {"june": {"recording": "recordings/server", **(twin or {})}},
+        "twins": [{"name": "june", "recording": "recordings/server", **(twin or {})}],
         "expect": [],
         **{name: BASE[name] for name in ("latency", "workload", "engine")},
         **changes,
@@ -159,6 +162,15 @@ def test_it_is_not_one_run(kept: Path) -> None:
     with pytest.raises(InputError, match="is a recording beside its simulation"):
         case.load()
     assert "no records" in record_full(run(kept, "no")[1], kept.parent)
+
+
+def test_two_recordings_have_two_names(tmp_path: Path) -> None:
+    spec = server_in(tmp_path, twins=[{"name": "june", "recording": one} for one in ("a", "b")])
+    with pytest.raises(SpecError, match="two recordings are called `june`"):
+        cases_of(spec)
+    result = CliRunner().invoke(cli, ["check", str(spec)])
+    assert result.exit_code == ExitCode.USAGE
+    assert "BLIS2021" in result.stderr
 
 
 @pytest.mark.slow

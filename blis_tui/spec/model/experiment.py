@@ -398,14 +398,11 @@ class Experiment:
         default={},
     )
     twins: ClassVar[Said] = said(
-        None,
-        "Recordings of the server that this experiment describes, by name: each is one more golden test. Kept are"
-        " figures of the server and of its simulation; a new recording of the same workload is compared with them.",
-        values=TwinTest,
-        type="object",
-        propertyNames={"pattern": NAME},
-        minProperties=1,
-        examples=[{"june": {"recording": "recordings/server", "tolerance": {"latency": 0.05}}}],
+        (TwinTest,),
+        "Recordings of the server that this experiment describes: each is one more golden test. Kept are figures of the"
+        " server and of its simulation; a new recording of the same workload is compared with them.",
+        minItems=1,
+        examples=[[{"name": "june", "recording": "recordings/server", "tolerance": {"latency": 0.05}}]],
     )
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""

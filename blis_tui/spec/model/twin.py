@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from blis_tui.classes import dataclass
 from blis_tui.keys import choice, key, part
+from blis_tui.spec.model.cluster import NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class TwinTolerance:
 class TwinTest:
     """A recording of the server, compared with what was kept of an earlier one and with the simulation."""
 
+    name: str = key("What the test is called: `twin+NAME`.", pattern=NAME, examples=["june"])
     recording: str = key(
         "The folder that `blis-tui observe -o` wrote, relative to this file.",
         minLength=1,
