@@ -74,14 +74,17 @@ async def ours(port: int, bodies: Sequence[bytes], due_s: Sequence[float]) -> li
     exchanges = Exchanges(target_of(f"http://127.0.0.1:{port}", {}))
 
     async def one(body: bytes, at_s: float) -> Seen:
-        await asyncio.sleep(max(at_s - 0.5 - time.monotonic(), 0))
         wire: Wire = await exchanges.prepare()
         await asyncio.sleep(max(at_s - time.monotonic(), 0))
         reply = Reply()
         await exchanges.ask("POST", "/v1/completions", body, reply, wire)
         return at_s, reply.sent_ns / 1e9, [(stamp_ns / 1e9, data) for stamp_ns, data in reply.pieces]
 
-    found = await asyncio.gather(*map(one, bodies, due_s))
+    under_way = []
+    for body, at_s in zip(bodies, due_s, strict=True):  # as `observe` does: no request is there long before it is due
+        await asyncio.sleep(max(at_s - 0.5 - time.monotonic(), 0))
+        under_way.append(asyncio.create_task(one(body, at_s)))
+    found = await asyncio.gather(*under_way)
     exchanges.close()
     return found
 

@@ -68,9 +68,9 @@ def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None)
 
     spec = Path("-") if source == "-" else locate(source)
     document = open_source(source, stdin_text)
-    if not as_map(document.data).keys() & {"cases", "matrix"}:
+    if not as_map(document.data).keys() & {"cases", "matrix", "twins"}:
         return {}
     from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
 
-    cases = {one.name: one for one in cases_in(document, spec, plugins)}
+    cases = {one.name: one for one in cases_in(document, spec, plugins) if one.is_run}
     return {} if list(cases) == [DEFAULT] and not cases[DEFAULT].overrides else cases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import secrets
@@ -287,7 +288,13 @@ def _run(observer: Observer) -> bool:
                 loop.add_signal_handler(number, stop)
         return await observer.run()
 
-    return asyncio.run(main())
+    # In a full collection of garbage, 13 ms with all that is imported, no chunk is read: what is there is left out.
+    gc.collect()
+    gc.freeze()
+    try:
+        return asyncio.run(main())
+    finally:
+        gc.unfreeze()
 
 
 def _finish(folder: Path, output_format: str, *, complete: bool) -> None:

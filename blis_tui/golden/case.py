@@ -1,22 +1,24 @@
-"""The golden tests that a file holds: one for each case of an experiment, or one for the file, as for a study."""
+"""The golden tests that a file holds: one for each case and each twin of an experiment, or one for a study."""
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
+from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
-from blis_tui.spec.diagnostics import in_order
+from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
+from blis_tui.spec.model.twin import TwinTest, TwinTolerance
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.document import read_study
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from blis_tui.registry import Registry
@@ -26,27 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT: Final = "default"
 """Name of the only test of a study, and of an experiment without cases."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """How far one number may be from its golden value: the larger of two bounds."""
-
-    rel: float = 0.0
-    abs: float = 0.0
-
-    def accepts(self, golden: float, found: float) -> bool:
-        """Whether ``found`` is close enough."""
-        return abs(found - golden) <= max(self.abs, self.rel * abs(golden))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonOptions:
-    """How results are compared with golden files."""
-
-    records: bool = True
-    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
-    redact: tuple[str, ...] = ()
+_TWIN: Final = "twin+"
+"""How the names of the tests of twins begin; no case can be called so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +53,32 @@ class Case:
     """What it may name besides this package's own plug-ins; None = nothing."""
     is_study: bool = False
     """Whether it is a study, and so many runs, instead of one run of an experiment."""
+    twin: TwinTest | None = None
+    """The recording that is compared with a simulation; None = it is no such comparison."""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is one run of an experiment, with a report and records."""
+        return not self.is_study and self.twin is None
+
+    @property
+    def what(self) -> str:
+        """What texts call it."""
+        return "the study" if self.is_study else f"case `{self.name}`" if self.twin is None else f"`{self.name}`"
 
     def load(self) -> Experiment:
-        """The experiment of this case. Raises SpecError and InputError, also for a study."""
+        """The experiment of this case. Raises SpecError and InputError, also where it is not one run."""
         if self.is_study:
             raise InputError(f"{shown(self.spec)} is a study: it has many runs, not one to look at")
+        if self.twin is not None:
+            raise InputError(
+                f"{self.what} of {shown(self.spec)} is a recording beside its simulation, not one run to look at",
+                help="`blis-tui tui SPEC --twin RECORDING` shows both",
+            )
+        return self.load_experiment()
+
+    def load_experiment(self) -> Experiment:
+        """The experiment that is run, or compared with a recording. Raises SpecError and InputError."""
         return load(self.spec, overrides=self.overrides, plugins=self.plugins)
 
     def load_study(self) -> Study:
@@ -105,9 +109,11 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
         return ()
     problems = Problems(plugins)
     cases = expanded_cases(document, problems) if checked(document, "Experiment", (), problems) else []
+    if cases:
+        _check_twins(document, problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
-    return tuple(
+    runs = tuple(
         Case(
             spec=spec,
             name=one.name or DEFAULT,
@@ -122,6 +128,46 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
         )
         for one in cases
     )
+    return (*runs, *_twins(document, runs[:1]))
+
+
+def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
+    """A test for each recording that the experiment is compared with; tags and the like are those of its cases."""
+    twins = as_list(document.get("twins"))
+    if not twins:
+        return
+    from blis_tui.golden.twins import comparison  # noqa: PLC0415  (few projects have recordings)
+
+    for at, said in enumerate(twins):
+        twin = _twin(as_map(said))
+        for one in runs:
+            yield replace(
+                one,
+                name=f"{_TWIN}{twin.name}",
+                line=document.place(("twins", at)).span.line,
+                overrides={},
+                known=(),
+                comparison=comparison(twin.tolerance),
+                twin=twin,
+            )
+
+
+def _twin(data: Mapping[str, Json]) -> TwinTest:
+    tolerance = TwinTolerance(**_bounds(as_map(data.get("tolerance"))))
+    steps = {"steps": str(data["steps"])} if "steps" in data else {}
+    return TwinTest(name=str(data["name"]), recording=str(data["recording"]), tolerance=tolerance, **steps)
+
+
+def _check_twins(document: Document, problems: Problems) -> None:
+    """Note recordings that have the name of another one."""
+    seen: dict[Json, int] = {}
+    for at, said in enumerate(as_list(document.get("twins"))):
+        name = as_map(said).get("name")
+        if name in seen:
+            hint = f"the first is on line {document.place(('twins', seen[name], 'name')).span.line}"
+            message = f"two recordings are called `{name}`"
+            problems.add(about(document, ("twins", at, "name"), "BLIS2021", message, hint=hint))
+        seen.setdefault(name, at)
 
 
 def _study(spec: Path, plugins: Registry | None) -> Case:

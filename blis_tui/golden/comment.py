@@ -19,8 +19,7 @@ from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence
 from blis_tui.golden.project import Project
 from blis_tui.golden.review import case_of, survey
-from blis_tui.golden.session import debugger_command, engine_lines, only_the_engine, plugin_lines
-from blis_tui.golden.studies import changes
+from blis_tui.golden.session import answer_lines, debugger_command, engine_lines, only_the_engine, plugin_lines
 from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable, printable_lines
 from blis_tui.units import plural
@@ -167,8 +166,8 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
     if difference.spec:
         changed = experiment_differences(golden.document, new.document)
         parts += [_table("experiment", changed, len(changed))] if changed else []
-    if case.is_study:
-        parts.append(_block("\n".join(changes(golden, new))))
+    if answer := answer_lines(case, golden, new, difference):
+        parts.append(_block("\n".join(answer)))
     figures = _figures(difference.report)
     parts.append(_table("figure", figures, len(difference.report)))
     parts.append(_expectations(golden, new, case))
@@ -176,7 +175,7 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
         parts.append("The report is the same, but the record stream is not.\n")
     if difference.text is not None:
         parts.append(f"The values are the same, but not the text of the {difference.text[0]}.\n")
-    if not case.is_study:
+    if case.is_run:
         parts.append(_divergence(entry, case, golden, new))
     if style.folds and len(difference.report) > len(figures[:_FIGURES]):
         parts.append(_folded(difference.report))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.compare.documents import Difference
-    from blis_tui.golden.case import ComparisonOptions, Tolerance
     from blis_tui.golden.layout import OtherLine
+    from blis_tui.golden.options import ComparisonOptions, Tolerance
     from blis_tui.golden.store import Golden
 
 REDACTED: Final = "[redacted]"

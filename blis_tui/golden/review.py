@@ -63,7 +63,7 @@ def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = N
     if case is None:
         raise InputError(f"{new.spec} no longer has the case `{new.case}`")
     difference = compare(golden, new, case.comparison)
-    return describe(case, files, golden, new, difference, None if case.is_study else case.load())
+    return describe(case, files, golden, new, difference, case.load() if case.is_run else None)
 
 
 def accept(files: GoldenFiles, *, force: bool = False) -> None:
@@ -86,7 +86,7 @@ def accept(files: GoldenFiles, *, force: bool = False) -> None:
 
 
 def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
-    """Store the record stream of a golden, and say whether: this engine may give another one, and a study has none.
+    """Store the record stream of a golden, and say whether: this engine may give another one, and only runs have one.
 
     Raises:
         InputError: its case is no longer there.
@@ -95,8 +95,8 @@ def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None)
     golden = files.read()
     if case is None:
         raise InputError(f"{golden.spec} no longer has the case `{golden.case}`")
-    if case.is_study:
-        return "a study, which has no records:"
+    if not case.is_run:
+        return "a study, which has no records:" if case.is_study else "a recording, which has no records:"
     experiment = case.load()
     _, chain = run_watched(experiment)
     if chain.sha256 != golden.chain.sha256:

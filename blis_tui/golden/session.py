@@ -108,12 +108,17 @@ def run_case(
         BlisError: the experiment cannot be loaded or run.
     """
     golden = _read(files, settings)
-    experiment = None if case.is_study else case.load()
+    experiment = case.load() if case.is_run else None
 
     def is_known(result: Golden) -> bool:
         return golden is not None and (golden.report, golden.chain) == (result.report, result.chain)
 
-    if experiment is None:
+    trouble = ""
+    if case.twin is not None:
+        from blis_tui.golden.twins import produce_twin  # noqa: PLC0415  (few projects have recordings)
+
+        result = produce_twin(case.load_experiment(), case.twin, case.spec.parent, spec=spec, case=case.name)
+    elif experiment is None:
         from blis_tui.golden.studies import produce_study  # noqa: PLC0415  (few projects have studies)
 
         study = case.load_study()
@@ -196,8 +201,7 @@ def describe(
     experiment: Experiment | None,
 ) -> str:
     """Everything there is to say about a difference, for an experiment with the first event at which it shows."""
-    what = "the study" if experiment is None else f"case `{case.name}`"
-    lines = [printable(f"{files.name}: the result of {what} differs from its golden")]
+    lines = [printable(f"{files.name}: the result of {case.what} differs from its golden")]
     if difference.engine is not None:
         lines += engine_lines(*difference.engine, alone=only_the_engine(difference))
     lines += plugin_lines(golden, result)
@@ -205,14 +209,11 @@ def describe(
     if difference.spec:
         changed = experiment_differences(golden.document, result.document)
         schemas = "; the schemas, which hold the defaults, have changed" if difference.schemas else ""
-        if changed or experiment is not None:
-            what = "study" if experiment is None else "experiment"
+        if changed or not case.is_study:
+            what = "study" if case.is_study else "experiment"
             lines.append(f"{what}: {plural(len(changed), 'difference')}{schemas}")
         lines += difference_lines(changed, _SHOWN_DIFFERENCES)
-    if experiment is None:
-        from blis_tui.golden.studies import changes  # noqa: PLC0415  (few projects have studies)
-
-        lines += changes(golden, result)
+    lines += answer_lines(case, golden, result, difference)
     if difference.report:
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
         lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
@@ -228,6 +229,19 @@ def describe(
         if command := debugger_command(case, divergence.event):
             lines.append(f"see it in the debugger: {command}")
     return "\n".join(lines)
+
+
+def answer_lines(case: Case, golden: Golden, result: Golden, difference: ResultDifference) -> list[str]:
+    """What has become of a study's answer, or of where a server and its simulation part; empty for a run."""
+    if case.is_study:
+        from blis_tui.golden.studies import changes  # noqa: PLC0415  (few projects have studies)
+
+        return changes(golden, result)
+    if case.twin is not None:
+        from blis_tui.golden.twins import answer  # noqa: PLC0415  (few projects have recordings)
+
+        return answer(golden, result, difference.report)
+    return []
 
 
 def debugger_command(case: Case, event: int) -> str:

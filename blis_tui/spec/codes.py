@@ -199,7 +199,7 @@ _TABLE: Final = {
     ),
     "BLIS2021": CodeInfo(
         "named twice",
-        "Two pools, two different models of the pools, or two scorers of one list have the same name.",
+        "Two pools, two different models of the pools, two scorers of one list, or two recordings have the same name.",
         "Rename or remove one.",
     ),
     "BLIS2022": CodeInfo(

@@ -29,7 +29,7 @@ _HEADER = ("apiVersion", "kind", "metadata")
 SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
 """Keys of an experiment that take another document -> that document's kind."""
 
-TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden")
+TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden", "twins")
 """Keys of an experiment that say how it is tested: not inherited, and no part of what is simulated."""
 
 

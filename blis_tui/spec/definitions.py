@@ -13,6 +13,7 @@ from blis_tui.classes import dataclass
 from blis_tui.spec import model, written
 from blis_tui.spec.model.experiment import FitnessWeights, GoldenComparison
 from blis_tui.spec.model.machine import Link
+from blis_tui.spec.model.twin import TwinTest, TwinTolerance
 from blis_tui.spec.study.model import Objective
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
                 },
             ),
             "golden": Definition(of=GoldenComparison),
+            "twin": Definition(of=TwinTest),
+            "twin_tolerance": Definition(of=TwinTolerance),
             "pool": Definition(of=model.Pool),
             "nodes": Definition(of=model.NodePool),
             "failure": Definition(of=model.Failure),

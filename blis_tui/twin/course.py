@@ -154,20 +154,24 @@ def of_recording(recording: Recording, pace: Pace | None) -> Course:
         done = row.outcome == COMPLETED
         end_us = times[-1] if done and times else row.done_us
         lives[row.request_id] = Life(row.request_id, row.sent_us, times, tuple(counts), end_us, done)
-    scraped = {name: _scraped(recording, key) for name, key in (("waiting", _WAITING), ("running", _RUNNING))}
-    preempted = _scraped(recording, PREEMPTIONS)
-    first = preempted.values[0] if preempted.values else 0.0
-    figures = {
-        **scraped,
-        "KV in use": _kv_by_steps(pace) or _scraped(recording, _KV),
-        "preemptions": Levels(preempted.times_us, tuple(value - first for value in preempted.values)),
-    }
     steps = _Steps()
     if pace is not None and pace.begins_us is not None:
         batches = tuple(batch_of(step) for step in pace.steps)
         steps = _Steps(pace.begins_us, batches, tuple(map(float, pace.periods_us)))
-    known = {name: levels for name, levels in figures.items() if levels.times_us}
-    return _course(recording.folder.name, lives, known, steps)
+    return _course(recording.folder.name, lives, levels_of_recording(recording, pace), steps)
+
+
+def levels_of_recording(recording: Recording, pace: Pace | None) -> dict[str, Levels]:
+    """What a recording tells of the engine over time, under the names of ``Course.figures``."""
+    preempted = _scraped(recording, PREEMPTIONS)
+    first = preempted.values[0] if preempted.values else 0.0
+    figures = {
+        "waiting": _scraped(recording, _WAITING),
+        "running": _scraped(recording, _RUNNING),
+        "KV in use": _kv_by_steps(pace) or _scraped(recording, _KV),
+        "preemptions": Levels(preempted.times_us, tuple(value - first for value in preempted.values)),
+    }
+    return {name: levels for name, levels in figures.items() if levels.times_us}
 
 
 def _scraped(recording: Recording, key: str) -> Levels:
@@ -195,21 +199,26 @@ def of_simulation(name: str, run: Simulated) -> Course:
         ended = times[-1] if done and times else row.deadline_us or row.arrival_us
         counts = tuple(count for _, count in tokens)
         lives[row.request_id] = Life(row.request_id, row.arrival_us, times, counts, ended, done)
+    ordered = dict(sorted(lives.items(), key=lambda one: (one[1].sent_us, one[0])))
+    begins = tuple(step.time_us for step in run.steps)
+    steps = _Steps(begins, run.batches, tuple(float(step.duration_us) for step in run.steps))
+    return _course(name, ordered, levels_of_simulation(run), steps)
+
+
+def levels_of_simulation(run: Simulated) -> dict[str, Levels]:
+    """The same of a simulation, whether it was followed or not."""
     steps = run.steps
     ends = tuple(step.time_us + step.duration_us for step in steps)
     preempted, total = [], 0
     for step in steps:
         total += len(step.preempted)
         preempted.append(float(total))
-    begins = tuple(step.time_us for step in steps)
-    figures = {
+    return {
         "running": Levels(ends, tuple(float(step.running) for step in steps)),
         "waiting": Levels(ends, tuple(float(step.waiting) for step in steps)),
         "KV in use": Levels(ends, tuple(step.kv_used_blocks / run.kv_blocks for step in steps)),
-        "preemptions": Levels(begins, tuple(preempted)),
+        "preemptions": Levels(tuple(step.time_us for step in steps), tuple(preempted)),
     }
-    ordered = dict(sorted(lives.items(), key=lambda one: (one[1].sent_us, one[0])))
-    return _course(name, ordered, figures, _Steps(begins, run.batches, tuple(float(one.duration_us) for one in steps)))
 
 
 def sampled(levels: Levels, end_us: int, cells: int) -> Sequence[float | None]:

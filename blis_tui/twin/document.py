@@ -31,6 +31,10 @@ def twin_document(twin: Twin) -> dict[str, object]:
         document["batches"] = asdict(twin.batches)
     if twin.seen:
         document["seen"] = {name: asdict(seen) for name, seen in twin.seen.items()}
+    document["course"] = [
+        {"until_us": one.until_us, "requests": one.requests, "measured": dict(one.left), "other": dict(one.right)}
+        for one in twin.course
+    ]
     if twin.simulated:
         document["parting"] = None if twin.parting is None else asdict(twin.parting)
         document["explained"] = [{"name": rung.name, "latency_ms": _errors(rung.errors)} for rung in twin.rungs]

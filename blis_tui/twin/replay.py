@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 from dataclasses import field, replace
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.replay import with_latency
@@ -10,7 +14,8 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
-from blis_tui.observe.folder import TABLE, write_tables
+from blis_tui.observe.folder import TABLE, table_csv
+from blis_tui.records.files import atomic_text
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import PluginConfig, Trace, Workload
 
@@ -59,18 +64,31 @@ def replaying(experiment: Experiment, recording: Recording) -> Experiment:
 
     Raises:
         PolicyError: it has more than one instance.
-        InputError: the recording holds no request that was served, or its table can be neither read nor written.
+        InputError: the recording holds no request that was served, or its table cannot be read.
     """
     pools = experiment.pools
     if len(pools) != 1 or pools[0].instances != 1:
         raise PolicyError("a recording is compared with one instance", help="set cluster.instances=1")
-    path = recording.folder / TABLE
-    if not path.is_file():
-        write_tables(recording)
+    path = _table_of(recording)
     trace = Trace(path=str(path), format="requests", sha256=input_digest(path, limit=MAX_TRACE_BYTES))
     if not any(row.chunks for row in recording.requests):
         raise InputError(f"{recording.folder} holds no answer: there is nothing to compare with")
     return replace(experiment, workload=Workload(name=recording.folder.name, trace=trace), horizon_us=None, expect=())
+
+
+def _table_of(recording: Recording) -> Path:
+    """The table of its requests. A recording that was broken off has none: reading it writes none beside it.
+
+    The other one lasts as long as this process, because a simulation that is opened later reads it once more.
+    """
+    path = recording.folder / TABLE
+    if path.is_file():
+        return path
+    folder = mkdtemp(prefix="blis-tui-recording-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    with atomic_text(Path(folder, TABLE)) as file:
+        file.writelines(table_csv(recording.requests))
+    return Path(folder, TABLE)
 
 
 def with_steps(experiment: Experiment, durations_us: tuple[int, ...], queue_us: int = 0) -> Experiment:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned
 from blis_tui.printable import printable
 from blis_tui.twin.fitting import BLOCK_STEPS
 from blis_tui.twin.parting import where
+from blis_tui.twin.stretches import KV, LATENCIES, LEVELS
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
     from blis_tui.twin.twin import Twin
 
 _NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
+_TITLES: Final = {KV: f"{KV} %", "ttft": "TTFT ms", "e2e": "E2E ms"}
+"""Of columns whose figures have a unit."""
 _ABOUT: Final = "MAPE: mean absolute error of single requests; r: correlation of single requests"
 
 
 def twin_text(twin: Twin) -> str:
-    """Who is compared, latencies, what the engines did, where they part, and what explains the error."""
-    blocks = [_head(twin), _latencies(twin), _engine(twin), _parting(twin), _ladder(twin), _halves(twin)]
+    """Who is compared, latencies, what the engines did, both over time, where they part, what explains the error."""
+    told = (_head, _latencies, _engine, _course, _parting, _ladder, _halves)
+    blocks = [tell(twin) for tell in told]
     return "\n\n".join("\n".join(printable(line.rstrip()) for line in block) for block in blocks if block) + "\n"
 
 
@@ -80,6 +85,29 @@ def _engine(twin: Twin) -> list[str]:
 
 def _r(value: float | None) -> str:
     return "" if value is None else f"r {value:.3f}"
+
+
+def _course(twin: Twin) -> list[str]:
+    """Both sides over time, a line for each stretch."""
+    if not twin.course:
+        return []
+    columns = [["until s", *(f"{one.until_us / 1e6:,.2f}" for one in twin.course)]]
+    columns.append(["sent", *(count_text(one.requests) for one in twin.course)])
+    for name in (*LEVELS, *LATENCIES):
+        sides = [[_figure(name, side[name]) for side in (one.left, one.right)] for one in twin.course]
+        widths = [max(map(len, column)) for column in zip(*sides, strict=True)]
+        columns.append(
+            [_TITLES.get(name, name), *(f"{left:>{widths[0]}} /{right:>{widths[1] + 1}}" for left, right in sides)]
+        )
+    other = "simulated" if twin.simulated else "then"
+    about = f"measured / {other} at the end of each tenth; latencies: means of the requests sent in it"
+    return [*aligned(list(zip(*columns, strict=True)), range(len(columns))), about]
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{100 * value:.1f}" if name == KV else f"{value:,.1f}" if name in LATENCIES else f"{value:,.0f}"
 
 
 def _parting(twin: Twin) -> list[str]:

@@ -9,11 +9,13 @@ from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
+from blis_tui.twin.course import levels_of_recording, levels_of_simulation
 from blis_tui.twin.fitting import fit, front_end_us, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.parting import first_parting
 from blis_tui.twin.replay import replaying, simulate, with_steps
 from blis_tui.twin.side import at, of_recording, of_simulation
+from blis_tui.twin.stretches import stretches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.twin.parting import Parting
     from blis_tui.twin.replay import Simulated
     from blis_tui.twin.side import Side
+    from blis_tui.twin.stretches import Stretch
 
 STEPS: Final = ("model", "measured", "fitted")
 """Where the step times of a simulation come from: the experiment's model, the recording's log, or a fit to that."""
@@ -63,6 +66,8 @@ class Rung:
     errors: Mapping[str, Agreement]
     run: Simulated
     parting: Parting | None
+    front_end_us: int | None = None
+    """What its requests wait beside their steps, as measured; None = nothing measured is in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,8 @@ class Twin:
     batches: Batches | None
     seen: Mapping[str, Seen]
     parting: Parting | None
+    course: Sequence[Stretch] = ()
+    """Both sides over time; empty where nothing was answered on both."""
     rungs: Sequence[Rung] = ()
     """From what the experiment says to everything that was measured; empty where two recordings are compared."""
     halves: Halves | None = None
@@ -116,7 +123,9 @@ def of_two(left: Recording, right: Recording) -> Twin:
             f"{right.folder} and {left.folder} have {len(common)} requests in common",
             help="recordings are compared request by request: record the same workload with the same seed",
         )
-    return _compared(*sides)
+    twin = _compared(*sides)
+    course = stretches(twin.pairs, levels_of_recording(left, paces[0]), levels_of_recording(right, paces[1]))
+    return replace(twin, course=course)
 
 
 def of_simulated(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
@@ -149,7 +158,8 @@ def of_simulated(recording: Recording, experiment: Experiment, name: str, steps:
         fitted = _fitted(recording, pace, replayed)
         chosen = _rung("fitted", recording, pace, with_latency(replayed, fitted.latency))
     twin = _compared(of_recording(recording, pace), of_simulation(name, chosen.run), chosen.parting)
-    return replace(twin, rungs=rungs, halves=halves, notes=tuple(_notes(recording, experiment)))
+    course = stretches(twin.pairs, levels_of_recording(recording, pace), levels_of_simulation(chosen.run))
+    return replace(twin, course=course, rungs=rungs, halves=halves, notes=tuple(_notes(recording, experiment)))
 
 
 # ---- underneath ----
@@ -217,7 +227,8 @@ def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> l
     rungs.append(_rung("and the gaps between steps", recording, pace, with_steps(replayed, pace.periods_us)))
     queue_us = front_end_us(recording.answered, rungs[-1].run)
     name = f"and the front end ({queue_us / 1000:,.1f} ms)"
-    rungs.append(_rung(name, recording, pace, with_steps(replayed, pace.periods_us, queue_us)))
+    last = _rung(name, recording, pace, with_steps(replayed, pace.periods_us, queue_us))
+    rungs.append(replace(last, front_end_us=queue_us))
     return rungs
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import socket
 import sys
+from statistics import median
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -29,7 +31,7 @@ SLOW = {
     "engine.kv_blocks": 300,
 }
 SET = [word for key, one in SLOW.items() for word in ("--set", f"{key}={json.dumps(one)}")]
-TRACE = "arrival_us,input_tokens,output_tokens\n" + "".join(f"{60_000 * n},{50 + 9 * n},{5 + n}\n" for n in range(10))
+TRACE = "arrival_us,input_tokens,output_tokens\n" + "".join(f"{60_000 * n},{50 + 9 * n},{30 + n}\n" for n in range(10))
 posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 
 
@@ -85,15 +87,18 @@ def test_observing_it_closes_the_loop(tmp_path: Path, monkeypatch: pytest.Monkey
     assert observed.exit_code == ExitCode.OK, observed.output
     document = json.loads(observed.stdout)
     assert document["server"]["kv_blocks"] == 300
-    assert document["counters"]["vllm:generation_tokens_total"] == sum(5 + n for n in range(10))
-    twin = CliRunner().invoke(cli, ["twin", "r", "quickstart", *SET, "--format", "json"])
+    assert document["counters"]["vllm:generation_tokens_total"] == sum(30 + n for n in range(10))
+    twin = CliRunner().invoke(cli, ["twin", "r", "quickstart", *SET, "--format", "json", "--requests", "pairs.csv"])
     assert twin.exit_code == ExitCode.OK, twin.output
     found = json.loads(twin.stdout)
     assert found["requests"] == {"both": 10, "only_measured": 0, "only_other": 0}
     assert found["notes"] == []
+    with (tmp_path / "pairs.csv").open() as file:
+        pairs = [(float(row["measured_e2e_us"]), float(row["other_e2e_us"])) for row in csv.DictReader(file)]
+    assert median(abs(simulated / measured - 1) for measured, simulated in pairs) <= 0.02  # a stall may hit some
     # Which tokens a client gets is certain, when it gets them this machine's business; no simulation is ahead of them.
     recording = read_recording(tmp_path / "r")
-    assert [row.tokens for row in recording.requests] == [5 + n for n in range(10)]
+    assert [row.tokens for row in recording.requests] == [30 + n for n in range(10)]
     with (tmp_path / "served.csv").open() as file:
         served = [line.split(",") for line in file][2:]  # without the request that warmed it up
     for row, cells in zip(recording.requests, served, strict=True):

@@ -18,10 +18,11 @@ from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
 from blis_tui.golden import chain, session
-from blis_tui.golden.case import ComparisonOptions, cases_of
+from blis_tui.golden.case import cases_of
 from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
+from blis_tui.golden.options import ComparisonOptions
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import GoldenFiles
 from blis_tui.records.tables import record_dict

@@ -23,7 +23,7 @@ VLLM: Final = os.environ.get("BLIS_VLLM_PYTHON", "")
 GUIDELLM: Final = os.environ.get("BLIS_GUIDELLM", "")
 """The path of the program."""
 needs_vllm = pytest.mark.skipif(not VLLM, reason="BLIS_VLLM_PYTHON names no Python with vLLM")
-needs_guidellm = pytest.mark.skipif(not (GUIDELLM and VLLM), reason="BLIS_GUIDELLM names no guidellm")
+needs_guidellm = pytest.mark.skipif(not (GUIDELLM and VLLM), reason="BLIS_GUIDELLM or BLIS_VLLM_PYTHON is not set")
 
 ENVIRONMENT: Final = {
     **os.environ,

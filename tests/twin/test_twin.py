@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
+from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
+from blis_tui.observe.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.replay import simulate
@@ -238,3 +241,56 @@ def test_a_request_that_is_followed_has_all_its_tokens() -> None:
     for name, row in found.rows.items():
         assert found.answers[name][-1][1] == row.output_tokens
         assert found.answers[name][0][0] == row.first_token_us
+
+
+def test_reading_a_recording_writes_nothing_into_it(tmp_path: Path) -> None:
+    made = experiment(workload__requests=20)
+    recording = recorded(made, tmp_path / "r")
+    whole = of_simulated(recording, made, "same")
+    for name in (TABLE, TRACE, TRACE_HEADER, TIMELINE):  # as where observing was broken off
+        (recording.folder / name).unlink()
+    before = {path: path.stat().st_mtime_ns for path in recording.folder.iterdir()}
+    recording.folder.chmod(0o500)
+    try:
+        assert of_simulated(recording, made, "same").errors == whole.errors
+    finally:
+        recording.folder.chmod(0o700)
+    assert {path: path.stat().st_mtime_ns for path in recording.folder.iterdir()} == before
+
+
+def test_the_course_is_that_of_the_rows(tmp_path: Path) -> None:
+    recording = recorded(experiment(), tmp_path / "r", front_us=9000)
+    server = experiment(engine__kv_blocks=90)
+    twin = of_simulated(recording, server, "fewer")
+    rows = [json.loads(line) for line in (tmp_path / "r" / "requests.jsonl").read_text().splitlines()]
+    scrapes = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    steps: list[StepFinished] = []
+    preempted: list[int] = []
+    simulation = blis_tui.Simulation(server)  # it has the very requests that were recorded
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.subscribe(Preempted, lambda record: preempted.append(record.time_us))
+    simulation.run()
+    simulated = simulation.report().rows
+    assert len(twin.course) == 10
+    last_us = max(*(row["chunks"][-1][0] for row in rows), *(row.completed_us or 0 for row in simulated))
+    from_us = 0
+    for one in twin.course:
+        until_us = one.until_us
+        assert until_us - from_us == pytest.approx(last_us / 10, abs=2)
+        sent = [row for row in rows if from_us <= row["sent_us"] < until_us]
+        assert one.requests == len(sent)
+        seen = [scrape["vllm:num_requests_running"] for scrape in scrapes if scrape["time_us"] <= until_us]
+        assert one.left["running"] == seen[-1]
+        assert one.left["waiting"] is None  # this server does not say
+        over = [step for step in steps if step.time_us + step.duration_us <= until_us]
+        assert (one.right["running"], one.right["waiting"]) == (over[-1].running, over[-1].waiting)
+        assert one.right["KV in use"] == over[-1].kv_used_blocks / 90
+        assert one.right["preemptions"] == len([time_us for time_us in preempted if time_us <= until_us])
+        if sent:
+            ttft_us = [row["chunks"][0][0] - row["sent_us"] for row in sent]
+            e2e_us = [row.e2e_us or 0 for row in simulated if from_us <= row.arrival_us < until_us]
+            assert one.left["ttft"] == pytest.approx(sum(ttft_us) / len(sent) / 1e3)
+            assert one.right["e2e"] == pytest.approx(sum(e2e_us) / len(sent) / 1e3)
+        from_us = until_us
+    assert max(one.right["waiting"] or 0 for one in twin.course) > 0
+    assert max(one.right["preemptions"] or 0 for one in twin.course) > 0

@@ -12,6 +12,7 @@ from blis_tui.spec.model.cluster import NAME, Cluster
 from blis_tui.spec.model.engine import Engine
 from blis_tui.spec.model.plugin_config import named_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES
+from blis_tui.spec.model.twin import TwinTest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -403,6 +404,13 @@ class Experiment:
         GoldenComparison,
         "How results are compared with the golden files; the default is byte for byte.",
         default={},
+    )
+    twins: ClassVar[Said] = said(
+        (TwinTest,),
+        "Recordings of the server that this experiment describes: each is one more golden test. Kept are figures of the"
+        " server and of its simulation; a new recording of the same workload is compared with them.",
+        minItems=1,
+        examples=[[{"name": "june", "recording": "recordings/server", "tolerance": {"latency": 0.05}}]],
     )
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""
