@@ -12,6 +12,7 @@ import shutil
 from html import escape
 from itertools import pairwise
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import blis_tui
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = Path(__file__).with_name("gallery.md")
 IMAGES: Final = Path(__file__).with_name("img") / "gallery"
+_LINE: Final = 100
+"""Columns of a line of the page."""
 _COLUMNS: Final = 240
 _WIDTH, _LEFT = 760, 40
 _TOP, _HIGH, _GAP, _LOW = 14, 84, 12, 40
@@ -41,9 +44,9 @@ _STYLE: Final = (
 )
 _ABOUT: Final = """# Gallery
 
-What happens in each experiment that ships: requests that run, wait at an instance or are held at the gateway, and how
-full the KV caches are, all instances together. `blis-tui tui NAME` opens it in the debugger; `blis-tui run NAME --html
-page.html` makes pictures that can be looked into.
+What happens in each experiment that ships: requests that run, wait at an instance or are held at
+the gateway, and how full the KV caches are, all instances together. `blis-tui tui NAME` opens it in
+the debugger; `blis-tui run NAME --html page.html` makes pictures that can be looked into.
 """
 
 
@@ -147,7 +150,8 @@ def _legend(held: bool) -> str:
 def section(one: Drawn) -> str:
     """Its part of the page."""
     image = f"![{one.name}: load over time](img/gallery/{one.name}.svg)"
-    return f"## {one.name}\n\n{one.about}\n\n{image}\n\n{one.figures}\n"
+    about, figures = (fill(text, _LINE, break_on_hyphens=False) for text in (one.about, one.figures))
+    return f"## {one.name}\n\n{about}\n\n{image}\n\n{figures}\n"
 
 
 def digest_of(svg: str) -> str:

@@ -17,7 +17,7 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, wrap
 from typing import TYPE_CHECKING, Final, get_args
 
 import blis_tui.cluster
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from blis_tui.keys import Key
     from blis_tui.plug_points import Row
 
+_WIDTH: Final = 100
+"""Of lines of prose."""
 PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
 INDEX: Final = Path(blis_tui.shipped.__file__)
 _BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
@@ -120,7 +122,7 @@ def section(row: Row) -> Iterator[str]:
     yield from (f"### {_mark(row)}", "", f"`{row.point.path}`: {article} {row.point.noun}, called with {called}.", "")
     named = _named_by(row)
     if len(named) > 1:
-        yield from (f"Named by the keys {', '.join(f'`{key}`' for key in named)}.", "")
+        yield from (*wrap(f"Named by the keys {', '.join(f'`{key}`' for key in named)}.", _WIDTH), "")
     yield from _code(protocol.__name__, protocol)
 
 

@@ -1,10 +1,13 @@
-"""What docs/architecture.md names exists."""
+"""What docs/architecture.md names exists; and how pages are set."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
@@ -24,3 +27,17 @@ def test_its_paths_exist() -> None:
     named = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", PAGE)
     assert len(named) > 30
     assert [path for path in named if not any((base / path).exists() for base in (ROOT, ROOT / "blis_tui"))] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_prose_has_lines_of_a_hundred_columns(path: Path) -> None:
+    """Tables, code and what cannot be broken aside: one name in code, an image, a heading."""
+    fenced, long = False, []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith(("```", "~~~")):
+            fenced = not fenced
+        words = re.sub(r"`[^`]*`", "code", line.strip()).split()
+        whole = len(words) < 2 or line.lstrip().startswith(("|", "<", "#", "![", "+ "))
+        if not fenced and not whole and len(line) > 100:
+            long.append(line)
+    assert long == []
