@@ -9,6 +9,8 @@ Medians in microseconds. `plain`: all requests decode and the queue is empty. `b
 the queue's head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that
 takes beyond a plain step. Arrivals and completions are left out of all of them.
 
+`sglang` is SGLang's batching, which retracts by a rule of its own; its `plain` steps are decodes, too.
+
 With `--whole`: what a step takes on average of a run that always has a full batch and a long queue, with blocks for
 everybody and with six tenths of them.
 """
@@ -22,13 +24,16 @@ import subprocess
 import sys
 import time
 from statistics import fmean, median
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import blis_tui
-from blis_tui.engine.flow import OneAtATime
 from blis_tui.simulation import Simulation
 
-VICTIMS = ("tail", "priority", "cheapest-recompute")
+if TYPE_CHECKING:
+    from blis_tui.engine.flow import Flow
+
+SGLANG = "sglang"
+VICTIMS = ("tail", "priority", "cheapest-recompute", SGLANG)
 BLOCKS_EACH = 40
 """640 tokens, as soon as prompts of 512 have 128 tokens of their answers."""
 STEPS = 100
@@ -53,9 +58,11 @@ class Watch:
 
     def time(self, simulation: Simulation, *, starved: bool) -> None:
         """Run until enough steps are timed, starved or plain ones."""
-        original = OneAtATime.step
+        loop: type[Flow] = type(simulation.cluster.instances[0].flow)
+        original = loop.step
+        simulation._one_by_one = True  # noqa: SLF001  (else plain steps are not taken one at a time)
 
-        def step(flow: OneAtATime, now: int) -> int:
+        def step(flow: Flow, now: int) -> int:
             batch, tallies = flow.batch, flow.steps.tallies
             preemptions, waiting, before = tallies.preemptions, len(batch.waiting.items), list(batch.running)
             start = time.perf_counter_ns()
@@ -69,12 +76,14 @@ class Watch:
                 (self.blocked if waiting else self.plain).append(took)
             return upcoming
 
-        OneAtATime.step = step  # type: ignore[method-assign, assignment]
+        loop.step = step  # type: ignore[method-assign, assignment]
         try:
-            while len(self.starved if starved else self.plain) < STEPS and simulation.run(max_events=20):
-                pass
+            before = -1
+            while len(self.starved if starved else self.plain) < STEPS and simulation.events > before:
+                before = simulation.events
+                simulation.run(max_events=20)
         finally:
-            OneAtATime.step = original  # type: ignore[method-assign]
+            loop.step = original  # type: ignore[method-assign]
 
 
 def spec(victim: str, running: int, *, starved: bool) -> dict[str, object]:
@@ -89,6 +98,11 @@ def spec(victim: str, running: int, *, starved: bool) -> dict[str, object]:
         }
         for name in ("standard", "batch")
     ]
+    batching = {"kind": "vllm-v1", "async_scheduling": False}
+    policy: dict[str, object] = {"priority": "slo-class", "batching": batching, "preemption": {"victim": victim}}
+    if victim == SGLANG:
+        expecting_little = {"schedule_conservativeness": 0.01, "chunked_prefill_size": 16384}
+        policy = {"batching": {"kind": "sglang", "overlap_schedule": False, **expecting_little}}
     return {
         "apiVersion": "blis/v1",
         "kind": "Experiment",
@@ -96,11 +110,12 @@ def spec(victim: str, running: int, *, starved: bool) -> dict[str, object]:
         "model": "qwen3-14b",
         "hardware": "h100",
         "latency": {"kind": "blackbox", "alpha": [1000, 0.5, 200], "beta": [7000, 17, 70]},
-        "policy": {"priority": "slo-class", "preemption": {"victim": victim}},
+        "policy": policy,
         "engine": {
-            "kv_blocks": running * (BLOCKS_EACH if starved else 5 * BLOCKS_EACH),
+            "kv_blocks": running * (BLOCKS_EACH if starved else 5 * BLOCKS_EACH) * (16 if victim == SGLANG else 1),
             "max_num_seqs": running,
             "max_num_batched_tokens": 16384,
+            **({"block_size_tokens": 1, "max_model_len": 8192} if victim == SGLANG else {}),
         },
         "workload": {"requests": running, "rate_per_s": 100_000, "clients": clients},
     }
@@ -133,7 +148,9 @@ def measure_whole(victim: str, running: int) -> dict[str, float]:
         workload["requests"] = 4 * running
         for client in workload["clients"]:
             client["output_tokens"] = {"kind": "uniform", "min": 100, "max": 900}
-        cast("dict[str, Any]", document["engine"])["kv_blocks"] = int(share * 48 * running)
+        cast("dict[str, Any]", document["engine"])["kv_blocks"] = int(share * 48 * running) * (
+            16 if victim == SGLANG else 1
+        )
         simulation = Simulation(blis_tui.load(document), check="off")
         start = time.perf_counter_ns()
         simulation.run()

@@ -551,7 +551,7 @@ def test_an_empty_field_offers_everything_with_its_meaning() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("pree", ["preempted", "preemptions"]),
+        ("pree", ["preempted", "preempted-by-priority", "preemptions"]),
         ("first ", [f"first {word}" for word in dict.fromkeys((*FIRST, "slo-miss", *RECORD_KINDS))]),
         ("first dr", ["first drop", "first dropped"]),
         ("first slo-miss ", ["first slo-miss ttft", "first slo-miss e2e"]),

@@ -321,6 +321,19 @@ def test_requests_that_were_not_served() -> None:
 # ---- limits ----
 
 
+def test_preemptions_by_priority_say_nothing_of_the_kv_cache() -> None:
+    batching = {"kind": "sglang", "enable_priority_scheduling": True, "priority_scheduling_preemption_threshold": 1}
+    changed = {"policy": {"batching": batching, "priority": "slo-class"}, "engine.max_num_seqs": 24, "expect": []}
+    made = blis_tui.run(blis_tui.load("service-classes", set={**changed, "workload.requests": 300}))
+    counts = [row.preemptions for row in made.rows]
+    assert max(counts) >= 3
+    assert "kv-cache" not in ids(made)
+    thrashing = finding(made, "thrashing")
+    assert thrashing.figures["requests"] == sum(count >= 3 for count in counts)
+    assert "policy.batching.priority_scheduling_preemption_threshold" in thrashing.keys
+    assert "KV" not in thrashing.advice
+
+
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption"])
 def test_memory_pressure(name: str) -> None:
     made = report(name)
