@@ -257,6 +257,16 @@ def test_a_person_is_told_of_the_name_that_is_now(
     assert capsys.readouterr().err == ""
 
 
+def test_a_group_without_a_command_shows_its_help_line_by_line() -> None:
+    for former in (("import",), ("spec", "import")):
+        done = process(*former)
+        assert done.stdout + done.stderr == process("spec", "import", "--help").stdout
+
+
+def test_a_word_with_a_line_end_stays_on_its_line() -> None:
+    assert blis("explain", "kv\nblocks").stdout.startswith("no key has the path `kv\ufffdblocks`; keys that")
+
+
 def test_explain_a_code() -> None:
     assert "error[BLIS2005]" in blis("explain", "blis2005").stdout
     assert json.loads(blis("explain", "BLIS1001", "--format", "json").stdout)["title"] == "unknown key"

@@ -246,13 +246,14 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
     """What costs the same, and why it is not the answer."""
     bounds = plan.question.study.constraints
     own = None if best.found is None else best.found.nearest(bounds)
+    tied = "has as many GPUs" if plan.cost == "cost.gpus" else "costs the same"
     for one in plan.ties:
         other = None if one.found is None else one.found.nearest(bounds)
         if own is None or other is None:
             continue
         size = "" if plan.question.max_rate else f" ({plural(one.size or 1, 'instance')})"
         yield (
-            f"{configuration_name(plan, one)}{size} costs the same; its tightest bound, {other[0].metric}, is at"
+            f"{configuration_name(plan, one)}{size} {tied}; its tightest bound, {other[0].metric}, is at"
             f" {100 * other[0].of_bound:.0f} %, that of the answer at {100 * own[0].of_bound:.0f} %."
         )
 

@@ -218,7 +218,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     assert found.best is found.candidates[worst.index(min(worst))]
     (other,) = found.ties
     assert other is not found.best
-    assert f"costs the same; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in plan_text(found)
+    assert f"has as many GPUs; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in plan_text(found)
     assert plan_data(found)["as_cheap"] == [worst.index(max(worst))]
     alone = plan(question(rate_per_s=120.0), HereRunner(), store)
     assert not alone.ties
