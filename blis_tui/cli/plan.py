@@ -271,4 +271,4 @@ def _sizes(text: str) -> tuple[str, int, int]:
 def _progress_text(runs: int, row: Row) -> str:
     """How many runs there were, and what the latest one tried."""
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
-    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")[:100]
+    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")

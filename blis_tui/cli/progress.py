@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EVERY_S: Final = 0.2
+_ROOM: Final = 100
+"""Characters of the line where the terminal's width is not known."""
+
+
+def _room() -> int:
+    """Characters that stay on one line of the terminal: what is on a second one could not be rewritten."""
+    try:
+        return min(_ROOM, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+    except (OSError, AttributeError):  # no terminal, or no standard error
+        return _ROOM
 
 
 class ProgressLine:
@@ -36,7 +47,7 @@ class ProgressLine:
         now_s = time.monotonic()
         if self._shown and now_s >= self._next_s:
             self._next_s = now_s + _EVERY_S
-            tell(text(), nl=False, afresh=True)
+            tell(text()[: _room()], nl=False, afresh=True)
 
     def clear(self) -> None:
         """Leave nothing behind."""

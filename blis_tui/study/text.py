@@ -54,9 +54,14 @@ def study_text(result: StudyResult) -> str:
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
-        lines += ["", *(part for line in expected for part in wrap(line, _WIDTH, subsequent_indent="  "))]
+        lines += ["", *(part for line in expected for part in sentence_lines(line))]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def sentence_lines(text: str) -> list[str]:
+    """A sentence on as many lines as it takes; names with hyphens stay whole."""
+    return wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def same_load(study: Study) -> str:

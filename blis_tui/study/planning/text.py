@@ -10,7 +10,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import margins, trouble
-from blis_tui.study.text import bar, bound_text, lined_up, number
+from blis_tui.study.text import bar, bound_text, lined_up, number, sentence_lines
 from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def plan_text(plan: Plan) -> str:
     blocks = [[answer_text(plan)]]
     if plan.best is not None:
         blocks.append(list(_around(plan, plan.best)))
-        blocks.append([f"- {line}" for line in remarks(plan, plan.best)])
+        blocks.append([part for line in remarks(plan, plan.best) for part in sentence_lines(f"- {line}")])
     elif plan.as_expected is not None:
         blocks.append(list(_around(plan, plan.as_expected)))
     if len(plan.candidates) > 1:
