@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
-_WIDTH: Final = 100
+WIDTH: Final = 100
+"""Characters to a line of sentences, where nothing narrower shows them."""
 """Of sentences below the table."""
 _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
@@ -34,8 +35,13 @@ _PLOT: Final = (72, 15)
 """Columns and rows of the plot, with its axes."""
 
 
-def study_text(result: StudyResult) -> str:
-    """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it."""
+def study_text(result: StudyResult, width: int = WIDTH) -> str:
+    """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it.
+
+    Args:
+        result: what it tells of.
+        width: characters to a line of its sentences.
+    """
     study = result.study
     points = summaries(result)
     front = {one.point.number for one in study_front(study, points)}
@@ -54,14 +60,14 @@ def study_text(result: StudyResult) -> str:
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
-        lines += ["", *(part for line in expected for part in sentence_lines(line))]
+        lines += ["", *(part for line in expected for part in sentence_lines(line, width))]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
 
 
-def sentence_lines(text: str) -> list[str]:
+def sentence_lines(text: str, width: int) -> list[str]:
     """A sentence on as many lines as it takes; names with hyphens stay whole."""
-    return wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def same_load(study: Study) -> str:

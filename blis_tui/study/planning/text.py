@@ -10,7 +10,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import margins, trouble
-from blis_tui.study.text import bar, bound_text, lined_up, number, sentence_lines
+from blis_tui.study.text import WIDTH, bar, bound_text, lined_up, number, sentence_lines
 from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
@@ -26,12 +26,17 @@ _WHERE_KNOWN: Final = ("cost.usd_per_hour", "cost.watts")
 _BAR: Final = 12
 
 
-def plan_text(plan: Plan) -> str:
-    """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations."""
+def plan_text(plan: Plan, width: int = WIDTH) -> str:
+    """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations.
+
+    Args:
+        plan: what it tells of.
+        width: characters to a line of what is said of the answer.
+    """
     blocks = [[answer_text(plan)]]
     if plan.best is not None:
         blocks.append(list(_around(plan, plan.best)))
-        blocks.append([part for line in remarks(plan, plan.best) for part in sentence_lines(f"- {line}")])
+        blocks.append([part for line in remarks(plan, plan.best) for part in sentence_lines(f"- {line}", width)])
     elif plan.as_expected is not None:
         blocks.append(list(_around(plan, plan.as_expected)))
     if len(plan.candidates) > 1:
