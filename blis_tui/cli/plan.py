@@ -276,5 +276,7 @@ def _table(found: Plan, stream: TextIO | None) -> str:
 
 def _progress_text(runs: int, row: Row) -> str:
     """How many runs there were, and what the latest one tried."""
-    tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
+    from blis_tui.study.names import value_text  # noqa: PLC0415  (heavy imports only when it runs)
+
+    tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())
     return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")

@@ -231,8 +231,12 @@ def test_every_name_that_is_listed_is_explained() -> None:
 
 def test_figures_of_reports_are_terms() -> None:
     report = json.loads((Path(__file__).parents[2] / "golden/quickstart.report.json").read_text())
-    for figure in report["latency"]:
+    for figure, statistics in report["latency"].items():
         assert subjects(figure)
+        for statistic in statistics:
+            assert subjects(f"latency.{figure}.{statistic}") == subjects(figure)
+    (key,) = subjects("workload.clients.output_tokens.max")  # is a key, whatever else ends so
+    assert key.text.startswith("workload.clients.output_tokens.max ")
 
 
 def test_a_former_name_does_what_the_command_does_now(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import margins, trouble
-from blis_tui.study.text import WIDTH, bar, bound_text, lined_up, number, sentence_lines
+from blis_tui.study.text import PRICES, WIDTH, bar, bound_text, lined_up, number, sentence_lines
 from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
@@ -172,10 +172,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         if name != "unused-capacity":
             yield f"warning[{name}]: {message}"
     if plan.cost == "cost.gpus" and not question.max_rate and _several_gpus(plan):
-        yield (
-            "Configurations are compared by the number of GPUs: not all have a price"
-            " (--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document)."
-        )
+        yield (f"Configurations are compared by the number of GPUs: not all have a price ({PRICES}).")
     if question.study.prices and plan.cost != "cost.gpus":
         given = ", ".join(f"{name} {price:g}" for name, price in question.study.prices.items())
         yield f"Prices as given, in USD for a GPU and hour: {given}."
