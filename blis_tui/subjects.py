@@ -19,6 +19,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
+from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.schema import KINDS
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
 
 _WIDTH: Final = 100
+_STATISTICS: Final = tuple(one.name for one in fields(Distribution))
 _CODE: Final = re.compile(r"(BLIS)?[0-9]+")
 
 
@@ -67,7 +69,7 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
         return [Subject(found.to_text(), asdict(found))]
     named = [*_named(word.lower())]
     if "." in word or word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS:
-        named.append(_key(word, plugins))
+        named += _at_path(word, plugins)
     if named:
         return named
     matches = keys.search(word, plugins)
@@ -95,6 +97,19 @@ def _named(word: str) -> Iterator[Subject]:
     for one in WORDS:
         if word in (one.name.lower(), *one.also):
             yield _term(one)
+
+
+def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
+    """The key there; else the term whose statistic a figure of a report is: ``latency.ttft_ms.p99``."""
+    try:
+        return [_key(path, plugins)]
+    except keys.UnknownKeyError:
+        before, _, last = path.lower().rpartition(".")
+        name = before.rpartition(".")[2]
+        found = [_term(one) for one in WORDS if name in one.also] if last in _STATISTICS else []
+        if not found:
+            raise
+        return found
 
 
 def _record(kind: str, record: type[Record]) -> Subject:

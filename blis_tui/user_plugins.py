@@ -146,7 +146,7 @@ def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) 
     except (Exception, SystemExit) as error:
         sys.modules.pop(drop, None)
         if isinstance(error, SyntaxError):
-            place = f"{error.filename}:{error.lineno}"
+            place = f"{error.filename}:{error.lineno}" if error.filename else where  # null bytes have no line
         else:
             frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == where]
             place = f"{where}:{frames[-1].lineno}" if frames else where

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.tree import Key, root
 from blis_tui.errors import BlisError
+from blis_tui.printable import printable
 from blis_tui.spec.nearness import words_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
@@ -244,7 +245,7 @@ def as_list(text: str, found: Sequence[tuple[str, Key]]) -> str:
     width = max(len(path) for path, _ in rows)
     room = max(_WIDTH - width - 4, 30)
     more = len(found) - len(rows)
-    lines = [f"no key has the path `{text}`; keys that mention it:", ""]
+    lines = [f"no key has the path `{printable(text)}`; keys that mention it:", ""]
     lines += [f"  {path:<{width}}  {textwrap.shorten(about, room, placeholder=' ...')}" for path, about in rows]
     return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])]) + "\n"
 

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -71,6 +71,15 @@ def print_text(text: str, *, nl: bool = True) -> None:
         InputError: there is no standard output, or it cannot be written.
     """
     _write(_shown(text) + "\n" * nl)
+
+
+def columns(most: int, stream: TextIO | None) -> int:
+    """Characters to a line of a text on a stream: those of its terminal, and not more than ``most``."""
+    try:
+        found = 0 if stream is None else os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # a file, a pipe, or nothing that a file stands behind
+        return most
+    return min(most, found or most)  # 0: a terminal that does not know
 
 
 def print_data(text: str) -> None:

@@ -163,9 +163,11 @@ def _failed(error: BaseException) -> int:
         text = StringIO()
         error.show(text)
         message = click.unstyle(error.message)  # as it stands in what is shown
-        from blis_tui.printable import printable  # noqa: PLC0415
+        from blis_tui.printable import printable, printable_lines  # noqa: PLC0415
 
-        tell(text.getvalue().replace(message, printable(message)), nl=False)
+        # A group without a command "fails" with its help, which is ours and has many lines.
+        is_help = error.message == (error.ctx.get_help() if isinstance(error, click.UsageError) and error.ctx else "")
+        tell(text.getvalue().replace(message, (printable_lines if is_help else printable)(message)), nl=False)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return ExitCode.INTERRUPTED

@@ -7,14 +7,14 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, require_different_files, tell
+from blis_tui.cli.files import columns, print_text, require_different_files, tell
 from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
@@ -223,7 +223,6 @@ def _answer(question: Question, runs: _Runs, written: _Written) -> Plan:
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.planning.data import plan_data  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
-    from blis_tui.study.planning.text import plan_text  # noqa: PLC0415
 
     line, numbers = ProgressLine(written.progress), count(1)
 
@@ -240,7 +239,7 @@ def _answer(question: Question, runs: _Runs, written: _Written) -> Plan:
         finally:
             line.clear()
         as_table = written.output_format == "table"
-        text = printable_lines(plan_text(found)) if as_table else to_json(plan_data(found))
+        text = _table(found, None if file is not None else sys.stdout) if as_table else to_json(plan_data(found))
         if file is not None:
             file.write(text)
         if page is not None:
@@ -268,7 +267,16 @@ def _sizes(text: str) -> tuple[str, int, int]:
     return found[1], least, most
 
 
+def _table(found: Plan, stream: TextIO | None) -> str:
+    from blis_tui.study.planning.text import plan_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.text import WIDTH  # noqa: PLC0415
+
+    return printable_lines(plan_text(found, columns(WIDTH, stream)))
+
+
 def _progress_text(runs: int, row: Row) -> str:
     """How many runs there were, and what the latest one tried."""
-    tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
-    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")[:100]
+    from blis_tui.study.names import value_text  # noqa: PLC0415  (heavy imports only when it runs)
+
+    tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())
+    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")

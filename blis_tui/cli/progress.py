@@ -6,12 +6,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cli.files import tell
+from blis_tui.cli.files import columns, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EVERY_S: Final = 0.2
+_MOST_COLUMNS: Final = 101
+"""One of them stays free: a cursor beyond the last column is on a line that rewriting does not reach."""
 
 
 class ProgressLine:
@@ -36,7 +38,7 @@ class ProgressLine:
         now_s = time.monotonic()
         if self._shown and now_s >= self._next_s:
             self._next_s = now_s + _EVERY_S
-            tell(text(), nl=False, afresh=True)
+            tell(text()[: columns(_MOST_COLUMNS, sys.stderr) - 1], nl=False, afresh=True)
 
     def clear(self) -> None:
         """Leave nothing behind."""

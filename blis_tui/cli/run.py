@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -12,7 +12,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, read_standard_input_text, tell, tell_left_out
+from blis_tui.cli.files import columns, print_text, read_standard_input_text, tell, tell_left_out
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.outputs import DECISIONS, HTML, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.progress import ProgressLine
@@ -160,7 +160,11 @@ def run(
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))
             report = simulation.report(complete=complete, verify=complete)
-            text = report.to_json() if output_format == "json" else printable_lines(_table(report))
+            text = (
+                report.to_json()
+                if output_format == "json"
+                else _table(report, None if REPORT in outputs else sys.stdout)
+            )
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
             print_text(text, nl=False)  # last: it is not printed where another result could not be written
@@ -195,10 +199,10 @@ def _opening(
     return join(words)
 
 
-def _table(report: Report) -> str:
-    from blis_tui.records.summary import summary_text  # noqa: PLC0415  (heavy imports only when it runs)
+def _table(report: Report, stream: TextIO | None) -> str:
+    from blis_tui.records.summary import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
-    return summary_text(report)
+    return printable_lines(summary_text(report, columns(WIDTH, stream)))
 
 
 def _load(
@@ -246,9 +250,9 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
 
 def _warn(report: Report) -> None:
     """Tell on standard error what looks wrong with the run: few read that in the JSON."""
-    from blis_tui.records.summary import warnings_text  # noqa: PLC0415
+    from blis_tui.records.summary import WIDTH, warnings_text  # noqa: PLC0415
 
-    tell(warnings_text(report), nl=False)
+    tell(warnings_text(report, columns(WIDTH, sys.stderr)), nl=False)
 
 
 def _judge(report: Report, opening: Callable[[int], str]) -> None:

@@ -73,7 +73,7 @@ def shrink(
 
     if source == "-":
         raise click.UsageError("it is read many times: write the experiment to a file, and name it as SPEC")
-    expect = [as_map(parse_bound(text).data) for text in bounds]
+    expect = [as_map(parse_bound(text, "--expect").data) for text in bounds]
     known = known_plugins(plugins)
     assignments = case_overrides(source, case, overrides, None, known)
     line = ProgressLine(progress)

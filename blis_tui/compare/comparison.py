@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import asdict
+from math import isfinite
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import dataclass
@@ -48,6 +49,9 @@ _MAIN: Final = re.compile(
     r"|(slo_classes|tenants)\..*\.(completed|rejected|timed_out)"
 )
 """The figures one looks at first; the others are shown when everything is asked for."""
+
+_LARGEST: Final = 2**63 - 1
+"""Whole numbers of reports are counts and microseconds."""
 
 _NO_RESULTS: Final = frozenset({"meta", "step_time", "expectations", "warnings"})
 """Parts of a report that say what was simulated or wished, or judge what happened."""
@@ -358,6 +362,10 @@ def stored(source: str, report: object, document: Mapping[str, object] | None = 
         raise InputError(
             f"{source} does not say which experiment it reports", help="its `meta` is not that of a report"
         )
+    for metric, value in _figures(report):
+        if value is not None and not (abs(value) <= _LARGEST if isinstance(value, int) else isfinite(value)):
+            shown = f"{value}" if isinstance(value, float) else "more than 64 bits"
+            raise InputError(f"{source} is no report: `{metric}` is {shown}", help="no run writes such a figure")
     return Stored(source=source, name=name, seed=seed, sha256=sha256, figures=report, document=document)
 
 

@@ -145,9 +145,8 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["KV tiers"] = _tiers(report.kv_tiers)
     if report.anomalies is not None:
         found = report.anomalies
-        lines["anomalies"] = (
-            f"{found.priority_inversions:,} priority inversions, {found.head_of_line_blocking:,} blocked queues"
-        )
+        inversions = plural(found.priority_inversions, "priority inversion")
+        lines["anomalies"] = f"{inversions}, {plural(found.head_of_line_blocking, 'blocked queue')}"
     if report.saturation is not None:
         lines["saturation"] = _saturation(report.saturation, report.duration_us)
     if report.fitness is not None:

@@ -16,16 +16,23 @@ if TYPE_CHECKING:
     from blis_tui.metrics.report import GroupReport, Report
     from blis_tui.metrics.stats import Distribution
 
-_WIDTH: Final = 116
+WIDTH: Final = 116
+"""Characters to a line, where nothing narrower shows it."""
 _TENANTS = 5
 """Tenants whose latencies are shown, where there are more."""
-_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
+_COLUMN: Final = 12
+_COLUMNS: Final = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
-def summary_text(report: Report) -> str:
-    """Several aligned blocks of text: requests, throughput, latencies, KV cache, expectations."""
+def summary_text(report: Report, width: int = WIDTH) -> str:
+    """Several aligned blocks of text: requests, throughput, latencies, KV cache, expectations.
+
+    Args:
+        report: what it tells of.
+        width: characters to a line; tables are wider where their figures are.
+    """
     blocks = [
-        _pairs(main_lines(report)),
+        _pairs(main_lines(report), width),
         _latencies(
             {
                 "time to first token": report.latency.ttft_ms,
@@ -33,14 +40,15 @@ def summary_text(report: Report) -> str:
                 "time per output token": report.latency.tpot_ms,
                 "end to end": report.latency.e2e_ms,
                 "scheduling delay": report.latency.scheduling_delay_ms,
-            }
+            },
+            width,
         ),
     ]
     tenants = _several(report.tenants)
     groups = {**_several(report.slo_classes), **_largest(tenants)}
     if groups:
-        blocks.append(_latencies({f"{name}: time to first token": one.ttft_ms for name, one in groups.items()}))
-        blocks.append(_latencies({f"{name}: end to end": one.e2e_ms for name, one in groups.items()}))
+        blocks.append(_latencies({f"{name}: time to first token": one.ttft_ms for name, one in groups.items()}, width))
+        blocks.append(_latencies({f"{name}: end to end": one.e2e_ms for name, one in groups.items()}, width))
     if len(tenants) > _TENANTS:
         blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
@@ -48,7 +56,7 @@ def summary_text(report: Report) -> str:
         told = [printable(f"  FAIL  {name}: {text}") for name, text in wrong.items()]
         blocks.append("\n".join(["invariants", *told]))
     if report.warnings:
-        blocks.append(warnings_text(report).rstrip())
+        blocks.append(warnings_text(report, width).rstrip())
     if report.expectations:
         verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {printable(one.sentence())}" for one in report.expectations]
         blocks.append("\n".join(["expectations", *verdicts]))
@@ -93,18 +101,24 @@ def hits_text(kv: KvCounts) -> str:
     return f"{100 * kv.hit_rate:.1f} % hits{again}"
 
 
-def warnings_text(report: Report) -> str:
+def warnings_text(report: Report, width: int = WIDTH) -> str:
     """The warnings with what to do about each, wrapped like the diagnostics of documents; empty when there are none."""
     lines: list[str] = []
     for found in report.warnings:
-        lines += _wrapped(f"{found.severity}[{found.id}]: ", found.message, "  ")
-        lines += _wrapped("  = help: ", found.advice, " " * 10)
+        lines += _wrapped(f"{found.severity}[{found.id}]: ", found.message, "  ", width)
+        lines += _wrapped("  = help: ", found.advice, " " * 10, width)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _wrapped(head: str, text: str, indent: str) -> list[str]:
-    whole = printable(head + text)
-    return wrap(whole, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _wrapped(head: str, text: str, indent: str, width: int) -> list[str]:
+    return wrap(
+        printable(text),
+        width,
+        initial_indent=printable(head),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _offered(offered: Offered) -> str:
@@ -146,20 +160,22 @@ def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
     return {name: tenants[name] for name in tenants if name in names}
 
 
-def _pairs(values: dict[str, str]) -> str:
-    width = max(map(len, values)) + 2
+def _pairs(values: dict[str, str], width: int) -> str:
+    indent = max(map(len, values)) + 2
     lines: list[str] = []
     for name, text in values.items():
-        head = f"{printable(name):<{width}}"
-        lines += wrap(printable(text), _WIDTH, initial_indent=head, subsequent_indent=" " * width) or [head]
+        head = f"{name:<{indent}}"
+        lines += _wrapped(head, text, " " * indent, width) or [printable(head)]
     return "\n".join(lines)
 
 
-def _latencies(distributions: dict[str, Distribution]) -> str:
-    width = max(map(len, distributions)) + 2
-    lines = ["milliseconds".ljust(width) + "".join(f"{column:>12}" for column in _COLUMNS)]
+def _latencies(distributions: Mapping[str, Distribution], width: int) -> str:
+    """A table; its columns come nearer to each other where it would be too wide, as far as their figures allow."""
+    table: dict[str, tuple[str, ...]] = {"milliseconds": _COLUMNS}
     for name, distribution in distributions.items():
         cells = [getattr(distribution, column) for column in _COLUMNS]
-        text = "".join(f"{'-':>12}" if cell is None else f"{cell:>12,.2f}" for cell in cells)
-        lines.append(f"{printable(name):<{width}}{text}")
-    return "\n".join(lines)
+        table[printable(name)] = tuple("-" if cell is None else f"{cell:,.2f}" for cell in cells)
+    heads = max(map(len, table)) + 2
+    least = 1 + max(len(cell) for cells in table.values() for cell in cells)
+    column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))
+    return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in cells) for name, cells in table.items())

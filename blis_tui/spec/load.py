@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,5 +126,8 @@ def locate(source: str | Path) -> Path:
         return found
     if find("Study", source, Path.cwd()) is not None:
         raise InputError(f"`{source}` is a study, not an experiment", help=f"`blis-tui sweep {source}` makes its runs")
-    known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")
+    if isfile(source):  # noqa: PTH113  (a name too long for a file is no error here)
+        known = f"the file of that name is no document by its ending (.yaml, .yml, .json): `./{source}` reads it as one"
+    else:
+        known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")
     raise InputError(f"no experiment is named `{source}`", help=known)

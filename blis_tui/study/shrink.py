@@ -168,7 +168,10 @@ def shrink(
             "nothing is expected", help="say what should hold, such as --expect 'latency.ttft_ms.p99<=200'"
         )
     if report.ok:
-        raise InputError("what is expected holds: there is nothing to look for")
+        raise InputError(
+            "what is expected holds: there is nothing to look for",
+            help="say what does not hold, such as --expect 'latency.ttft_ms.p99<=200'",
+        )
     columns, rows = _requests("".join(requests_csv(report.rows, report.rows.columns)))
     wanted = [one.metric for one in report.expectations if not one.ok]
     with TemporaryDirectory(prefix="blis-") as folder:

@@ -13,6 +13,7 @@ from blis_tui.study.names import short_names, value_text
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.scenarios import load_paths, ranked_by, scenarios, study_front
 from blis_tui.study.summary import summaries
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -25,17 +26,26 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
-_WIDTH: Final = 100
+WIDTH: Final = 100
+"""Characters to a line of sentences, where nothing narrower shows them."""
 """Of sentences below the table."""
 _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _WHY: Final = 60
+_PRICE: Final = "cost.usd_per_hour"
+PRICES: Final = "--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document"
+"""How to give a price."""
 _PLOT: Final = (72, 15)
 """Columns and rows of the plot, with its axes."""
 
 
-def study_text(result: StudyResult) -> str:
-    """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it."""
+def study_text(result: StudyResult, width: int = WIDTH) -> str:
+    """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it.
+
+    Args:
+        result: what it tells of.
+        width: characters to a line of its sentences.
+    """
     study = result.study
     points = summaries(result)
     front = {one.point.number for one in study_front(study, points)}
@@ -52,11 +62,27 @@ def study_text(result: StudyResult) -> str:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
+    lines += (part for line in _not_known(study, points) for part in sentence_lines(line, width))
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
-        lines += ["", *(part for line in expected for part in wrap(line, _WIDTH, subsequent_indent="  "))]
+        lines += ["", *(part for line in expected for part in sentence_lines(line, width))]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
+    """Objectives by which points cannot be compared, and why."""
+    for metric in dict.fromkeys(objective.metric for objective in study.objectives):
+        lacking = [one for one in points if one.status == "done" and one.mean(metric) is None]
+        priceless = metric.startswith("cost.usd") and all(not one.values(_PRICE) for one in lacking)
+        why = f": their GPUs have no price ({PRICES})" if priceless else ""
+        if lacking:
+            yield f"{metric} is not known of {plural(len(lacking), 'point')}{why}"
+
+
+def sentence_lines(text: str, width: int) -> list[str]:
+    """A sentence on as many lines as it takes; names with hyphens stay whole."""
+    return wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def same_load(study: Study) -> str:

@@ -162,6 +162,12 @@ def test_a_bundle_and_a_golden_bring_their_experiment() -> None:
     assert (same.exit_code, "specification: no differences" in same.stdout) == (ExitCode.OK, True)
 
 
+def with_figure(figure: str) -> str:
+    """A report with one figure that no run writes."""
+    meta = '{"experiment": "small", "seed": 1, "spec_sha256": ""}'
+    return f'{{"meta": {meta}, "requests": {{}}, "latency": {{"mean": {figure}}}}}'
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -169,6 +175,9 @@ def test_a_bundle_and_a_golden_bring_their_experiment() -> None:
         ("[1]", "wrong.json is no report"),
         ("{", "wrong.json is not JSON"),
         ('{"meta": {"experiment": 1}, "requests": {}}', "does not say which experiment it reports"),
+        (with_figure("1" + 400 * "0"), "`latency.mean` is more than 64 bits"),
+        (with_figure("1e999"), "`latency.mean` is inf"),
+        (with_figure("NaN"), "`latency.mean` is nan"),
     ],
 )
 def test_a_file_that_is_no_report(text: str, said: str) -> None:

@@ -136,6 +136,16 @@ def test_failures_are_one_message_and_an_exit_code(
     assert (run.returncode, run.stdout) == (code, "")
 
 
+def test_a_file_that_is_no_document_by_its_ending_is_told_from_a_name(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text(small.read_text())
+    wrong = CliRunner().invoke(cli, ["run", "mine.txt"])
+    assert (wrong.exit_code, "`./mine.txt` reads it as one" in wrong.stderr) == (ExitCode.IO, True)
+    assert CliRunner().invoke(cli, ["run", "./mine.txt"]).exit_code == ExitCode.OK
+
+
 def test_a_simulation_that_cannot_go_on_exits_with_4(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stall(simulation: Simulation, **_: object) -> bool:
         raise StalledError("instance 0 cannot go on", help="limits contradict each other")

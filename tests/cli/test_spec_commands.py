@@ -231,8 +231,12 @@ def test_every_name_that_is_listed_is_explained() -> None:
 
 def test_figures_of_reports_are_terms() -> None:
     report = json.loads((Path(__file__).parents[2] / "golden/quickstart.report.json").read_text())
-    for figure in report["latency"]:
+    for figure, statistics in report["latency"].items():
         assert subjects(figure)
+        for statistic in statistics:
+            assert subjects(f"latency.{figure}.{statistic}") == subjects(figure)
+    (key,) = subjects("workload.clients.output_tokens.max")  # is a key, whatever else ends so
+    assert key.text.startswith("workload.clients.output_tokens.max ")
 
 
 def test_a_former_name_does_what_the_command_does_now(tmp_path: Path) -> None:
@@ -255,6 +259,16 @@ def test_a_person_is_told_of_the_name_that_is_now(
     assert capsys.readouterr().err == "note: `blis-tui validate` is `blis-tui check` now\n"
     assert todays(["spec", "list"]) == ["spec", "list"]
     assert capsys.readouterr().err == ""
+
+
+def test_a_group_without_a_command_shows_its_help_line_by_line() -> None:
+    for former in (("import",), ("spec", "import")):
+        done = process(*former)
+        assert done.stdout + done.stderr == process("spec", "import", "--help").stdout
+
+
+def test_a_word_with_a_line_end_stays_on_its_line() -> None:
+    assert blis("explain", "kv\nblocks").stdout.startswith("no key has the path `kv\ufffdblocks`; keys that")
 
 
 def test_explain_a_code() -> None:

@@ -105,9 +105,9 @@ def test_a_bounded_figure_is_the_same_wherever_it_stands(sized: Planned) -> None
     here, more = (f"{max(ran[size]):.1f}" for size in (best["size"], best["size"] + 1))
     assert plan.binding is not None
     assert plan.binding.value == max(ran[best["size"]])
-    said = plan_text(plan)
-    assert f"The tightest bound is {METRIC}: {here} of 120" in said
-    assert f"One instance more would bring {METRIC} from {here} to {more}." in said
+    said, told = plan_text(plan), " ".join(plan_text(plan).split())
+    assert f"The tightest bound is {METRIC}: {here} of 120" in told
+    assert f"One instance more would bring {METRIC} from {here} to {more}." in told
     line = next(line for line in said.splitlines() if line.startswith("→"))
     assert f" to {here}" in line
     (view,) = page.figures["tries"]

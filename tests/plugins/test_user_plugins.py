@@ -236,6 +236,7 @@ def with_field(field: str, name: str = "own") -> str:
         ("1 / 0", "cannot be imported: ZeroDivisionError", "own.py:1"),
         ("import sys\nsys.exit(3)", "cannot be imported: SystemExit: 3", "own.py:2"),
         ("def x(:", "cannot be imported: SyntaxError", "own.py:1"),
+        ("x = '\0'", "cannot be imported: SyntaxError", "own.py"),
         ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError", "own.py:1"),
         (
             with_field("a: int = 1"),

@@ -59,3 +59,5 @@ def test_a_small_cache_that_preempts_nobody_says_so() -> None:
     (found,) = [one for one in blis_tui.run(blis_tui.load("kv-tiers")).warnings if one.id == "kv-cache"]
     assert "none was preempted" in found.message
     assert "0 of" not in found.message
+    assert "max_num_seqs" not in found.advice  # there are no preemptions to trade for waiting
+    assert "engine.max_num_seqs" not in found.keys

@@ -190,10 +190,10 @@ def test_a_golden_is_written_only_where_one_is_wanted(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["quickstart", "-o", "small"], "what is expected holds"),
+        (["quickstart", "-o", "small"], "--expect 'latency.ttft_ms.p99<="),
         (["-", "-o", "small"], "write the experiment to a file"),
         (["kv-pressure", "--expect", "latency.ttft<=3", "-o", "small"], "latency.ttft"),
-        (["kv-pressure", "--expect", "fast", "-o", "small"], "fast"),
+        (["kv-pressure", "--expect", "fast", "-o", "small"], "--> --expect"),
         (["kv-pressure", "--expect", "latency.ttft_ms.p99<=1", "-o", "no/small"], "no/small"),
     ],
 )

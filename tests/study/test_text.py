@@ -44,3 +44,23 @@ def test_why_a_point_has_no_figures_stays_in_its_line() -> None:
     assert told.endswith("…")
     assert f"failed: {why}".startswith(told[:-1])
     assert len(told) == 60
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [
+        ((), "cost.usd_per_hour is not known of 2 points: their GPUs have no price (--price"),
+        ((2.0,), "cost.usd_per_hour is not known of 1 point: their GPUs have no price (--price"),
+        ((2.0, 4.0), ""),
+    ],
+)
+def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], said: str) -> None:
+    study = study_of({"cluster.instances": [1, 2]}, objectives=[{"metric": "cost.usd_per_hour"}], seeds=1)
+    figures = [{"cost.usd_per_hour": price} for price in prices] + [{}] * (2 - len(prices))
+    rows = tuple(
+        Row(point=point, seed=1, status="done", ok=None, figures=own)
+        for point, own in zip(study.points, figures, strict=True)
+    )
+    text = study_text(StudyResult(study=study, rows=rows))
+    assert said in text
+    assert ("not known" in text) == bool(said)

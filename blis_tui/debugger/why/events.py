@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.decisions import ALTERNATIVES
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.speculative.records import DraftsVerified
+    from blis_tui.spec.model import Experiment
 
 _EXECUTE: Final = PHASES.index("execute")
 _COMPLETE: Final = PHASES.index("complete")
@@ -230,7 +232,11 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         head += f" in {span_text(figures.duration_us)}"
         if usual and _is_slow(figures, usual):
             head += f", {figures.duration_us / usual:.1f} times as long as usual"
-        parts.append(_duration(figures, usual, debugger.tape.profiles[row.instance]))
+        duration = _duration(figures, usual, debugger.tape.profiles[row.instance])
+        if _keeps_pace(debugger.experiment, row.instance):
+            together = say("The ranks of its replica step together: it lasted until the slowest of them was done.")
+            duration = replace(duration, sentences=(*duration.sentences, together))
+        parts.append(duration)
     parts.append(_decisions(record, preempted, debugger.tape.profiles[row.instance]))
     parts += [outranking_part(records), retraction_part(records)]
     parts.append(moves_part(records, debugger.experiment.policy.preemption_restore))
@@ -254,6 +260,15 @@ def _plan(tape: Tape, row: EventRow, figures: StepRow) -> Part:
             f"It was planned at {time_text(tape.time_us(figures.planned))} (", event_ref(figures.planned), ") "
         ) + say(f"and started at {time_text(row.time_us)}, when the step before it had ended.")
     return Part("When it was planned", (facts,))
+
+
+def _keeps_pace(experiment: Experiment, instance: int) -> bool:
+    """Whether an instance is a rank that begins and ends its steps with others; instances are numbered pool by pool."""
+    for pool in experiment.pools:
+        if instance < pool.instances:
+            return pool.lockstep
+        instance -= pool.instances
+    return False
 
 
 def _is_slow(figures: StepRow, usual: int | None) -> bool:

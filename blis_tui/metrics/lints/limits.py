@@ -62,14 +62,14 @@ def _kv_cache(pool: Group) -> Finding | str:
         },
         advice=(
             "More KV blocks (engine.kv_blocks, engine.gpu_memory_utilization, cluster.tensor_parallel) or more"
-            " instances help; a lower engine.max_num_seqs trades preemptions for waiting."
+            f" instances help{'; a lower engine.max_num_seqs trades preemptions for waiting' if preempted else ''}."
         ),
         keys=(
             "engine.kv_blocks",
             "engine.gpu_memory_utilization",
             "cluster.tensor_parallel",
             "cluster.instances",
-            "engine.max_num_seqs",
+            *(("engine.max_num_seqs",) if preempted else ()),
         ),
     )
 

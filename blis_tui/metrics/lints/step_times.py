@@ -10,7 +10,7 @@ from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.latency.warming import Warming
 from blis_tui.metrics.lints.finding import Finding
-from blis_tui.units import percent_text
+from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
@@ -74,8 +74,8 @@ def _extrapolated(seen: Seen, group: Group) -> Finding | None:
     return Finding(
         id="extrapolated",
         message=(
-            f"{percent_text(*share)} of a step of {batch} decodes{group.of} is extrapolated from other sizes or types"
-            f" than the model's: {', '.join(names)}."
+            f"{percent_text(*share)} of a step of {plural(batch, 'decode')}{group.of} is extrapolated from other"
+            f" sizes or types than the model's: {', '.join(names)}."
         ),
         figures={"extrapolated_us": share[0], "step_us": share[1], "decodes": batch, "context_tokens": context},
         advice="Trust the step times less than usual, or compare with another step-time model (latency.kind).",

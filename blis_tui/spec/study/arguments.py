@@ -176,13 +176,17 @@ def parse_axis(text: str) -> tuple[str, Document]:
     return path.strip(), document
 
 
-def parse_bound(text: str) -> Document:
+def parse_bound(text: str, option: str = "--slo") -> Document:
     """``latency.ttft_ms.p99<=300`` as a constraint.
+
+    Args:
+        text: of that form.
+        option: where it was given, which errors name.
 
     Raises:
         SpecError: it is not of that form.
     """
-    source = Source("--slo", text)
+    source = Source(option, text)
     found = _BOUND.match(text)
     if found is None or found[2] not in _KEYS:
         hint = "write it as `latency.ttft_ms.p99<=300`; there are <=, >= and =="

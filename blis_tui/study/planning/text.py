@@ -10,7 +10,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.question import margins, trouble
-from blis_tui.study.text import bar, bound_text, lined_up, number
+from blis_tui.study.text import PRICES, WIDTH, bar, bound_text, lined_up, number, sentence_lines
 from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
@@ -26,12 +26,17 @@ _WHERE_KNOWN: Final = ("cost.usd_per_hour", "cost.watts")
 _BAR: Final = 12
 
 
-def plan_text(plan: Plan) -> str:
-    """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations."""
+def plan_text(plan: Plan, width: int = WIDTH) -> str:
+    """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations.
+
+    Args:
+        plan: what it tells of.
+        width: characters to a line of what is said of the answer.
+    """
     blocks = [[answer_text(plan)]]
     if plan.best is not None:
         blocks.append(list(_around(plan, plan.best)))
-        blocks.append([f"- {line}" for line in remarks(plan, plan.best)])
+        blocks.append([part for line in remarks(plan, plan.best) for part in sentence_lines(f"- {line}", width)])
     elif plan.as_expected is not None:
         blocks.append(list(_around(plan, plan.as_expected)))
     if len(plan.candidates) > 1:
@@ -167,10 +172,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         if name != "unused-capacity":
             yield f"warning[{name}]: {message}"
     if plan.cost == "cost.gpus" and not question.max_rate and _several_gpus(plan):
-        yield (
-            "Configurations are compared by the number of GPUs: not all have a price"
-            " (--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document)."
-        )
+        yield (f"Configurations are compared by the number of GPUs: not all have a price ({PRICES}).")
     if question.study.prices and plan.cost != "cost.gpus":
         given = ", ".join(f"{name} {price:g}" for name, price in question.study.prices.items())
         yield f"Prices as given, in USD for a GPU and hour: {given}."
@@ -246,13 +248,14 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
     """What costs the same, and why it is not the answer."""
     bounds = plan.question.study.constraints
     own = None if best.found is None else best.found.nearest(bounds)
+    tied = "has as many GPUs" if plan.cost == "cost.gpus" else "costs the same"
     for one in plan.ties:
         other = None if one.found is None else one.found.nearest(bounds)
         if own is None or other is None:
             continue
         size = "" if plan.question.max_rate else f" ({plural(one.size or 1, 'instance')})"
         yield (
-            f"{configuration_name(plan, one)}{size} costs the same; its tightest bound, {other[0].metric}, is at"
+            f"{configuration_name(plan, one)}{size} {tied}; its tightest bound, {other[0].metric}, is at"
             f" {100 * other[0].of_bound:.0f} %, that of the answer at {100 * own[0].of_bound:.0f} %."
         )
 

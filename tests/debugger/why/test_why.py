@@ -364,6 +364,23 @@ def test_a_long_step_is_compared_with_the_usual() -> None:
     assert f"{duration / usual:.1f} times as long as usual." in explain_event(debugger, event).headline
 
 
+@pytest.mark.parametrize(("dense", "together"), [(False, True), (True, False)])
+def test_the_step_of_a_rank_says_that_it_lasted_as_long_as_the_slowest(dense: bool, together: bool) -> None:
+    changes: dict[str, object] = {"workload.requests": 20}
+    if dense:  # its ranks are engines of their own
+        changes |= {"model": "llama-3.1-8b-instruct", "engine.data_parallel": 4, "engine.expert_parallel": False}
+    debugger = Debugger(blis_tui.load("wide-experts", set=changes))
+    run_to_stop(debugger.seek(300))
+    tape = debugger.tape
+    steps = [tape.row(event) for event in range(1, debugger.frontier + 1) if tape.is_step(event)]
+    last = steps[-17]  # of steps whose beside are known, too
+    beside = [tape.step(row.step).duration_us for row in steps if row.time_us == last.time_us]
+    assert (len(beside) > 1 and len(set(beside)) == 1) == together
+    parts = {part.heading: part for part in explain_event(debugger, last.event).parts}
+    told = " ".join(map(said, parts["Its duration"].sentences))
+    assert ("until the slowest of them was done" in told) == together
+
+
 def test_refs() -> None:
     debugger = at("kv-pressure", 500)
     assert explain(debugger, request_ref("request_3")) == explain_request(debugger, "request_3")
