@@ -124,7 +124,7 @@ def check_drafts(document: Document) -> Iterator[Diagnostic]:
         else:
             for number, (before, rate) in enumerate(pairwise(rates), start=1):
                 if isinstance(before, int | float) and isinstance(rate, int | float) and rate > before:
-                    message = f"{rate} is more than {before}, and a token is accepted after all before it alone"
+                    message = f"{rate} is more than {before}: a token is accepted only after all before it"
                     place = (*path, "acceptance_rates", number)
                     hint = "each is the share of drafts that are accepted up to that token, as vLLM logs it"
                     yield about(document, place, "BLIS2032", message, hint=hint)

@@ -67,7 +67,7 @@ class PreemptedByPriority(Record):
 
     shown = Description(
         "preempted-by-priority",
-        sign="⇤",
+        sign="↥",
         colour="warning",
         meaning="a running request made way for a more urgent one",
         sentence="{request_id} (priority {priority}) made way for {beneficiary} (priority {beneficiary_priority}): they"
