@@ -132,6 +132,13 @@ WORDS: Final = (
         "One serving engine: a scheduler, a KV cache, and the GPUs of its tensor and pipeline parallelism.",
     ),
     _word(
+        "rank",
+        "data-parallel rank, attention rank, dp rank, dummy batch",
+        "One of the data_parallel parts of a replica, with its own queue, batch and KV cache; each is an",
+        "instance here. Ranks that share experts step together: the slowest sets the pace, and one",
+        "without work runs a dummy batch.",
+    ),
+    _word(
         "pool",
         "pools",
         "Instances of one kind: the same model, hardware and engine settings.",
