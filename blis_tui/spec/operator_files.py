@@ -26,6 +26,8 @@ def table_names() -> tuple[str, ...]:
 
 def tables_of(hardware: str) -> str | None:
     """The name of the tables that were measured on a GPU; None = there are none."""
+    if hardware in table_names() and hardware in _hardware_of(hardware):  # as nearly always: the others stay unread
+        return hardware
     return _by_hardware().get(hardware)
 
 
@@ -67,9 +69,14 @@ def tables_for(latency: PluginConfig) -> Mapping[str, object] | None:
 def _by_hardware() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in table_names():
-        hardware = read_tables(name)["hardware"]
-        found |= dict.fromkeys(map(str, hardware), name) if isinstance(hardware, list) else {}
+        found |= dict.fromkeys(_hardware_of(name), name)
     return found
+
+
+def _hardware_of(name: str) -> list[str]:
+    """The names of the hardware that a table was measured on."""
+    hardware = read_tables(name)["hardware"]
+    return [*map(str, hardware)] if isinstance(hardware, list) else []
 
 
 def _path(name: str) -> Path:

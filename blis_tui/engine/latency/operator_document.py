@@ -13,6 +13,21 @@ LATENT_HEAD_DIM: Final = 128
 """Width of the heads of latent attention in prompts, beside what is rotated."""
 
 
+class Rows:
+    """Rows of times, read from their texts when they are asked for: of most tables a model needs a few."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self._texts = texts
+
+    def __getitem__(self, at: int) -> tuple[float | None, ...]:
+        return row_of(self._texts[at])
+
+    def __iter__(self) -> Iterator[tuple[float | None, ...]]:
+        return map(row_of, self._texts)
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Dense products of one type."""
@@ -20,7 +35,7 @@ class Grid:
     m: tuple[int, ...]
     n: tuple[int, ...]
     k: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,7 @@ class Decodes:
     kv_heads: int
     batches: tuple[int, ...]
     contexts: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ class Prompts:
     head_dim: int
     heads: tuple[int, ...]
     lengths: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
+    rows: Rows
     saturated: tuple[float | None, ...]
 
 
@@ -55,7 +70,7 @@ class LatentDecodes:
     heads: int
     batches: tuple[int, ...]
     contexts: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +83,8 @@ class Mixture:
     experts: int
     top_k: int
     split: int
-    row: tuple[float | None, ...]
+    times: str
+    """As in the document; see :func:`row_of`."""
 
 
 class Part:
@@ -111,9 +127,9 @@ class Part:
         """Names and texts of the map under it."""
         return [(name, str(value)) for name, value in self.part(key).data.items()]
 
-    def rows(self, key: str) -> tuple[tuple[float | None, ...], ...]:
+    def rows(self, key: str) -> Rows:
         """The rows listed under it."""
-        return tuple(map(row_of, self.lines(key)))
+        return Rows(self.lines(key))
 
     def _list(self, key: str) -> list[object]:
         found = self.data[key]
@@ -172,4 +188,4 @@ def mixture_of(line: str) -> Mixture:
     shape, _, times = line.partition(":")
     kind, *sizes = shape.split()
     hidden, intermediate, experts, top_k, split = map(int, sizes)
-    return Mixture(kind, hidden, intermediate, experts, top_k, split, row_of(times))
+    return Mixture(kind, hidden, intermediate, experts, top_k, split, times)

@@ -123,7 +123,7 @@ class OperatorTables:
         sums = part.part("all_reduce")
         self._messages = sums.numbers("bytes")
         times = sums.part("us")
-        self._all_reduce = {kind: {int(gpus): row_of(text) for gpus, text in times.texts(kind)} for kind in times.data}
+        self._all_reduce = {kind: {int(gpus): text for gpus, text in times.texts(kind)} for kind in times.data}
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -142,19 +142,23 @@ class OperatorTables:
         first_n, next_n, weight_n, in_n = _between(grid.n, n)
         first_k, next_k, weight_k, in_k = _between(grid.k, k)
         corners = [
-            (first_n, first_k, (1.0 - weight_n) * (1.0 - weight_k)),
-            (first_n, next_k, (1.0 - weight_n) * weight_k),
-            (next_n, first_k, weight_n * (1.0 - weight_k)),
-            (next_n, next_k, weight_n * weight_k),
+            (grid.rows[n_at * len(grid.k) + k_at], grid.n[n_at], grid.k[k_at], weight)
+            for n_at, k_at, weight in (
+                (first_n, first_k, (1.0 - weight_n) * (1.0 - weight_k)),
+                (first_n, next_k, (1.0 - weight_n) * weight_k),
+                (next_n, first_k, weight_n * (1.0 - weight_k)),
+                (next_n, next_k, weight_n * weight_k),
+            )
+            if weight > 0.0
         ]
         times: list[float] = []
         hole = False
         for at, m in enumerate(grid.m):
             total = weights = 0.0
-            for n_at, k_at, weight in corners:
-                time = grid.rows[n_at * len(grid.k) + k_at][at]
-                if weight > 0.0 and time is not None:
-                    reference = self._product_us(table, WEIGHT_BYTES[table], m, grid.n[n_at], grid.k[k_at])
+            for row, row_n, row_k, weight in corners:
+                time = row[at]
+                if time is not None:
+                    reference = self._product_us(table, WEIGHT_BYTES[table], m, row_n, row_k)
                     total += weight * time / reference
                     weights += weight
             hole = hole or weights < 0.999
@@ -276,7 +280,7 @@ class OperatorTables:
         if not self._mixtures:
             return None
         nearest = min(self._mixtures, key=distance)
-        row = _filled(self._tokens, nearest.row)
+        row = _filled(self._tokens, row_of(nearest.times))
         ours = (hidden, intermediate / split, top_k)
         theirs = (nearest.hidden, nearest.intermediate / nearest.split, float(nearest.top_k))
         exact = nearest.kind == kind and ours == theirs and nearest.experts == experts
@@ -306,9 +310,9 @@ class OperatorTables:
         """
         measured = self._all_reduce[engine] | ({} if peer_to_peer else self._all_reduce.get("through_host", {}))
         if gpus in measured:
-            return _filled(self._messages, measured[gpus])
+            return _filled(self._messages, row_of(measured[gpus]))
         nearest = min(measured, key=lambda count: abs(ln(count / gpus)))
-        curve = _filled(self._messages, measured[nearest])
+        curve = _filled(self._messages, row_of(measured[nearest]))
         # A ring moves each byte 2 (g - 1) / g times.
         scale = max(1.0, (gpus - 1) / gpus / ((nearest - 1) / nearest))
         return Curve(curve.sizes, tuple(time * scale for time in curve.times_us), "extrapolated")
