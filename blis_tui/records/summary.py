@@ -34,6 +34,7 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
     blocks = [
         _pairs(main_lines(report), width),
         _latencies(
+            "milliseconds",
             {
                 "time to first token": report.latency.ttft_ms,
                 "inter-token latency": report.latency.itl_ms,
@@ -47,8 +48,8 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
     tenants = _several(report.tenants)
     groups = {**_several(report.slo_classes), **_largest(tenants)}
     if groups:
-        blocks.append(_latencies({f"{name}: time to first token": one.ttft_ms for name, one in groups.items()}, width))
-        blocks.append(_latencies({f"{name}: end to end": one.e2e_ms for name, one in groups.items()}, width))
+        blocks.append(_latencies("time to first token, ms", {name: one.ttft_ms for name, one in groups.items()}, width))
+        blocks.append(_latencies("end to end, ms", {name: one.e2e_ms for name, one in groups.items()}, width))
     if len(tenants) > _TENANTS:
         blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
@@ -169,13 +170,25 @@ def _pairs(values: dict[str, str], width: int) -> str:
     return "\n".join(lines)
 
 
-def _latencies(distributions: Mapping[str, Distribution], width: int) -> str:
-    """A table; its columns come nearer to each other where it would be too wide, as far as their figures allow."""
-    table: dict[str, tuple[str, ...]] = {"milliseconds": _COLUMNS}
-    for name, distribution in distributions.items():
-        cells = [getattr(distribution, column) for column in _COLUMNS]
-        table[printable(name)] = tuple("-" if cell is None else f"{cell:,.2f}" for cell in cells)
-    heads = max(map(len, table)) + 2
-    least = 1 + max(len(cell) for cells in table.values() for cell in cells)
+def _latencies(title: str, distributions: Mapping[str, Distribution], width: int) -> str:
+    """A table; where it would be too wide, its columns come nearer, its figures have fewer decimals, and names end."""
+    for decimals in (2, 1, 0):
+        rows = {name: _cells(distribution, decimals) for name, distribution in distributions.items()}
+        cells = [cell for row in (_COLUMNS, *rows.values()) for cell in row]
+        least = 1 + max(map(len, cells))
+        names = width - len(_COLUMNS) * least
+        if max(map(len, (title, *map(printable, rows)))) < names:
+            break
+    heads = 2 + max(len(title), *(min(len(printable(name)), names - 2) for name in rows))
     column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))
-    return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in cells) for name, cells in table.items())
+    lines = [(title, _COLUMNS), *((_clipped(printable(name), heads - 2), row) for name, row in rows.items())]
+    return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in row) for name, row in lines)
+
+
+def _cells(distribution: Distribution, decimals: int) -> tuple[str, ...]:
+    figures: list[float | None] = [getattr(distribution, column) for column in _COLUMNS]
+    return tuple("-" if figure is None else f"{figure:,.{decimals}f}" for figure in figures)
+
+
+def _clipped(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"

@@ -80,9 +80,9 @@ def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
             yield f"{metric} is not known of {plural(len(lacking), 'point')}{why}"
 
 
-def sentence_lines(text: str, width: int) -> list[str]:
-    """A sentence on as many lines as it takes; names with hyphens stay whole."""
-    return wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def sentence_lines(text: str, width: int, indent: str = "  ") -> list[str]:
+    """A sentence on as many lines as it takes, indented from the second on; names with hyphens stay whole."""
+    return wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def same_load(study: Study) -> str:

@@ -13,8 +13,9 @@ def test_of_many_tenants_the_largest_are_shown_and_the_others_counted() -> None:
     (group,) = report.slo_classes.values()
     tenants = {f"tenant-{n}": replace(group, completed=n) for n in range(12)}
     text = summary_text(replace(report, tenants=tenants))
-    shown = [n for n in range(12) if f"tenant-{n}: end to end" in text]
+    shown = [n for n in range(12) if f"\ntenant-{n} " in text]
     assert shown == [7, 8, 9, 10, 11]
+    assert [text.count(f"\ntenant-{n} ") for n in shown] == [2] * 5  # first tokens, and end to end
     assert "… 7 more tenants" in text
     assert "more tenants" not in summary_text(replace(report, tenants={"a": group, "b": group}))
 
@@ -61,3 +62,18 @@ def test_a_small_cache_that_preempts_nobody_says_so() -> None:
     assert "0 of" not in found.message
     assert "max_num_seqs" not in found.advice  # there are no preemptions to trade for waiting
     assert "engine.max_num_seqs" not in found.keys
+
+
+def test_tables_fit_a_narrow_terminal_with_fewer_decimals_and_shortened_names() -> None:
+    report = blis_tui.run(blis_tui.load("unfair-tenants"))
+    time = report.slo_classes["batch"].ttft_ms
+    figures = [time.mean, time.p50, time.p90, time.p95, time.p99, time.max]
+    long = replace(report, tenants={name * 19: group for name, group in report.tenants.items()})
+    for told, width, decimals in ((report, 116, 2), (report, 80, 1), (long, 80, 0), (long, 300, 2)):
+        text = summary_text(told, width)
+        assert max(map(len, text.splitlines())) <= width
+        table = text[text.index("time to first token, ms") : text.index("end to end, ms")]
+        [batch] = [line for line in table.splitlines() if line.startswith("batch")]
+        assert batch.split()[1:] == [f"{figure:,.{decimals}f}" for figure in figures if figure is not None]
+        whole = [name in table for name in told.tenants]
+        assert all(whole) if (told, width) != (long, 80) else not any(whole) and table.count("…") == len(whole)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
     from blis_tui.study.planning.slower import Slower
 
-_USUAL: Final = ("steady.offered_requests_per_s", "steady.requests_per_s")
-"""Not the throughput of the whole run, in which the cluster fills and drains: that is below what arrives."""
-_WHERE_KNOWN: Final = ("cost.usd_per_hour", "cost.watts")
+_USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
+"""Metrics, and their names above columns. Not the throughput of the whole run, in which the cluster fills and drains:
+that is below what arrives."""
+_WHERE_KNOWN: Final = {"cost.usd_per_hour": "USD/h", "cost.watts": "W"}
 _BAR: Final = 12
 
 
@@ -31,14 +32,14 @@ def plan_text(plan: Plan, width: int = WIDTH) -> str:
 
     Args:
         plan: what it tells of.
-        width: characters to a line of what is said of the answer.
+        width: characters to a line of what stands below the answer; tables are wider where their figures are.
     """
     blocks = [[answer_text(plan)]]
     if plan.best is not None:
-        blocks.append(list(_around(plan, plan.best)))
+        blocks.append(list(_around(plan, plan.best, width)))
         blocks.append([part for line in remarks(plan, plan.best) for part in sentence_lines(f"- {line}", width)])
     elif plan.as_expected is not None:
-        blocks.append(list(_around(plan, plan.as_expected)))
+        blocks.append(list(_around(plan, plan.as_expected, width)))
     if len(plan.candidates) > 1:
         blocks.append(list(_configurations(plan)))
     elif plan.best is None and not plan.candidates[0].not_known:
@@ -90,30 +91,33 @@ def _cluster(plan: Plan, one: Candidate) -> str:
     return f"{size} of {pool.model.name} on {pool.hardware.name} ({plural(int(gpus or 0), 'GPU')}{split}{cost})"
 
 
-def _around(plan: Plan, best: Candidate) -> Iterator[str]:
-    """The runs of the answer's configuration, by size or by rate."""
+def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
+    """The runs of the answer's configuration, by size or by rate; reasons stand below a run where they do not fit."""
     by_rate = plan.question.max_rate
     metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
     metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
     head = ["", f"{best.of}/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
-    head += [*(metric.removeprefix("latency.") for metric in metrics), "seeds that hold", ""]
+    titles = {**_USUAL, **_WHERE_KNOWN}
+    head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics), "seeds hold"]
     shown = best.tried
     first = metrics[0]
     # What is far beyond its bound would leave nothing of the other bars.
     bounds = plan.question.study.constraints
     top = max((value for one in shown if (value := one.figure(first, bounds)) is not None and one.holding), default=0.0)
-    rows = []
+    rows, beside = [head], [("", "")]
     for one in shown:
         mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗"
         cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
         cells += [] if by_rate else [number(one.mean("cost.gpus"))]
         cells += [_spread(one, metric) for metric in metrics]
-        cells += [
-            f"{one.holding} of {len(one.rows)}",
-            bar(one.figure(first, bounds), top, _BAR) if one.holding else _why(plan, one),
-        ]
-        rows.append(cells)
-    yield from lined_up([head, *rows], right=range(1, len(head) - 1))
+        rows.append([*cells, f"{one.holding} of {len(one.rows)}"])
+        beside.append((bar(one.figure(first, bounds), top, _BAR), "") if one.holding else ("", _why(plan, one)))
+    for line, (length, why) in zip(lined_up(rows, right=range(1, len(head))), beside, strict=True):
+        if len(line) + 2 + len(length or why) <= width:
+            yield f"{line}  {length or why}".rstrip()
+        else:
+            yield line
+            yield from sentence_lines(f"   {why}", width, indent="   ")
 
 
 def _spread(one: Tried, metric: str) -> str:
