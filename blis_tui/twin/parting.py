@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import whole_sum
 from blis_tui.twin.replay import Batch
-from blis_tui.units import count_text, ordinal, plural, span_text, time_text
+from blis_tui.units import count_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from blis_tui.engine.records import StepFinished
     from blis_tui.observe.recording import Observed, Recording, Step
     from blis_tui.twin.pace import Pace
@@ -25,6 +27,8 @@ _IN_TIME: Final = 0.5
 """Steps count as equally fast while they differ by less than this share of a single one."""
 _AHEAD: Final = 64
 """So many steps are looked at to see whether a request was taken by one of the next."""
+_LIMITED: Final = 3
+"""So many steps with the most requests, or tokens, of all steps are taken for the work of a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ class Parting:
     """The request that it is about; empty = no single one."""
     cause: str
     """``front end`` (a request came to the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
-    rule or limit), or ``step time``."""
+    rule or limit), or ``step time`` (a step began before a request was sent on one side, after it on the other)."""
     text: str
     """What both sides did."""
     why: str
@@ -81,8 +85,7 @@ class _Difference:
             time_us=self._step.time_us if begins is None else begins[self._number],
             request=request,
             cause=cause,
-            text=f"the server's {ordinal(self._number + 1)} step had {words_of(self._measured)}, "
-            f"the simulated one {words_of(self._simulated)}",
+            text=f"{words_of(self._measured)} on the server, {words_of(self._simulated)} in the simulation",
             why=why,
         )
 
@@ -91,6 +94,9 @@ class _Difference:
             return self._newcomer(), "step time", why
         measured, simulated = self._measured, self._simulated
         if simulated.prefill_requests > measured.prefill_requests:
+            # Up to here both had the same running requests.
+            if (lost := simulated.decode_requests - measured.decode_requests) > 0:
+                return "", "preemption", f"{plural(lost, 'request')} fewer decoded on the server: it preempted"
             return self._taken_earlier()
         if simulated.prefill_requests < measured.prefill_requests:
             return self._taken_later()
@@ -126,29 +132,60 @@ class _Difference:
     def _taken_earlier(self) -> tuple[str, str, str]:
         """The simulation took a request that the server had not taken yet."""
         names = [name for name in self._step.admitted if name not in self._step.preempted]
-        name = names[-1] if names else next((chunk.request_id for chunk in self._step.chunks), "")
+        more = self._simulated.prefill_requests - self._measured.prefill_requests
+        chunk = next(iter(self._step.chunks), None)
+        name = names[max(0, len(names) - more)] if names else "" if chunk is None else chunk.request_id
+        row, begins = self._row(name), self._begins_us()
         later = self._steps_until(self._pace, self._simulated.prefill_requests)
         took = "" if later is None else f"; the server took as many {plural(later, 'step')} later"
-        return name, "front end", f"{name} was sent {self._before_step(name)} the step began{took}"
+        if row is not None and begins is not None and row.sent_us > begins:
+            return name, "step time", f"{self._around(row)}, the simulated step after that{took}"
+        if (limit := self._limit(row)) is not None:
+            return name, "batch", f"{limit}{took}"
+        if row is None or begins is None:
+            return name, "front end", f"{name or 'a request'} came to the server's scheduler later{took}"
+        return name, "front end", f"{self._around(row)}, and no limit of the server is known that kept it{took}"
 
     def _taken_later(self) -> tuple[str, str, str]:
         """The server took a request that the simulation had not taken yet."""
         after = self._run.steps[self._number + 1 : self._number + _AHEAD]
         name = next((step.admitted[0] for step in after if step.admitted), "")
         row = self._row(name)
-        if row is not None and self._step.waiting:
+        if row is None:
+            return name, "front end", "the server computed a request that none of ours is"
+        if self._step.waiting:
             free = self._run.kv_blocks - self._step.kv_used_blocks
             return (
                 name,
                 "batch",
                 f"{name} waited in the simulation, with {plural(free, 'KV block')} free: limits differ",
             )
-        why = (
-            f"{name} was sent {self._before_step(name)} the step began"
-            if row is not None
-            else "it is no request of ours"
-        )
-        return name, "front end", why
+        if self._step.time_us < row.sent_us:
+            return name, "step time", f"{self._around(row)}, the simulated step before that"
+        return name, "front end", f"{self._around(row)}, and takes longer to the scheduler in the simulation"
+
+    def _limit(self, row: Observed | None) -> str | None:
+        """What kept the server from taking a request into the step, where its log shows that; None = nothing there."""
+        steps, step = self._pace.steps, self._pace.steps[self._number]
+        size = max(one.requests for one in steps)
+        if step.requests == size and _often(one.requests == size for one in steps):
+            return f"the server never had more than {plural(size, 'request')} in a step (max_num_seqs)"
+        most = max(_tokens(one) for one in steps)
+        if _tokens(step) == most and _often(_tokens(one) == most for one in steps):
+            return f"the server never had more than {plural(most, 'token')} in a step (max_num_batched_tokens)"
+        server = self._recording.server
+        # What ended in the step was still there when it was planned.
+        shares = [
+            one.kv_share for one in steps[max(0, self._number - 1) : self._number + 1] if one.kv_share is not None
+        ]
+        if row is None or not shares or server.kv_blocks is None or server.block_size_tokens is None:
+            return None
+        free = round(server.kv_blocks * (1.0 - max(shares)))
+        needs = -(-row.input_tokens // server.block_size_tokens)
+        if free >= needs:
+            return None
+        have = plural(free, "KV block")
+        return f"{row.request_id} needs {count_text(needs)} KV blocks for its prompt, and the server had {have} free"
 
     def _other_tokens(self) -> tuple[str, str, str]:
         """As many prefills on both sides, but not as many tokens."""
@@ -166,8 +203,20 @@ class _Difference:
                 "cache",
                 f"{count_text(told)} tokens of {name} were cached on the server, {count_text(found)} here",
             )
-        if found or fewer:
-            return name, "cache", f"{where} found more of {name} in its prefix cache"
+        whole = row is not None and chunk is not None and chunk.new_tokens == row.input_tokens - found
+        if whole and not fewer and self._simulated.prefill_requests == 1:
+            return name, "front end", f"the server computed another request than {name}"
+        if told is None and (found or fewer):
+            limit = self._limit(None) if fewer else None
+            return (
+                (name, "cache", f"{where} found more of {name} in its prefix cache")
+                if limit is None
+                else (
+                    name,
+                    "batch",
+                    limit,
+                )
+            )
         return name, "batch", f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
 
     def _steps_until(self, pace: Pace, prefills: int) -> int | None:
@@ -177,12 +226,27 @@ class _Difference:
     def _row(self, name: str) -> Observed | None:
         return next((row for row in self._recording.requests if row.request_id == name), None)
 
-    def _before_step(self, name: str) -> str:
-        row, begins = self._row(name), self._pace.begins_us
-        if row is None or begins is None:
-            return "about when"
-        ahead_us = begins[self._number] - row.sent_us
-        return f"{span_text(ahead_us)} before" if ahead_us >= 0 else f"{span_text(-ahead_us)} after"
+    def _begins_us(self) -> int | None:
+        """When the server's step began, where its log was watched."""
+        begins = self._pace.begins_us
+        return None if begins is None else begins[self._number]
+
+    def _around(self, row: Observed) -> str:
+        """When a request was sent, seen from the server's step."""
+        begins = self._begins_us()
+        if begins is None:
+            return f"{row.request_id} was sent at {time_text(row.sent_us)}"
+        before = "before" if begins >= row.sent_us else "after"
+        return f"{row.request_id} was sent {span_text(abs(begins - row.sent_us))} {before} the server's step began"
+
+
+def _often(reached: Iterable[bool]) -> bool:
+    """Whether steps come to their largest as often as they do where a limit makes it, not chance."""
+    return whole_sum(reached) >= _LIMITED
+
+
+def _tokens(step: Step) -> int:
+    return step.prefill_tokens + step.decode_tokens
 
 
 def words_of(batch: Batch) -> str:

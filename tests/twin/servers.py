@@ -88,7 +88,7 @@ def recorded(
     writing.begin({"complete": True, "workload": "w", "counters": counters}, server)
     for row in report.rows:
         writing.request(change(_observed(row, front_us)))
-    for line in _lines(steps, gap_us, front_us, line_late_us):
+    for line in _lines(steps, engine.kv_blocks, gap_us, front_us, line_late_us):
         writing.step(line)
     for time_us in range(0, simulation.now_us, 250_000):
         before = [one for one in steps if one.time_us + one.duration_us <= time_us]
@@ -126,7 +126,9 @@ def _observed(row: object, front_us: int) -> Observed:
     )
 
 
-def _lines(steps: list[StepFinished], gap_us: int, front_us: int, late_us: Callable[[int], int] | None) -> list[Step]:
+def _lines(
+    steps: list[StepFinished], kv_blocks: int, gap_us: int, front_us: int, late_us: Callable[[int], int] | None
+) -> list[Step]:
     lines: list[Step] = []
     answered: dict[str, None] = {}
     for number, one in enumerate(steps):
@@ -143,7 +145,7 @@ def _lines(steps: list[StepFinished], gap_us: int, front_us: int, late_us: Calla
                 prefill_tokens=sum(chunk.new_tokens for chunk in fresh),
                 decode_requests=one.decode_requests + len(again),
                 decode_tokens=one.decode_requests + sum(chunk.new_tokens for chunk in again),
-                kv_share=0.5,
+                kv_share=one.kv_used_blocks / kv_blocks,
             )
         )
     return lines

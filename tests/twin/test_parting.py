@@ -1,0 +1,89 @@
+"""What is named as the cause of a difference is what was made different."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pytest
+
+from blis_tui.twin.twin import of_simulated
+from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from blis_tui.observe.recording import Observed
+
+SEEDS: Final = (12, 17, 18)
+
+
+def _steps(factor: float, prefills: float = 1.0) -> dict[str, object]:
+    return {"latency__beta": [STEP_US * factor, PREFILL_US * factor * prefills, DECODE_US * factor]}
+
+
+def _as_it_is(row: Observed) -> Observed:
+    return row
+
+
+def _through_a_front_end(row: Observed) -> Observed:
+    """It was sent up to 30 ms before it came to the scheduler, each its own time."""
+    return replace(row, sent_us=row.sent_us - int(row.request_id.removeprefix("request_")) * 7919 % 30_000)
+
+
+SHARED: Final[Mapping[str, object]] = {
+    "workload__clients": [
+        {
+            "id": "c",
+            "prefix": {"group": "g", "tokens": 160},
+            "input_tokens": {"kind": "uniform", "min": 20, "max": 100},
+            "output_tokens": {"kind": "uniform", "min": 5, "max": 60},
+        }
+    ]
+}
+COLD: Final[Mapping[str, object]] = {**SHARED, "engine__enable_prefix_caching": False}
+
+
+def _in_group(row: Observed) -> Observed:
+    return replace(row, segments=(("g", 160),))
+
+
+Changes: TypeAlias = "Callable[[Observed], Observed]"
+BLOCKS: Final = {"batch", "preemption"}
+CASES: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, object], Changes, set[str]]]] = {
+    "requests take their time to the scheduler": ({}, {}, _through_a_front_end, {"front end"}),
+    "slower steps": (_steps(1.3), {}, _as_it_is, {"step time"}),
+    "hardly slower steps": (_steps(1.03), {}, _as_it_is, {"step time"}),
+    "faster steps": (_steps(0.8), {}, _as_it_is, {"step time"}),
+    "slower prefills": (_steps(1.0, 3.0), {}, _as_it_is, {"step time"}),
+    "a smaller batch": ({"engine__max_num_seqs": 4}, {}, _as_it_is, {"batch"}),
+    "a larger batch": ({}, {"engine__max_num_seqs": 4}, _as_it_is, {"batch"}),
+    "a smaller token budget": ({"engine__max_num_batched_tokens": 64}, {}, _as_it_is, {"batch"}),
+    "a larger token budget": ({}, {"engine__max_num_batched_tokens": 64}, _as_it_is, {"batch"}),
+    "fewer KV blocks": ({"engine__kv_blocks": 70}, {}, _as_it_is, BLOCKS),
+    "more KV blocks": ({}, {"engine__kv_blocks": 70}, _as_it_is, BLOCKS),
+    "a cache that the simulation lacks": (SHARED, COLD, _in_group, {"cache"}),
+    "no cache": (COLD, SHARED, _in_group, {"cache"}),
+}
+"""How the server differs; the server, the simulation, what is done to rows, and what may be named."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_cause_that_is_named_is_the_one_that_was_made(case: str, tmp_path: Path) -> None:
+    server, simulated, change, causes = CASES[case]
+    named = []
+    for seed in SEEDS:
+        recording = recorded(experiment(seed=seed, **server), tmp_path / f"{seed}", change=change)
+        parting = of_simulated(recording, experiment(seed=seed, **simulated), "other").parting
+        if parting is not None:
+            named.append(parting.cause)
+    assert named
+    assert set(named) <= causes
+
+
+def test_an_explanation_says_what_the_log_shows(tmp_path: Path) -> None:
+    """By hand: 4 requests at most in a step of the server, where the simulation takes up to 32."""
+    parting = of_simulated(recorded(experiment(engine__max_num_seqs=4), tmp_path / "r"), experiment(), "other").parting
+    assert parting is not None
+    assert parting.why.startswith("the server never had more than 4 requests in a step (max_num_seqs); the server took")
