@@ -171,7 +171,7 @@ def observe(
     from blis_tui.observe.server_log import Tail  # noqa: PLC0415
     from blis_tui.observe.target import target_of  # noqa: PLC0415
     from blis_tui.traffic.opening import Choice, open_load  # noqa: PLC0415
-    from blis_tui.workload.factory import create_source  # noqa: PLC0415
+    from blis_tui.workload.source import create_source  # noqa: PLC0415
 
     target = target_of(url, _headers(headers, os.environ.get(api_key_env)))
     choice = Choice(overrides, seed, requests, trace_format, known_plugins(plugins))
@@ -262,7 +262,7 @@ def _duration_us(load: Load, duration_s: float | None) -> int | None:
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
     """Show how it goes on a line of the terminal."""
-    from blis_tui.observe.status_text import status_text  # noqa: PLC0415
+    from blis_tui.observe.status import status_text  # noqa: PLC0415
 
     return lambda status: line.show(lambda: status_text(status))
 
@@ -302,8 +302,7 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.observe.folder import write_tables  # noqa: PLC0415
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.observe.summary import summed_up, warnings  # noqa: PLC0415
-    from blis_tui.observe.summary_text import summary_document, summary_text  # noqa: PLC0415
+    from blis_tui.observe.summary import summary_document, summary_text, summed_up, warnings  # noqa: PLC0415  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: there is no recording")

@@ -21,9 +21,9 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.engine.limits import Limits
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
+from blis_tui.engine.profile import Limits
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
@@ -211,7 +211,7 @@ class InstanceFactory:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
             return DecodeCohort(load, size)
-        from blis_tui.engine.speculative.luck import Luck
+        from blis_tui.engine.speculative.drafts import Luck
 
         return SpeculativeCohort(
             load,

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from blis_tui.engine.events import IDLE, NO_STEP, Step
 from blis_tui.engine.flow import Ahead, Flow, OneAtATime
 from blis_tui.engine.latency.model import Around, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
-from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:

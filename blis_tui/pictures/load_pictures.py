@@ -11,8 +11,7 @@ from blis_tui.pictures.parts import Picture, Table, View, label
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.pictures.load import InstanceLoad, LoadTable
-    from blis_tui.pictures.slices import Slice
+    from blis_tui.pictures.load import InstanceLoad, LoadTable, Slice
 
 LINES: Final = 7
 """So many instances have lines of their own: as many as there are colours."""

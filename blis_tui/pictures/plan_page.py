@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.canonical import to_sorted_json
 from blis_tui.pictures.chosen import chosen_section
-from blis_tui.pictures.origin import document, provenance
-from blis_tui.pictures.page import page
+from blis_tui.pictures.page import document, page, provenance
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
 from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, label, unfold
 from blis_tui.pictures.points import short

@@ -9,8 +9,7 @@ from blis_tui.metrics.report import seen_gaps_us
 from blis_tui.metrics.stats import Expanded
 from blis_tui.pictures.arrivals import arrivals_picture, rates_picture
 from blis_tui.pictures.load_pictures import load_pictures
-from blis_tui.pictures.origin import provenance, settings
-from blis_tui.pictures.page import page
+from blis_tui.pictures.page import page, provenance, settings
 from blis_tui.pictures.parts import Card, Picture, Section, Table, cards
 from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
 from blis_tui.records.summary import hits_text, main_lines

@@ -13,8 +13,7 @@ from blis_tui.units import count_text, plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.debugger.rows import StepRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import StepRow, Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.debugger.why.waits import WaitCauses
 

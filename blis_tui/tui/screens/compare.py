@@ -26,13 +26,14 @@ from blis_tui.tui.presenters.compare import (
     SideView,
     activity,
     differences_text,
+    file_stem,
+    file_text,
     metrics_text,
     names_text,
     requests_text,
     short_names,
     side_text,
 )
-from blis_tui.tui.presenters.compare_file import file_stem, file_text
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import BY_NAME
 from blis_tui.tui.screens.beside import BesideScreen
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.comparison import RequestChanges, Row
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.moves import Move, Stop
+    from blis_tui.debugger.history import Move, Stop
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
