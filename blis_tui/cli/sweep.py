@@ -288,7 +288,7 @@ def usable_cores() -> int:
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
     """Run until all is done, or until an interrupt; False then."""
-    from blis_tui.study.pace import progress_text  # noqa: PLC0415
+    from blis_tui.study.sweep import progress_text  # noqa: PLC0415
 
     line = ProgressLine(progress)
     try:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from blis_tui.cluster.reroute import Reroute
     from blis_tui.cluster.stages import AlwaysUp, OpenGateway
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource

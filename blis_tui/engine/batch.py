@@ -11,7 +11,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
 from blis_tui.kept import Kept
-from blis_tui.spec.limits import UNLIMITED
+from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
-from blis_tui.engine.latency.pausing import Pausing
+from blis_tui.engine.latency.wrappers import Pausing
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState

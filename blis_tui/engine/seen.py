@@ -6,12 +6,14 @@ requests that have left the batch still count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.request import Request
 
@@ -108,3 +110,26 @@ class Watch(Kept):
         self.early_transfers = early_transfers
         self.departed: list[Request] = []
         self.prefilled: list[Request] = []
+
+
+# Who keeps the books: the engine tells a ledger about each request once, at the end of its life.
+
+
+class Ledger(Protocol):
+    """Keeps what is known about requests after the engine has forgotten them."""
+
+    def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
+        """``request`` has reached a terminal state: all its fields are final.
+
+        ``ttft_us`` and ``e2e_us`` are what its client measured, -1 where there was no first or last token.
+        """
+
+    @property
+    def contradictions(self) -> Sequence[str]:
+        """Requests whose times contradict each other, in words."""
+
+    def __len__(self) -> int:
+        """How many requests have ended."""
+
+    def fingerprint(self) -> str:
+        """A digest of all books (two ledgers that agree on it agree on everything)."""

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.front_end import FrontEnd
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.plan import Plan, StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
+    from blis_tui.engine.seen import Ledger
 
 
 _LEFT: Final = 4

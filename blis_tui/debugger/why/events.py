@@ -45,7 +45,7 @@ from blis_tui.debugger.why.lifecycle import (
 from blis_tui.debugger.why.lifespans import last_step, next_step
 from blis_tui.debugger.why.memory import moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
-from blis_tui.engine.latency.captured import captured_size
+from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.engine.speculative.records import DraftsVerified
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text

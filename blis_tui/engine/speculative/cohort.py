@@ -12,7 +12,7 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.speculative.drafts import DraftTallies
 from blis_tui.kept import Kept
-from blis_tui.spec.limits import UNLIMITED
+from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
