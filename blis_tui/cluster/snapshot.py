@@ -380,13 +380,13 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
 
 
 def _rank(cluster: Cluster, instance: Instance) -> RankSnapshot | None:
-    from blis_tui.engine.lockstep import AheadRank, OneAtATimeRank  # noqa: PLC0415
+    from blis_tui.engine.lockstep import Rank  # noqa: PLC0415
 
     place, flow = place_of(cluster.pools, instance.index), instance.flow
     if place is None:
         return None
     steps = dummies = waited = 0
-    if isinstance(flow, OneAtATimeRank | AheadRank):
+    if isinstance(flow, Rank):
         group = flow.group
         steps, dummies = group.taken, group.dummies[place.rank]
         waited = instance.tallies.busy_us - group.alone_us[place.rank]

@@ -118,12 +118,12 @@ def _pipeline(cluster: Cluster) -> PipelineReport:
 
 
 def _ranks(cluster: Cluster) -> RanksReport:
-    from blis_tui.engine.lockstep import AheadRank, OneAtATimeRank  # noqa: PLC0415  (few runs have ranks)
+    from blis_tui.engine.lockstep import Rank  # noqa: PLC0415  (few runs have ranks)
 
     ranks = replicas = steps = batches = dummies = busy = alone = 0
     for instance in cluster.instances:
         flow = instance.flow
-        if not isinstance(flow, OneAtATimeRank | AheadRank):
+        if not isinstance(flow, Rank):
             continue
         group, at = flow.group, flow.index - flow.group.index
         ranks += 1
