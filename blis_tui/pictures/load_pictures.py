@@ -6,7 +6,8 @@ from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
-from blis_tui.pictures.parts import Picture, Table, View, label
+from blis_tui.pictures.parts import Picture, View, label
+from blis_tui.plain_page import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

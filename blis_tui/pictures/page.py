@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE, __version__
 from blis_tui.canonical import to_json
 from blis_tui.pictures.library import plotly_script, plotly_version
-from blis_tui.pictures.parts import Picture, Table, paragraph, unfold
+from blis_tui.pictures.parts import Picture, paragraph, unfold
+from blis_tui.plain_page import Table
 from blis_tui.spec.yaml_text import yaml_body
 
 if TYPE_CHECKING:

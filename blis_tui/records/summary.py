@@ -173,8 +173,7 @@ def _latencies(distributions: Mapping[str, Distribution], width: int) -> str:
     """A table; its columns come nearer to each other where it would be too wide, as far as their figures allow."""
     table: dict[str, tuple[str, ...]] = {"milliseconds": _COLUMNS}
     for name, distribution in distributions.items():
-        cells = [getattr(distribution, column) for column in _COLUMNS]
-        table[printable(name)] = tuple("-" if cell is None else f"{cell:,.2f}" for cell in cells)
+        table[printable(name)] = tuple(distribution.texts(_COLUMNS))
     heads = max(map(len, table)) + 2
     least = 1 + max(len(cell) for cells in table.values() for cell in cells)
     column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))

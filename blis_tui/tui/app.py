@@ -35,6 +35,7 @@ from blis_tui.tui.themes import THEMES, default_theme
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Unpack
 
     from textual.actions import ActionParseResult
     from textual.color import Color
@@ -43,12 +44,12 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
-    from blis_tui.cluster.reroute import Routes
     from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
     from blis_tui.tui.actions import Action
+    from blis_tui.tui.shell import ComparedFrom
     from blis_tui.twin.twin import Twin
 
 
@@ -303,20 +304,12 @@ class BlisApp(App[None], inherit_bindings=False):
         self.open_experiment(source, overrides, seed, at, in_place=True)
 
     def open_compare(
-        self,
-        left: Experiment,
-        right: Experiment,
-        names: tuple[str, str],
-        event: int | None = None,
-        time_us: int | None = None,
-        routes: Routes | None = None,
-        *,
-        at_divergence: bool = False,
+        self, left: Experiment, right: Experiment, names: tuple[str, str], **start: Unpack[ComparedFrom]
     ) -> None:
-        """Show two experiments side by side, at an event, a time or where they part; the other perhaps rerouted."""
+        """Show two experiments side by side; ``start``: where."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
-        self.push_screen(CompareScreen(left, right, names, event, time_us, routes, at_divergence=at_divergence))
+        self.push_screen(CompareScreen(left, right, names, **start))
 
     # ---- actions ----
 

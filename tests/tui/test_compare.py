@@ -71,7 +71,7 @@ class Alone(App[None]):
 
 
 def comparison(event: int | None = None) -> CompareScreen:
-    return CompareScreen(*pair(), NAMES, event)
+    return CompareScreen(*pair(), NAMES, event=event)
 
 
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:

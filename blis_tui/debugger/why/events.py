@@ -48,6 +48,7 @@ from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.engine.speculative.records import DraftsVerified
+from blis_tui.metrics.stats import middle
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -284,8 +285,7 @@ def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
         if not event:
             break
         durations.append(tape.step(tape.row(event).step).duration_us)
-    durations.sort()
-    return durations[len(durations) // 2] if durations else None
+    return middle(durations)
 
 
 def _batch(record: StepFinished, figures: StepRow, drafts: DraftsVerified | None) -> Part:
