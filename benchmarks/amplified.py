@@ -3,7 +3,7 @@
     python -m benchmarks.amplified
 
 Each load is simulated with steps that take 5 % less and 5 % more than they are expected to: d ln(mean) / d ln(steps).
-Beside that stands what reports take for it (``blis_tui.metrics.amplified``), and whether they quote errors of TTFT.
+Beside that stands what reports take for it (``blis_tui.metrics.pool_load``), and whether they quote errors of TTFT.
 """
 
 from __future__ import annotations

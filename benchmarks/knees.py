@@ -23,7 +23,7 @@ from blis_tui.spec.study.document import read_study, resolve_point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import load_of
 from blis_tui.study.planning.plan import Question, plan
-from blis_tui.study.planning.question import trouble
+from blis_tui.study.planning.search import trouble
 from blis_tui.study.runners import ProcessRunner
 from blis_tui.study.store import MemoryStore
 

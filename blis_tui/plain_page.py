@@ -1,17 +1,21 @@
-"""Self-contained HTML pages without scripts: their frame, their style and their tables."""
+"""Tables of HTML pages, and self-contained pages without scripts: their frame and their style."""
 
 from __future__ import annotations
 
+import sys
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
 _STYLE: Final = """
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2433; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #d9dee8; }
+th[scope='row'] { font-weight: normal; } .wide { overflow-x: auto; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 svg { margin-right: 1rem; max-width: 100%; } svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
 line { stroke: currentColor; stroke-opacity: .5; }
@@ -35,13 +39,52 @@ def plain_page(title: str, parts: Iterable[str], style: str) -> str:
     return "\n".join([*head, *parts, "</body></html>\n"])
 
 
+class Markup(str):
+    """HTML that stands in a cell as it is."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Texts in rows and columns.
+
+    Attributes:
+        caption: what it says, for those who come upon it without seeing what is around it; may be left out.
+        words: columns, counted from 0, that hold words and not figures; the first always does.
+        classes: a CSS class for each row; may be left out.
+        sortable: whether readers can sort it by its columns, and filter its rows.
+    """
+
+    caption: str = ""
+    head: Sequence[str]
+    rows: Iterable[Sequence[str]]
+    words: Container[int] = ()
+    classes: Sequence[str] = ()
+    sortable: bool = False
+
+    def html(self) -> str:
+        """The table as HTML; it scrolls by itself where it is wider than the page."""
+        head = "".join(f"<th scope='col'{self._kind(at)}>{escape(one)}</th>" for at, one in enumerate(self.head))
+        rows = []
+        for number, row in enumerate(self.rows):
+            kind = f" class='{escape(self.classes[number])}'" if self.classes else ""
+            first, *others = row
+            cells = "".join(f"<td{self._kind(at)}>{_content(one)}</td>" for at, one in enumerate(others, 1))
+            rows.append(f"<tr{kind}><th scope='row'>{_content(first)}</th>{cells}</tr>")
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""
+        tall, sortable = (" tall", " data-sortable") if self.sortable else ("", "")
+        return f"<div class='wide{tall}'><table{sortable}>{caption}{top}<tbody>{''.join(rows)}</tbody></table></div>"
+
+    def _kind(self, column: int) -> str:
+        return "" if column == 0 or column in self.words else " class='n'"
+
+
+def _content(cell: str) -> str:
+    return cell if isinstance(cell, Markup) else escape(cell)
+
+
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
     """A table of texts; ``numbers``: all columns but the first hold figures. Without ``head`` it has none."""
-    kind = " class='n'" if numbers else ""
-    first, *others = head or ("",)
-    top = f"<tr><th>{escape(first)}</th>" + "".join(f"<th{kind}>{escape(cell)}</th>" for cell in others) + "</tr>"
-    body = (
-        f"<tr><td>{escape(row[0])}</td>" + "".join(f"<td{kind}>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"<table>{top if head else ''}{''.join(body)}</table>"
+    return Table(head=head, rows=rows, words=() if numbers else range(sys.maxsize)).html()

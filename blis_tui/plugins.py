@@ -22,11 +22,10 @@ from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.latency.creation import coefficients
 from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel
-from blis_tui.engine.limits import Limits
 from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
-from blis_tui.engine.preemption.seats import Seats
-from blis_tui.engine.preemption.victims import VICTIM, VictimRule
+from blis_tui.engine.preemption.victims import VICTIM, Seats, VictimRule
+from blis_tui.engine.profile import Limits
 from blis_tui.engine.records import Description, Record
 from blis_tui.engine.request import Media, Request, Segments
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule

@@ -103,7 +103,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "constant": "blis_tui.workload.arrivals",
         "gamma": "blis_tui.workload.arrivals",
         "weibull": "blis_tui.workload.arrivals",
-        "closed-loop": "blis_tui.workload.closed_loop",
+        "closed-loop": "blis_tui.workload.interactive",
     },
     "workload.clients.lengths": {
         "constant": "blis_tui.workload.lengths",

@@ -14,9 +14,9 @@ from blis_tui.classes import dataclass
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
 from blis_tui.cluster.figures import FIGURES
+from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
 from blis_tui.cluster.reroute import Routes, reroutes
 from blis_tui.cluster.snapshot import find_request, peek, take_snapshot
-from blis_tui.cluster.split_invariants import CLUSTER_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
@@ -24,8 +24,7 @@ from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
-from blis_tui.workload.factory import create_source, fixed_part
-from blis_tui.workload.source import TraceSource
+from blis_tui.workload.source import TraceSource, create_source, fixed_part
 from blis_tui.workload.trace_sessions import TracedSource
 
 if TYPE_CHECKING:

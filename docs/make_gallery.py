@@ -26,8 +26,7 @@ from blis_tui.units import time_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.pictures.load import LoadTable
-    from blis_tui.pictures.slices import Slice
+    from blis_tui.pictures.load import LoadTable, Slice
 
 PAGE: Final = Path(__file__).with_name("gallery.md")
 IMAGES: Final = Path(__file__).with_name("img") / "gallery"

@@ -45,4 +45,4 @@ def test_a_page_is_well_formed_and_escapes_names() -> None:
     assert read.cells == ["", "p50", "<script>", "1", "a & b", "2"]
     assert "<h1>&lt;b&gt;</h1>" in page
     assert page.count("class='n'") == 3
-    assert "<th" not in plain_table((), [("a", "b")], numbers=False)
+    assert "<thead" not in plain_table((), [("a", "b")], numbers=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.judge import Pairs
     from blis_tui.calibration.outcome import Coefficient, Fit
-    from blis_tui.spec.model.plugin_config import Setting
+    from blis_tui.spec.model.policy import Setting
     from blis_tui.spec.source import Json
 
 _SIZE: Final = 320

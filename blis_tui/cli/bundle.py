@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.cases import case_option, case_overrides, mention_cases
+from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import tell
-from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.printable import printable, printable_lines
 from blis_tui.units import time_text
@@ -54,10 +53,7 @@ _EVENTS: Final = 200
     metavar="N",
     help=f"How many events a page shows: the last, or those around --at.  [default: {_EVENTS}]",
 )
-@case_option
-@set_option
-@seed_option
-@plugins_option
+@chosen_options
 @reported
 def bundle(
     source: str,
@@ -65,10 +61,7 @@ def bundle(
     at: str | None,
     breaks: tuple[str, ...],
     events: int | None,
-    case: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
+    chosen: Chosen,
 ) -> None:
     """Write a run as one file, to be opened elsewhere.
 
@@ -96,8 +89,8 @@ def bundle(
         place = parse_place("0" if at is None else at)
     except InputError as error:
         raise click.UsageError(f"--at: {error}") from error
-    known = known_plugins(plugins)
-    assignments = case_overrides(source, case, overrides, None, known)
+    known, seed = chosen.known(), chosen.seed
+    assignments = case_overrides(source, chosen.case, chosen.overrides, None, known)
     if output.endswith(_PAGE):
         _write_page(output, source, assignments, seed, known, place if at is not None else None, events or _EVENTS)
         return
@@ -112,7 +105,7 @@ def bundle(
             plugins=known,
             accept=lambda golden, experiment: _require_place(place, golden, experiment),
         )
-    if case is None:
+    if chosen.case is None:
         mention_cases(source, None, known)
     size = Path(output).stat().st_size
     tell(f"wrote {printable(output)}: a run of {count:,} events, {size / 1000:,.0f} kB")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli.files import tell
+from blis_tui.cli.options import grouped, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -20,6 +22,24 @@ if TYPE_CHECKING:
 case_option: Final = click.option(
     "--case", metavar="NAME", help="Take one of the file's cases (`cases`, `matrix`); --set comes after it."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which experiment is meant: a case of the file, values that are replaced, and what may be named in it."""
+
+    case: str | None
+    overrides: tuple[str, ...]
+    seed: int | None
+    plugins: tuple[str, ...]
+
+    def known(self) -> Registry | None:
+        """What it may name; see ``known_plugins``."""
+        return known_plugins(self.plugins)
+
+
+chosen_options: Final = grouped("chosen", Chosen, case_option, set_option, seed_option, plugins_option)
+"""Of commands that take an experiment; they get them as one value ``chosen``."""
 
 
 def case_overrides(

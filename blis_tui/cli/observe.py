@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.observe.observer import Observer
+    from blis_tui.observe.observer import Observer, Plan
     from blis_tui.observe.status import Status
     from blis_tui.traffic.opening import Load
 
@@ -34,120 +35,193 @@ _ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or for what --duration"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What the server is loaded with."""
+
+    workload: str | None
+    trace: str | None
+    trace_format: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """When sending ends, and when a request is given up."""
+
+    requests: int | None
+    duration_s: float | None
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
+    """What requests look like."""
+
+    api: str
+    dialect: str | None
+    model: str
+    headers: tuple[str, ...]
+    api_key_env: str
+    stream: bool
+    exact: bool
+    text: bool
+    vocabulary: int | None
+    prompt_seed: str | None
+    warm_up: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """What is recorded beside the answers."""
+
+    scrape_s: float
+    log: str | None
+    kv_events: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """What is drawn of the workload."""
+
+    overrides: tuple[str, ...]
+    seed: int | None
+    plugins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What is told while it goes on, and at the end."""
+
+    progress: bool | None
+    live: bool
+    status_lines: bool
+    output_format: str
+
+
 @click.command()
 @click.argument("url", metavar="URL")
-@click.option(
-    "--workload", metavar="SPEC", shell_complete=completion.files, help="Load it with this workload or experiment."
+@grouped(
+    "loaded",
+    _Loaded,
+    click.option(
+        "--workload", metavar="SPEC", shell_complete=completion.files, help="Load it with this workload or experiment."
+    ),
+    click.option(
+        "--trace", metavar="FILE", shell_complete=completion.files, help="Load it with these recorded requests."
+    ),
+    click.option("--trace-format", metavar="NAME", help="The trace's `format` [default: told by the file]."),
 )
-@click.option("--trace", metavar="FILE", shell_complete=completion.files, help="Load it with these recorded requests.")
-@click.option("--trace-format", metavar="NAME", help="The trace's `format` [default: told by the file].")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="Where the recording goes: a new folder.")
-@click.option("--requests", type=click.IntRange(min=1), help="Send so many requests at most.")
-@click.option(
-    "--duration", "duration_s", type=click.FloatRange(min=0, min_open=True), help="Send for so many seconds at most."
+@grouped(
+    "ends",
+    _Ends,
+    click.option("--requests", type=click.IntRange(min=1), help="Send so many requests at most."),
+    click.option(
+        "--duration",
+        "duration_s",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Send for so many seconds at most.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0.001),
+        default=300.0,
+        show_default=True,
+        help="Seconds after which a request is given up.",
+    ),
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0.001),
-    default=300.0,
-    show_default=True,
-    help="Seconds after which a request is given up.",
+@grouped(
+    "sent",
+    _Sent,
+    click.option(
+        "--api",
+        type=click.Choice(["completions", "chat"]),
+        default="completions",
+        show_default=True,
+        help="Which endpoint is asked.",
+    ),
+    click.option(
+        "--dialect",
+        type=click.Choice(["vllm", "openai"]),
+        help="Whether vLLM's extensions (exact lengths, token ids) are used [default: told by the server].",
+    ),
+    click.option("--model", default="", help="The model to ask for [default: the server's first]."),
+    click.option(
+        "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this with each request; repeatable."
+    ),
+    click.option(
+        "--api-key-env",
+        default="OPENAI_API_KEY",
+        show_default=True,
+        metavar="VARIABLE",
+        help="The environment variable with the API key, where one is needed.",
+    ),
+    click.option("--stream/--no-stream", default=True, help="Whether answers come token by token [default: they do]."),
+    click.option(
+        "--exact-lengths/--free-lengths",
+        "exact",
+        default=True,
+        help="Whether answers have the workload's lengths, or end where the model ends them [default: exact].",
+    ),
+    click.option("--text", is_flag=True, help="Send prompts as words, not as token ids."),
+    click.option(
+        "--vocabulary", type=click.IntRange(2), help="Token ids are below this [default: the model's, or 256]."
+    ),
+    click.option(
+        "--prompt-seed",
+        metavar="TEXT",
+        help="What prompts are made from: equal seeds are equal prompts, which hit caches [default: a new one].",
+    ),
+    click.option(
+        "--warm-up",
+        type=click.IntRange(min=0),
+        default=1,
+        show_default=True,
+        help="Requests sent before, one after the other, and not recorded.",
+    ),
 )
-@click.option(
-    "--api",
-    type=click.Choice(["completions", "chat"]),
-    default="completions",
-    show_default=True,
-    help="Which endpoint is asked.",
+@grouped(
+    "watched",
+    _Watched,
+    click.option(
+        "--scrape",
+        "scrape_s",
+        type=click.FloatRange(min=0.01),
+        default=0.25,
+        show_default=True,
+        help="Seconds between two looks at /metrics.",
+    ),
+    click.option("--log", metavar="FILE", help="The server's log, for its steps (--enable-logging-iteration-details)."),
+    click.option("--kv-events", metavar="ADDRESS", help="Where it publishes KV events, such as tcp://127.0.0.1:5557."),
 )
-@click.option(
-    "--dialect",
-    type=click.Choice(["vllm", "openai"]),
-    help="Whether vLLM's extensions (exact lengths, token ids) are used [default: told by the server].",
+@grouped(
+    "drawn",
+    _Drawn,
+    set_option,
+    click.option(
+        "--seed", type=click.IntRange(min=0), help="Generate requests with this seed [default: the experiment's, or 0]."
+    ),
+    plugins_option,
 )
-@click.option("--model", default="", help="The model to ask for [default: the server's first].")
-@click.option(
-    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this with each request; repeatable."
+@grouped(
+    "shown",
+    _Shown,
+    click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal]."),
+    click.option("--live", is_flag=True, help="Watch it in the terminal."),
+    click.option("--status-lines", is_flag=True, hidden=True, help="Progress as lines of JSON, for the live screen."),
+    format_option("table", "json", about="The summary, for people or programs."),
 )
-@click.option(
-    "--api-key-env",
-    default="OPENAI_API_KEY",
-    show_default=True,
-    metavar="VARIABLE",
-    help="The environment variable with the API key, where one is needed.",
-)
-@click.option("--stream/--no-stream", default=True, help="Whether answers come token by token [default: they do].")
-@click.option(
-    "--exact-lengths/--free-lengths",
-    "exact",
-    default=True,
-    help="Whether answers have the workload's lengths, or end where the model ends them [default: exact].",
-)
-@click.option("--text", is_flag=True, help="Send prompts as words, not as token ids.")
-@click.option("--vocabulary", type=click.IntRange(2), help="Token ids are below this [default: the model's, or 256].")
-@click.option(
-    "--prompt-seed",
-    metavar="TEXT",
-    help="What prompts are made from: equal seeds are equal prompts, which hit caches [default: a new one].",
-)
-@click.option(
-    "--warm-up",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Requests sent before, one after the other, and not recorded.",
-)
-@click.option(
-    "--scrape",
-    "scrape_s",
-    type=click.FloatRange(min=0.01),
-    default=0.25,
-    show_default=True,
-    help="Seconds between two looks at /metrics.",
-)
-@click.option("--log", metavar="FILE", help="The server's log, for its steps (--enable-logging-iteration-details).")
-@click.option("--kv-events", metavar="ADDRESS", help="Where it publishes KV events, such as tcp://127.0.0.1:5557.")
-@set_option
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="Generate requests with this seed [default: the experiment's, or 0]."
-)
-@plugins_option
-@click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
-@click.option("--live", is_flag=True, help="Watch it in the terminal.")
-@click.option("--status-lines", is_flag=True, hidden=True, help="Progress as lines of JSON, for the live screen.")
-@format_option("table", "json", about="The summary, for people or programs.")
 @reported
 def observe(
     url: str,
-    workload: str | None,
-    trace: str | None,
-    trace_format: str | None,
+    loaded: _Loaded,
     output: str,
-    requests: int | None,
-    duration_s: float | None,
-    timeout_s: float,
-    api: str,
-    dialect: str | None,
-    model: str,
-    headers: tuple[str, ...],
-    api_key_env: str,
-    stream: bool,
-    exact: bool,
-    text: bool,
-    vocabulary: int | None,
-    prompt_seed: str | None,
-    warm_up: int,
-    scrape_s: float,
-    log: str | None,
-    kv_events: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
-    progress: bool | None,
-    live: bool,
-    status_lines: bool,
-    output_format: str,
+    ends: _Ends,
+    sent: _Sent,
+    watched: _Watched,
+    drawn: _Drawn,
+    shown: _Shown,
 ) -> None:
     """Load the server at URL with a workload, and record what it does.
 
@@ -156,63 +230,74 @@ def observe(
 
     Exits with 1 if any request has no whole answer, and with 3 if the server cannot be reached at all.
     """
-    if (workload is None) == (trace is None):
+    if (loaded.workload is None) == (loaded.trace is None):
         raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
-    if live:
+    if shown.live:
         _show_live(url)
         return
     try:
-        from blis_tui.observe.observer import Observer, Plan  # noqa: PLC0415  (an extra that may not be there)
+        from blis_tui.observe.observer import Observer  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
     from blis_tui.observe.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.observe.load import Limits  # noqa: PLC0415
-    from blis_tui.observe.prompts import Asking  # noqa: PLC0415
     from blis_tui.observe.server_log import Tail  # noqa: PLC0415
-    from blis_tui.observe.target import target_of  # noqa: PLC0415
-    from blis_tui.traffic.opening import Choice, open_load  # noqa: PLC0415
-    from blis_tui.workload.factory import create_source  # noqa: PLC0415
 
-    target = target_of(url, _headers(headers, os.environ.get(api_key_env)))
-    choice = Choice(overrides, seed, requests, trace_format, known_plugins(plugins))
-    load = open_load(workload or trace or "", choice)
-    source = create_source(load.workload, load.seed, load.plugins)
-    plan = Plan(
-        target=target,
-        address=url,
-        source=source,
-        total=_total(load, source, requests, duration_s),
-        asking=Asking(
-            api=api,
-            dialect=dialect or "",
-            model=model,
-            stream=stream,
-            exact=exact,
-            text=text,
-            vocabulary=vocabulary or load.vocabulary or 256,
-            seed=secrets.token_hex(8) if prompt_seed is None else prompt_seed,
-        ),
-        limits=Limits(timeout_us=round(timeout_s * 1e6), duration_us=_duration_us(load, duration_s), requests=requests),
-        warm_up=warm_up,
-        scrape_s=scrape_s,
-        about={"url": url, "workload": load.name, "workload_seed": load.seed, "timeout_s": timeout_s}
-        | {"warm_up_requests": warm_up},
-    )
-    tail = None if log is None else Tail(Path(log))
+    plan = _plan(url, loaded, ends, sent, watched, drawn)
+    tail = None if watched.log is None else Tail(Path(watched.log))
     listener = None
-    if kv_events is not None:
+    if watched.kv_events is not None:
         from blis_tui.observe.kv_events import KvEvents  # noqa: PLC0415
 
-        listener = KvEvents(kv_events)
+        listener = KvEvents(watched.kv_events)
     folder = Folder(Path(output))
-    line = ProgressLine(progress)
-    say = _status_line if status_lines else _shown_on(line)
+    line = ProgressLine(shown.progress)
+    say = _status_line if shown.status_lines else _shown_on(line)
     observer = Observer(plan, folder, log=tail, kv_events=listener, tell=say)
     try:
         complete = _run(observer)
     finally:
         line.clear()
-    _finish(folder.path, output_format, complete=complete)
+    _finish(folder.path, shown.output_format, complete=complete)
+
+
+def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched, drawn: _Drawn) -> Plan:
+    """What is sent where, and for how long. Raises UsageError: nothing ends it, or a header has no value."""
+    from blis_tui.observe.load import Limits  # noqa: PLC0415
+    from blis_tui.observe.observer import Plan  # noqa: PLC0415
+    from blis_tui.observe.prompts import Asking  # noqa: PLC0415
+    from blis_tui.observe.target import target_of  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_load  # noqa: PLC0415
+    from blis_tui.workload.source import create_source  # noqa: PLC0415
+
+    target = target_of(url, _headers(sent.headers, os.environ.get(sent.api_key_env)))
+    choice = Choice(drawn.overrides, drawn.seed, ends.requests, loaded.trace_format, known_plugins(drawn.plugins))
+    load = open_load(loaded.workload or loaded.trace or "", choice)
+    source = create_source(load.workload, load.seed, load.plugins)
+    return Plan(
+        target=target,
+        address=url,
+        source=source,
+        total=_total(load, source, ends.requests, ends.duration_s),
+        asking=Asking(
+            api=sent.api,
+            dialect=sent.dialect or "",
+            model=sent.model,
+            stream=sent.stream,
+            exact=sent.exact,
+            text=sent.text,
+            vocabulary=sent.vocabulary or load.vocabulary or 256,
+            seed=secrets.token_hex(8) if sent.prompt_seed is None else sent.prompt_seed,
+        ),
+        limits=Limits(
+            timeout_us=round(ends.timeout_s * 1e6),
+            duration_us=_duration_us(load, ends.duration_s),
+            requests=ends.requests,
+        ),
+        warm_up=sent.warm_up,
+        scrape_s=watched.scrape_s,
+        about={"url": url, "workload": load.name, "workload_seed": load.seed, "timeout_s": ends.timeout_s}
+        | {"warm_up_requests": sent.warm_up},
+    )
 
 
 def _show_live(url: str) -> None:
@@ -262,7 +347,7 @@ def _duration_us(load: Load, duration_s: float | None) -> int | None:
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
     """Show how it goes on a line of the terminal."""
-    from blis_tui.observe.status_text import status_text  # noqa: PLC0415
+    from blis_tui.observe.status import status_text  # noqa: PLC0415
 
     return lambda status: line.show(lambda: status_text(status))
 
@@ -302,8 +387,7 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.observe.folder import write_tables  # noqa: PLC0415
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.observe.summary import summed_up, warnings  # noqa: PLC0415
-    from blis_tui.observe.summary_text import summary_document, summary_text  # noqa: PLC0415
+    from blis_tui.observe.summary import summary_document, summary_text, summed_up, warnings  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: there is no recording")

@@ -59,13 +59,16 @@ def format_option(*formats: str, about: str | None = None) -> Callable[[_Command
 
 
 def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> Callable[[_Command], _Command]:
-    """Options that belong together: the command gets them as one value ``name``, a dataclass with a field for each."""
+    """Options that belong together: the command gets them as one value ``name``, a dataclass with a field for each.
+
+    A field that has no option keeps its default.
+    """
     parts = [one.name for one in fields(kind)]
 
     def mark(command: _Command) -> _Command:
         @wraps(command)
         def packed(*arguments: object, **given: object) -> object:
-            made = kind(**{part: given.pop(part) for part in parts})
+            made = kind(**{part: given.pop(part) for part in parts if part in given})
             return command(*arguments, **given, **{name: made})
 
         marked: _Grouped = packed

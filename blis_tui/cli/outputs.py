@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli.files import require_different_files, require_spared
+from blis_tui.cli.options import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextlib import ExitStack
     from pathlib import Path
     from typing import BinaryIO
@@ -35,18 +37,108 @@ HTML: Final = "--html"
 _HEADER: Final = "--trace-output (header)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The files that a run was asked for (None = not that one, ``-`` = standard output), and what they should hold."""
+
+    output: str | None
+    requests_file: str | None
+    records_file: str | None
+    decisions_file: str | None
+    counterfactual: int | None
+    trace_prefix: str | None
+    html_file: str | None
+    perfetto_file: str | None
+    openmetrics_file: str | None
+    interval_s: float
+
+    def names(self) -> dict[str, str | None]:
+        """Option -> its file."""
+        return {
+            REPORT: self.output,
+            REQUESTS: self.requests_file,
+            RECORDS: self.records_file,
+            DECISIONS: self.decisions_file,
+            TRACE: self.trace_prefix,
+            HTML: self.html_file,
+            PERFETTO: self.perfetto_file,
+            OPENMETRICS: self.openmetrics_file,
+        }
+
+
+written_options: Final = grouped(
+    "written",
+    Written,
+    click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output."),
+    click.option(
+        REQUESTS,
+        "requests_file",
+        metavar="FILE.csv|FILE.parquet",
+        help="Also write one row per request. The CSV file can be replayed (workload.trace.file).",
+    ),
+    click.option(RECORDS, "records_file", metavar="FILE.jsonl", help="Also write every event record."),
+    click.option(
+        DECISIONS,
+        "decisions_file",
+        metavar="FILE.jsonl",
+        help="Also write what the router weighed: candidates, their signals and scores, the choice and its regret.",
+    ),
+    click.option(
+        "--counterfactual",
+        type=click.IntRange(min=1, max=10_000),
+        metavar="K",
+        help="Weigh each routing decision against its K best alternatives: `routing.regret` in the report, and who they"
+        " were in --decisions. Sets `counterfactual`.",
+    ),
+    click.option(
+        TRACE,
+        "trace_prefix",
+        metavar="PREFIX",
+        help="Also write the requests and what came of them as TraceV2 of BLIS: PREFIX.yaml and PREFIX.csv.",
+    ),
+    click.option(
+        HTML,
+        "html_file",
+        metavar="FILE.html",
+        help="Also write one page with pictures of the run: latency percentiles, load over time and more.",
+    ),
+    click.option(
+        PERFETTO,
+        "perfetto_file",
+        metavar="FILE",
+        help="Also write steps, requests and load over time, to look at in https://ui.perfetto.dev.",
+    ),
+    click.option(
+        OPENMETRICS,
+        "openmetrics_file",
+        metavar="FILE",
+        help="Also write the metrics that vLLM servers would have shown, over simulated time, for Prometheus.",
+    ),
+    click.option(
+        "--openmetrics-interval",
+        "interval_s",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.001),
+        default=1.0,
+        show_default=True,
+        help="Simulated time between two samples of them.",
+    ),
+)
+"""Of commands that run one experiment; they get them as one value ``written``."""
+
+
 class Outputs:
     """The files that a run was asked for; none takes its place before all have taken their content.
 
     Args:
-        options: option -> its file; None = not asked for, ``-`` = standard output.
-        interval_us: simulated time between two samples of the metrics.
+        written: what the options say.
 
     Raises:
         UsageError: two of them are one file, or something other than the report goes to standard output.
     """
 
-    def __init__(self, options: Mapping[str, str | None], interval_us: int) -> None:
+    def __init__(self, written: Written) -> None:
+        options = written.names()
         for option, name in options.items():
             if name == "-" and option != REPORT:
                 raise click.UsageError(f"only the report can go to standard output: {option} needs a file")
@@ -57,7 +149,7 @@ class Outputs:
         self._names = names
         self._files: dict[str, BinaryIO] = {}
         self._parquet = names.get(REQUESTS, "").casefold().endswith(".parquet")
-        self._interval_us = interval_us
+        self._interval_us = max(round(written.interval_s * 1e6), 1)
         self._timeline: Timeline | None = None
         self._scrapes: Scrapes | None = None
         self._load: LoadObserver | None = None

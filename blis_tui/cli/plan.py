@@ -221,8 +221,8 @@ def _answer(question: Question, runs: _Runs, written: _Written) -> Plan:
     """Ask, and write the answer where it was wanted."""
     from blis_tui.canonical import to_json  # noqa: PLC0415  (as above)
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
-    from blis_tui.study.planning.data import plan_data  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
+    from blis_tui.study.planning.text import plan_data  # noqa: PLC0415
 
     line, numbers = ProgressLine(written.progress), count(1)
 

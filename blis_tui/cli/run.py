@@ -10,11 +10,11 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
-from blis_tui.cli.cases import case_option, case_overrides, mention_cases
+from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import columns, print_text, read_standard_input_text, tell, tell_left_out
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.outputs import DECISIONS, HTML, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
+from blis_tui.cli.options import format_option
+from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 from blis_tui.printable import printable, printable_lines
@@ -34,65 +34,9 @@ _MANY_REQUESTS: Final = 50_000
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@case_option
-@set_option
-@seed_option
-@plugins_option
+@chosen_options
 @format_option("json", "table", about="json: canonical bytes; table: the main figures.")
-@click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output.")
-@click.option(
-    REQUESTS,
-    "requests_file",
-    metavar="FILE.csv|FILE.parquet",
-    help="Also write one row per request. The CSV file can be replayed (workload.trace.file).",
-)
-@click.option(RECORDS, "records_file", metavar="FILE.jsonl", help="Also write every event record.")
-@click.option(
-    DECISIONS,
-    "decisions_file",
-    metavar="FILE.jsonl",
-    help="Also write what the router weighed: candidates, their signals and scores, the choice and its regret.",
-)
-@click.option(
-    "--counterfactual",
-    type=click.IntRange(min=1, max=10_000),
-    metavar="K",
-    help="Weigh each routing decision against its K best alternatives: `routing.regret` in the report, and who they"
-    " were in --decisions. Sets `counterfactual`.",
-)
-@click.option(
-    TRACE,
-    "trace_prefix",
-    metavar="PREFIX",
-    help="Also write the requests and what came of them as TraceV2 of BLIS: PREFIX.yaml and PREFIX.csv.",
-)
-@click.option(
-    HTML,
-    "html_file",
-    metavar="FILE.html",
-    help="Also write one page with pictures of the run: latency percentiles, load over time and more.",
-)
-@click.option(
-    PERFETTO,
-    "perfetto_file",
-    metavar="FILE",
-    help="Also write steps, requests and load over time, to look at in https://ui.perfetto.dev.",
-)
-@click.option(
-    OPENMETRICS,
-    "openmetrics_file",
-    metavar="FILE",
-    help="Also write the metrics that vLLM servers would have shown, over simulated time, for Prometheus.",
-)
-@click.option(
-    "--openmetrics-interval",
-    "interval_s",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0.001),
-    default=1.0,
-    show_default=True,
-    help="Simulated time between two samples of them.",
-)
+@written_options
 @click.option(
     "--check",
     type=click.Choice(["all", "end", "off"]),
@@ -104,21 +48,9 @@ _MANY_REQUESTS: Final = 50_000
 @reported
 def run(
     source: str,
-    case: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
+    chosen: Chosen,
     output_format: str,
-    output: str | None,
-    requests_file: str | None,
-    records_file: str | None,
-    decisions_file: str | None,
-    counterfactual: int | None,
-    trace_prefix: str | None,
-    html_file: str | None,
-    perfetto_file: str | None,
-    openmetrics_file: str | None,
-    interval_s: float,
+    written: Written,
     check: str,
     progress: bool | None,
 ) -> None:
@@ -131,29 +63,15 @@ def run(
     """
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
-    outputs = Outputs(
-        {
-            REPORT: output,
-            REQUESTS: requests_file,
-            RECORDS: records_file,
-            DECISIONS: decisions_file,
-            TRACE: trace_prefix,
-            HTML: html_file,
-            PERFETTO: perfetto_file,
-            OPENMETRICS: openmetrics_file,
-        },
-        max(round(interval_s * 1e6), 1),
-    )
-    given = overrides
-    if counterfactual is not None:
-        overrides = (*overrides, f"counterfactual={counterfactual}")
+    outputs = Outputs(written)
+    weighed = () if written.counterfactual is None else (f"counterfactual={written.counterfactual}",)
     same = True
     with ExitStack() as held, ending_on_signals() as signals:
         if is_bundle(source):
-            require_as_packed(case, overrides, seed is not None)
-            found, same = held.enter_context(opened(source, known_plugins(plugins)))
+            require_as_packed(chosen.case, chosen.overrides, weighed, chosen.seed is not None)
+            found, same = held.enter_context(opened(source, chosen.known()))
             source = str(found.spec)
-        experiment, read = _load(source, case, overrides, seed, plugins)
+        experiment, read = _load(source, chosen, weighed)
         with ExitStack() as files:
             outputs.open(files, read)
             simulation = Simulation(experiment, check=check)
@@ -175,12 +93,10 @@ def run(
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)
-    _judge(report, lambda event: _opening(source, case, given, seed, plugins, event))
+    _judge(report, lambda event: _opening(source, chosen, event))
 
 
-def _opening(
-    source: str, case: str | None, overrides: tuple[str, ...], seed: int | None, plugins: tuple[str, ...], event: int
-) -> str:
+def _opening(source: str, chosen: Chosen, event: int) -> str:
     """What opens the debugger at an event of this run; empty where it cannot be typed again."""
     from importlib.util import find_spec  # noqa: PLC0415  (as below)
     from shlex import join  # noqa: PLC0415  (few runs are not as expected)
@@ -189,10 +105,10 @@ def _opening(
         return ""
     words = ["blis-tui", "tui", source]
     for option, values in (
-        ("--case", () if case is None else (case,)),
-        ("--set", overrides),
-        ("--seed", () if seed is None else (str(seed),)),
-        ("--plugins", plugins),
+        ("--case", () if chosen.case is None else (chosen.case,)),
+        ("--set", chosen.overrides),
+        ("--seed", () if chosen.seed is None else (str(chosen.seed),)),
+        ("--plugins", chosen.plugins),
         ("--at", (str(event),)),
     ):
         words += [word for value in values for word in (option, value)]
@@ -205,18 +121,16 @@ def _table(report: Report, stream: TextIO | None) -> str:
     return printable_lines(summary_text(report, columns(WIDTH, stream)))
 
 
-def _load(
-    source: str, case: str | None, overrides: tuple[str, ...], seed: int | None, plugins: tuple[str, ...]
-) -> tuple[Experiment, tuple[Path, ...]]:
-    """The experiment, and the files it was read from."""
+def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> tuple[Experiment, tuple[Path, ...]]:
+    """The experiment, ``more`` being set in it, too, and the files it was read from."""
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
-    known = known_plugins(plugins)
-    assignments = case_overrides(source, case, overrides, stdin_text, known)
-    resolved = resolve_source(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
+    known = chosen.known()
+    assignments = case_overrides(source, chosen.case, (*chosen.overrides, *more), stdin_text, known)
+    resolved = resolve_source(source, overrides=assignments, seed=chosen.seed, stdin_text=stdin_text, plugins=known)
     experiment = build(resolved)
-    if case is None:
+    if chosen.case is None:
         mention_cases(source, stdin_text, known)
     return experiment, resolved.files
 

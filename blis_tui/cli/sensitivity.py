@@ -12,7 +12,7 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text
-from blis_tui.cli.options import format_option, plugins_option, set_option
+from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
@@ -37,11 +37,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@slo_option
-@click.option("--seeds", metavar="N|LIST", default="5", show_default=True, help="How often each value runs, or seeds.")
-@case_option
-@set_option
-@plugins_option
+@grouped(
+    "asked",
+    Asked,
+    slo_option,
+    click.option(
+        "--seeds", metavar="N|LIST", default="5", show_default=True, help="How often each value runs, or seeds."
+    ),
+    case_option,
+    set_option,
+    plugins_option,
+)
 @jobs_option
 @dask_option
 @store_option
@@ -51,11 +57,7 @@ if TYPE_CHECKING:
 @reported
 def sensitivity(
     source: str,
-    slos: tuple[str, ...],
-    seeds: str,
-    case: str | None,
-    overrides: tuple[str, ...],
-    plugins: tuple[str, ...],
+    asked: Asked,
     jobs: int | None,
     dask: str | None,
     store: str | None,
@@ -74,7 +76,7 @@ def sensitivity(
     from blis_tui.study.sensitivity import sensitivity as find  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
 
-    if not slos:
+    if not asked.slos:
         raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
     line, numbers = ProgressLine(progress), count(1)
 
@@ -83,7 +85,7 @@ def sensitivity(
         line.show(lambda: f"{number:,} runs")
 
     with ending_on_signals(), ExitStack() as opened:
-        study = open_study(source, Asked(slos=slos, seeds=seeds, case=case, overrides=overrides, plugins=plugins))
+        study = open_study(source, asked)
         file = None if output is None else opened.enter_context(atomic_text(output))
         try:
             runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.cases import case_option, case_overrides
+from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text
-from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
@@ -41,10 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="Runs to make at most.")
 @click.option("--golden/--no-golden", default=True, help="Whether to write its golden result, too.  [default: golden]")
-@case_option
-@set_option
-@seed_option
-@plugins_option
+@chosen_options
 @progress_option
 @reported
 def shrink(
@@ -53,10 +49,7 @@ def shrink(
     bounds: tuple[str, ...],
     runs: int,
     golden: bool,
-    case: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
+    chosen: Chosen,
     progress: bool | None,
 ) -> None:
     """Find the smallest workload that still breaks what is expected.
@@ -74,8 +67,8 @@ def shrink(
     if source == "-":
         raise click.UsageError("it is read many times: write the experiment to a file, and name it as SPEC")
     expect = [as_map(parse_bound(text, "--expect").data) for text in bounds]
-    known = known_plugins(plugins)
-    assignments = case_overrides(source, case, overrides, None, known)
+    known, seed = chosen.known(), chosen.seed
+    assignments = case_overrides(source, chosen.case, chosen.overrides, None, known)
     line = ProgressLine(progress)
     trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
     with ending_on_signals(), ExitStack() as opened:

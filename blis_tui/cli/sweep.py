@@ -288,7 +288,7 @@ def usable_cores() -> int:
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
     """Run until all is done, or until an interrupt; False then."""
-    from blis_tui.study.pace import progress_text  # noqa: PLC0415
+    from blis_tui.study.sweep import progress_text  # noqa: PLC0415
 
     line = ProgressLine(progress)
     try:
@@ -313,7 +313,7 @@ def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> li
     """Open all files: what cannot be written should be known before a long sweep, not after it."""
     from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
     from blis_tui.study.parquet import require_parquet, write_rows  # noqa: PLC0415
-    from blis_tui.study.tables import rows_csv, rows_jsonl  # noqa: PLC0415
+    from blis_tui.study.rows import rows_csv, rows_jsonl  # noqa: PLC0415
 
     writers: list[Callable[[StudyResult], None]] = []
     for name, ending in zip(names, endings, strict=True):
@@ -349,7 +349,7 @@ def _page(result: StudyResult) -> str:
 
 
 def _print(result: StudyResult, output_format: str) -> None:
-    from blis_tui.study.tables import rows_csv, rows_jsonl  # noqa: PLC0415
+    from blis_tui.study.rows import rows_csv, rows_jsonl  # noqa: PLC0415
     from blis_tui.study.text import WIDTH, study_text  # noqa: PLC0415
 
     if output_format == "table":

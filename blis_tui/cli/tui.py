@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
-from blis_tui.cli.cases import case_option, case_overrides, mention_cases
+from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import reported
-from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import grouped
 from blis_tui.cli.sweep import (
     Asked,
     axis_option,
@@ -32,6 +34,19 @@ if TYPE_CHECKING:
     from blis_tui.tui.app import BlisApp
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Studied:
+    """What makes a study of an experiment, and how its runs are made: see ``blis-tui sweep``."""
+
+    axes: tuple[str, ...]
+    seeds: str
+    slos: tuple[str, ...]
+    objectives: tuple[str, ...]
+    jobs: int | None
+    early_stop: bool
+    store: str | None
+
+
 @click.command()
 @click.argument("source", metavar="[SPEC|STUDY]", required=False, shell_complete=completion.experiments)
 @click.option(
@@ -41,34 +56,26 @@ if TYPE_CHECKING:
     "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."
 )
 @click.option("--twin", "recording", metavar="RECORDING", help="Show SPEC beside what `blis-tui observe` recorded.")
-@case_option
-@set_option
-@seed_option
-@plugins_option
-@axis_option
-@seeds_option
-@slo_option
-@objective_option
-@jobs_option
-@early_stop_option
-@store_option
+@chosen_options
+@grouped(
+    "studied",
+    _Studied,
+    axis_option,
+    seeds_option,
+    slo_option,
+    objective_option,
+    jobs_option,
+    early_stop_option,
+    store_option,
+)
 @reported
 def tui(
     source: str | None,
     at: str | None,
     breaks: tuple[str, ...],
     recording: str | None,
-    case: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
-    axes: tuple[str, ...],
-    seeds: str,
-    slos: tuple[str, ...],
-    objectives: tuple[str, ...],
-    jobs: int | None,
-    early_stop: bool,
-    store: str | None,
+    chosen: Chosen,
+    studied: _Studied,
 ) -> None:
     """Step through an experiment in the terminal, or look at the points of a study.
 
@@ -76,9 +83,10 @@ def tui(
     (`blis-tui bundle`), STUDY that of a Study document; without it, a list of both is shown. With --axis, an experiment
     becomes a study: see `blis-tui sweep --help`. Inside, h shows the keys and q goes back.
     """
+    case, overrides, seed = chosen.case, chosen.overrides, chosen.seed
     of_run = at or breaks or case or seed is not None or recording
-    of_study = axes or seeds or slos or objectives or jobs or early_stop or store
-    if source is None and (of_run or of_study or overrides or plugins):
+    of_study = any(astuple(studied))
+    if source is None and (of_run or of_study or overrides or chosen.plugins):
         raise click.UsageError("options need an experiment or a study: name it as SPEC")
     if source == "-":
         raise click.UsageError(
@@ -94,24 +102,39 @@ def tui(
         require_as_packed(case, overrides, seed is not None)
         if of_study or recording:
             raise click.UsageError("a bundle is one run: it is no study, and has no recording beside it")
-        with opened(source, known := known_plugins(plugins)) as (found, _):
+        with opened(source, known := chosen.known()) as (found, _):
             _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known)
     elif of_study or _is_study(source):
         if of_run:
             raise click.UsageError("--at, --break, --case, --seed and --twin are for an experiment, not for a study")
-        asked = Asked(axes=axes, seeds=seeds, slos=slos, objectives=objectives, overrides=overrides, plugins=plugins)
-        study = open_study(source, asked)
-        from blis_tui.tui.app import BlisApp, StudyStart  # noqa: PLC0415  (heavy imports only when it runs)
-
-        start = StudyStart(study=study, store=store_of(store), jobs=jobs, early_stop=early_stop)
-        _run(BlisApp(start, survive=True))
+        _show_study(source, chosen, studied)
     elif recording is not None:
         if at or breaks:
             raise click.UsageError("--at and --break are for an experiment alone, not beside a recording")
-        known = known_plugins(plugins)
+        known = chosen.known()
         _show_twin(source, recording, case_overrides(source, case, overrides, None, known), seed, known)
     else:
-        _show_experiment(source, at, breaks, case, overrides, seed, known_plugins(plugins))
+        _show_experiment(source, at, breaks, case, overrides, seed, chosen.known())
+
+
+def _show_study(source: str, chosen: Chosen, studied: _Studied) -> None:
+    from blis_tui.tui.app import BlisApp, StudyStart  # noqa: PLC0415  (heavy imports only when it runs)
+
+    asked = Asked(
+        axes=studied.axes,
+        seeds=studied.seeds,
+        slos=studied.slos,
+        objectives=studied.objectives,
+        overrides=chosen.overrides,
+        plugins=chosen.plugins,
+    )
+    study = open_study(source, asked)
+    _run(
+        BlisApp(
+            StudyStart(study=study, store=store_of(studied.store), jobs=studied.jobs, early_stop=studied.early_stop),
+            survive=True,
+        )
+    )
 
 
 def _is_study(source: str) -> bool:

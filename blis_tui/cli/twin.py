@@ -59,8 +59,7 @@ def twin(
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
-    from blis_tui.twin.document import pairs_csv, twin_document  # noqa: PLC0415
-    from blis_tui.twin.text import twin_text  # noqa: PLC0415
+    from blis_tui.twin.text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
     from blis_tui.twin.twin import of_simulated, of_two  # noqa: PLC0415
 
     left = read_recording(recording)

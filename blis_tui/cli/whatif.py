@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.cases import case_option, case_overrides
+from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import format_option
 from blis_tui.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -45,10 +45,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="With --every: how many replays there may be [default: 1000].",
 )
-@case_option
-@set_option
-@seed_option
-@plugins_option
+@chosen_options
 @format_option("table", "json", about="table: the main figures; json: canonical bytes.")
 @click.option("--all", "everything", is_flag=True, help="Show every figure of the reports, or every decision.")
 @reported
@@ -60,10 +57,7 @@ def whatif(
     every: int | None,
     counterfactual: int | None,
     most: int | None,
-    case: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
+    chosen: Chosen,
     output_format: str,
     everything: bool,
 ) -> None:
@@ -85,9 +79,9 @@ def whatif(
     from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
-    known = known_plugins(plugins)
-    assignments = case_overrides(source, case, overrides, stdin_text, known)
-    experiment = load(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
+    known = chosen.known()
+    assignments = case_overrides(source, chosen.case, chosen.overrides, stdin_text, known)
+    experiment = load(source, overrides=assignments, seed=chosen.seed, stdin_text=stdin_text, plugins=known)
     as_json = output_format == "json"
     if every is not None:
         _hindsight(experiment, every, counterfactual, most, as_json=as_json, everything=everything)

@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, require_spared, tell
-from blis_tui.cli.options import format_option, known_plugins, plugins_option
+from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from blis_tui.traffic.opening import Traffic
+    from blis_tui.traffic.opening import Choice, Traffic
 
-_Command = TypeVar("_Command", bound="Callable[..., object]")
 
-_OPTIONS = (
+_BLOCK_SIZE = click.option(
+    "--block-size",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Tokens of a block of the cache that prefixes are looked up in.",
+)
+_STAGE = "Follow the rate in stages of this length [default: one rate]."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """Which requests are meant."""
+
+    overrides: tuple[str, ...]
+    seed: int | None
+    requests: int | None
+    trace_format: str | None
+    plugins: tuple[str, ...]
+
+    def choice(self) -> Choice:
+        """The same, with the plug-ins loaded."""
+        from blis_tui.traffic.opening import Choice  # noqa: PLC0415  (heavy imports only when the command runs)
+
+        return Choice(self.overrides, self.seed, self.requests, self.trace_format, known_plugins(self.plugins))
+
+
+_choosing: Final = grouped(
+    "chosen",
+    _Chosen,
     click.option(
         "--set",
         "overrides",
@@ -41,22 +70,6 @@ _OPTIONS = (
     plugins_option,
 )
 
-_BLOCK_SIZE = click.option(
-    "--block-size",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Tokens of a block of the cache that prefixes are looked up in.",
-)
-_STAGE = "Follow the rate in stages of this length [default: one rate]."
-
-
-def _choosing(command: _Command) -> _Command:
-    """Add the options that say which requests are meant."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
 
 @click.group("workload")
 def workload() -> None:
@@ -75,11 +88,7 @@ def workload() -> None:
 @reported
 def describe(
     source: str,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    requests: int | None,
-    trace_format: str | None,
-    plugins: tuple[str, ...],
+    chosen: _Chosen,
     block_size: int,
     output_format: str,
     html: str | None,
@@ -92,12 +101,11 @@ def describe(
     from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy: only when it runs)
     from blis_tui.traffic import figures  # noqa: PLC0415
     from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
-    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+    from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
     from blis_tui.traffic.page import page  # noqa: PLC0415
     from blis_tui.traffic.text import as_text  # noqa: PLC0415
 
-    choice = Choice(overrides, seed, requests, trace_format, known_plugins(plugins))
-    traffic = open_traffic(source, choice)
+    traffic = open_traffic(source, chosen.choice())
     require_spared({"--html": html}, traffic.files)
     found = figures.describe(traffic, Ledger(traffic.requests, block_size))
     if html:
@@ -112,11 +120,7 @@ def describe(
 @reported
 def convert(
     source: str,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    requests: int | None,
-    trace_format: str | None,
-    plugins: tuple[str, ...],
+    chosen: _Chosen,
     output: str | None,
 ) -> None:
     """Write the requests of WORKLOAD as CSV that replays as it is.
@@ -125,9 +129,9 @@ def convert(
     prompts share, classes, tenants, models, deadlines and sessions.
     """
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+    from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
 
-    traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known_plugins(plugins)))
+    traffic = open_traffic(source, chosen.choice())
     if traffic.cut is not None:
         name = printable(traffic.name)
         tell(f"note: nothing ends `{name}`: these are its first {traffic.cut:,} requests (see --requests)")
@@ -190,11 +194,7 @@ def compose(
 @reported
 def fit_(
     source: str,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    requests: int | None,
-    trace_format: str | None,
-    plugins: tuple[str, ...],
+    chosen: _Chosen,
     block_size: int,
     stage_s: float | None,
     name: str | None,
@@ -209,15 +209,15 @@ def fit_(
     """
     from blis_tui.traffic.fit import fit  # noqa: PLC0415
     from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
-    from blis_tui.traffic.opening import Choice, open_traffic, provenance  # noqa: PLC0415
+    from blis_tui.traffic.opening import open_traffic, provenance  # noqa: PLC0415
     from blis_tui.traffic.text import fit_text  # noqa: PLC0415
 
-    known = known_plugins(plugins)
-    traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known))
+    choice = chosen.choice()
+    traffic = open_traffic(source, choice)
     ledger = Ledger(traffic.requests, block_size)
     origin = provenance(traffic, len(ledger))
     called = name or _document_name(output, "fitted")
-    fitted = fit(ledger, called, traffic.name, origin, stage_s=stage_s, plugins=known)
+    fitted = fit(ledger, called, traffic.name, origin, stage_s=stage_s, plugins=choice.plugins)
     _write(output, [fitted.text], traffic.files)
     told = to_json(fitted.to_dict()) if output_format == "json" else fit_text(fitted)
     if output in (None, "-"):

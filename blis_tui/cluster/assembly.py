@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.reroute import Reroute
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.source import RequestSource
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.assembly import assembled
 from blis_tui.cluster.loop import heard, unheard
+from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.roster import Count
-from blis_tui.cluster.warm_up import WarmUp
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.cluster.pipeline import Dispatcher
+    from blis_tui.cluster.pipeline import Dispatcher, Pipeline
     from blis_tui.cluster.reroute import Reroute
     from blis_tui.cluster.stages import AlwaysUp, OpenGateway
-    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.instance import Instance
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource
@@ -225,3 +226,35 @@ class Cluster(Kept):
             more.append(regrets.state())
         more += [state for part in (self.gateway, self.dispatcher, self.lifecycle) if (state := part.state())]
         return (admission, routing, self.source.state(), (admission_stream, routing_stream), *more)
+
+
+# The time at the beginning of a run that its latencies leave out.
+
+
+class WarmUp:
+    """It remembers what gaps between tokens had been counted when it was over: requests have their times in the books.
+
+    Args:
+        pipeline: what warms up.
+        until_us: when it is over; 0 = there is none.
+    """
+
+    def __init__(self, pipeline: Pipeline, until_us: int) -> None:
+        self._roster = pipeline.roster
+        self._counted: tuple[dict[int, int], ...] = ()
+        if until_us:
+            pipeline.queue.push(until_us, LIFECYCLE, Background("warm-up-over", pipeline, None, self._end))
+
+    def _end(self, event: Background, now: int) -> bool:
+        del event, now
+        self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._roster.instances)
+        return True
+
+    def gaps_since(self, instance: Instance) -> dict[int, int]:
+        """Gaps between tokens of an instance, in microseconds, that it has counted since; of all before the end."""
+        gaps = instance.tallies.itl_us
+        if instance.index >= len(self._counted):
+            return gaps
+        before = self._counted[instance.index]
+        left = {gap: count - before.get(gap, 0) for gap, count in gaps.items()}
+        return {gap: count for gap, count in left.items() if count}

@@ -21,9 +21,9 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.engine.limits import Limits
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
+from blis_tui.engine.profile import Limits
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.front_end import FrontEndTimes
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.lockstep import RankGroup
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.preemption.restore import RestoreRule
     from blis_tui.engine.preemption.swapping import Swapping
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Engine, Experiment, Lora, Pool
 
 
@@ -211,7 +211,7 @@ class InstanceFactory:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
             return DecodeCohort(load, size)
-        from blis_tui.engine.speculative.luck import Luck
+        from blis_tui.engine.speculative.drafts import Luck
 
         return SpeculativeCohort(
             load,
@@ -252,13 +252,13 @@ def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeM
 
 def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:
     from blis_tui.engine.adapters.costs import step_overhead
-    from blis_tui.engine.adapters.step_time import Adapted
+    from blis_tui.engine.latency.wrappers import Adapted
 
     return Adapted(latency, step_overhead(lora))
 
 
 def _captured(latency: StepTimeModel, limits: Limits) -> StepTimeModel:
-    from blis_tui.engine.latency.captured import CapturedSizes
+    from blis_tui.engine.latency.wrappers import CapturedSizes
 
     return CapturedSizes(latency, limits.max_num_seqs)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.cluster.pipeline import Pipeline
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.request import Request
+    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import InteractiveSource, SessionCounts
 

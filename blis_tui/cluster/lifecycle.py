@@ -30,7 +30,7 @@ from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.cluster.stages import AlwaysUp
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.latency.warming import slowed_down
+from blis_tui.engine.latency.wrappers import slowed_down
 from blis_tui.engine.request import RequestState
 from blis_tui.spec import model as spec
 

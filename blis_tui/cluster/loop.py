@@ -6,8 +6,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.cluster.passage import Passage
-from blis_tui.engine.events import RequestCallback
-from blis_tui.engine.step_event import NO_STEP, Step
+from blis_tui.engine.events import NO_STEP, RequestCallback, Step
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.router import Router
     from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource

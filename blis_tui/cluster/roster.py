@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.signals import Fleet, SignalBoard
-from blis_tui.engine.watch import Watch
+from blis_tui.engine.seen import Watch
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:

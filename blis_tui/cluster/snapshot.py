@@ -12,7 +12,7 @@ from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import handover_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.pipeline import Dispatcher
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,14 +380,13 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
 
 
 def _rank(cluster: Cluster, instance: Instance) -> RankSnapshot | None:
-    from blis_tui.cluster.ranks import place_of  # noqa: PLC0415  (few clusters have ranks)
-    from blis_tui.engine.lockstep import AheadRank, OneAtATimeRank  # noqa: PLC0415
+    from blis_tui.engine.lockstep import Rank  # noqa: PLC0415
 
     place, flow = place_of(cluster.pools, instance.index), instance.flow
     if place is None:
         return None
     steps = dummies = waited = 0
-    if isinstance(flow, OneAtATimeRank | AheadRank):
+    if isinstance(flow, Rank):
         group = flow.group
         steps, dummies = group.taken, group.dummies[place.rank]
         waited = instance.tallies.busy_us - group.alone_us[place.rank]
@@ -468,3 +468,28 @@ def _request(request: Request, instance: Instance | None, phase: str) -> Request
 
 def _happened(value: int) -> int | None:
     return None if value < 0 else value
+
+
+# Which replica an instance is a rank of, and which one.
+
+
+class Place(NamedTuple):
+    """A rank's place, from 0; replicas are counted in each pool by themselves."""
+
+    replica: int
+    rank: int
+
+
+def place_of(pools: Sequence[Pool], index: int) -> Place | None:
+    """The place of an instance; None = it is a replica by itself.
+
+    Args:
+        pools: that of each instance; those of a pool stand together, because none of them comes or goes.
+        index: the instance's number.
+    """
+    pool = pools[index]
+    ranks = pool.engine.data_parallel
+    if ranks == 1:
+        return None
+    first = next(at for at, one in enumerate(pools) if one.name == pool.name)
+    return Place(*divmod(index - first, ranks))

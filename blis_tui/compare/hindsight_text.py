@@ -12,7 +12,6 @@ from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from blis_tui.compare.hindsight import Alternative, Hindsight, Judged
-    from blis_tui.metrics.stats import Distribution
 
 _ROWS: Final = 20
 """Decisions that are listed: those that cost all requests together most."""
@@ -51,13 +50,8 @@ def _losses(found: Hindsight) -> list[str]:
     )
     for name, which, lost in told:
         better = len([one for one in found.judged if getattr(one, f"best_for_{which}").instance != one.chosen])
-        rows.append((name, f"{better:,} of {len(found.judged):,}", *_figures(lost)))
+        rows.append((name, f"{better:,} of {len(found.judged):,}", *lost.texts(_COLUMNS, ",.3f")))
     return list(aligned(rows, range(len(rows[0]))))
-
-
-def _figures(lost: Distribution) -> list[str]:
-    cells = [getattr(lost, name) for name in _COLUMNS]
-    return ["-" if cell is None else f"{cell:,.3f}" for cell in cells]
 
 
 def _decisions(found: Hindsight, *, everything: bool) -> list[str]:

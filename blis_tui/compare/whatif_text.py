@@ -104,8 +104,7 @@ def _moved(one: Change) -> str:
 
 
 def _figures(shift: Shift) -> list[str]:
-    cells = [getattr(shift.change_ms, name) for name in _STATISTICS]
-    return [_signed(shift.total_us), *("-" if cell is None else f"{cell:+,.3f}" for cell in cells)]
+    return [_signed(shift.total_us), *shift.change_ms.texts(_STATISTICS, "+,.3f")]
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

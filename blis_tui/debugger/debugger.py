@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from blis_tui.debugger.history import CAP_BYTES, SPACING, History, Replay, observed, watched
+from blis_tui.debugger.history import CAP_BYTES, SLICE, SPACING, History, Progress, Replay, Stop, observed, watched
 from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
-from blis_tui.debugger.moves import SLICE, Progress, Stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
 from blis_tui.errors import InvariantError, SimulationError
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from blis_tui.cluster.reroute import Routes
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.conditions.breakpoints import Watch
-    from blis_tui.debugger.history import Done
-    from blis_tui.debugger.moves import Move
-    from blis_tui.debugger.rows import EventRow
+    from blis_tui.debugger.history import Done, Move
+    from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.divergence import record_stream, search
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import SLICE, Progress, Stop, run_to_stop
+from blis_tui.debugger.history import SLICE, Progress, Stop, run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.records.tables import record_dict
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Routes
     from blis_tui.compare.divergence import Divergence
-    from blis_tui.debugger.moves import Move
+    from blis_tui.debugger.history import Move
     from blis_tui.spec.model import Experiment
 
 _BURSTS: Final = 32

@@ -10,8 +10,8 @@ from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.history import Move
     from blis_tui.debugger.lockstep import Lockstep
-    from blis_tui.debugger.moves import Move
 
 _TIME: Final = re.compile(r"([0-9][0-9_, ]*(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\Z")
 _EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")

@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.records import InstanceChanged, SentByClient, SessionBegun, SessionContinued
-from blis_tui.debugger.rows import StopRow
 from blis_tui.debugger.session_log import SentCall
-from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, text_fields
+from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, StopRow, text_fields
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 from blis_tui.engine.stopped import SchedulingStopped

@@ -11,7 +11,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
 from blis_tui.kept import Kept
-from blis_tui.spec.limits import UNLIMITED
+from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
-    from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan, Planned
     from blis_tui.engine.preemption.swapping import Swapping
     from blis_tui.engine.preemption.victims import VictimRule
+    from blis_tui.engine.profile import Limits
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.stopped import Stopped

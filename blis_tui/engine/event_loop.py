@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batching.sglang import SglangBatching
+from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.kv.radix_pool import radix_pool
 from blis_tui.engine.plan import Ghost, Plan, Planned
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.step_event import IDLE, NO_STEP
 from blis_tui.engine.tallies import tally_wait
 
 if TYPE_CHECKING:

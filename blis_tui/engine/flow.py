@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.engine.events import instance_order
+from blis_tui.engine.events import IDLE, NO_STEP, Step, instance_order
 from blis_tui.engine.plan import NO_PLAN, Ghost, Plan, Planned
-from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.tallies import tally_wait
 from blis_tui.kept import Kept
 

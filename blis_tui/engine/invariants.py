@@ -17,7 +17,7 @@ from blis_tui.engine.request import Request, RequestState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.seen import Ledger
 
 
 class Auditable(Protocol):

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from blis_tui.engine.events import IDLE, NO_STEP, Step
 from blis_tui.engine.flow import Ahead, Flow, OneAtATime
 from blis_tui.engine.latency.model import Around, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
-from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
@@ -174,31 +174,14 @@ def _tokens(load: StepLoad) -> int:
     return tokens
 
 
-def _want_step(rank: Rank, now: int) -> None:
-    """There is a step to come as long as a rank has work."""
-    if rank.has_work and not rank.step_pending:
-        rank.step_pending = True
-        rank.steps.events.push_step(rank.group.next_start(now), rank.order, Step(rank))
-
-
-def _state_of(rank: Rank, own: tuple[object, ...]) -> tuple[object, ...]:
-    """What a rank remembers, and of the first one what its group does."""
-    ready = rank.prepared
-    chunks = [] if ready is None or ready.plan is None else ready.plan.chunks
-    prepared = (ready is not None, [(chunk.request.index, chunk.computed, chunk.new) for chunk in chunks])
-    return (*own, prepared, *((rank.group.state(),) if rank.index == rank.group.index else ()))
-
-
-class OneAtATimeRank(OneAtATime):
-    """A rank whose steps are planned when they start.
+class Rank(Flow):
+    """An instance that keeps pace with others, however its own steps follow one another (the other base class).
 
     Attributes:
         group: the ranks it keeps pace with.
         paced: its step times.
         prepared: its part of the step that has begun and that it has yet to carry out.
     """
-
-    __slots__ = ("group", "paced", "prepared")
 
     def __init__(self, steps: Steps, group: RankGroup, paced: Paced) -> None:
         super().__init__(steps)
@@ -207,8 +190,29 @@ class OneAtATimeRank(OneAtATime):
         self.prepared: Planned | None = None
 
     def want_step(self, now: int) -> None:
-        """There is a step to come as long as there is work."""
-        _want_step(self, now)
+        """There is a step to come as long as there is work: when the group takes its next one."""
+        if self.has_work and not self.step_pending:
+            self.step_pending = True
+            self.steps.events.push_step(self.group.next_start(now), self.order, Step(self))
+
+    def prepare(self, now: int) -> Planned | None:
+        """What this rank computes in the step that starts now; None = nothing."""
+        raise NotImplementedError
+
+    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+        """One step, as others may not be ahead."""
+        return Flow.advance(self, now, bar, turn, most)
+
+    def state(self) -> tuple[object, ...]:
+        """What is planned and not carried out, and of the first rank what its group remembers (for digests)."""
+        ready = self.prepared
+        chunks = [] if ready is None or ready.plan is None else ready.plan.chunks
+        prepared = (ready is not None, [(chunk.request.index, chunk.computed, chunk.new) for chunk in chunks])
+        return (*super().state(), prepared, *((self.group.state(),) if self.index == self.group.index else ()))
+
+
+class OneAtATimeRank(Rank, OneAtATime):
+    """A rank whose steps are planned when they start."""
 
     def prepare(self, now: int) -> Planned | None:
         """What this rank computes in the step that starts now; None = nothing."""
@@ -248,35 +252,9 @@ class OneAtATimeRank(OneAtATime):
                 steps.tell_stopped(plan, now)
         return upcoming
 
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
-        """One step, as others may not be ahead."""
-        return Flow.advance(self, now, bar, turn, most)
 
-    def state(self) -> tuple[object, ...]:
-        """What is planned and not carried out, as plain values (for digests)."""
-        return _state_of(self, super().state())
-
-
-class AheadRank(Ahead):
-    """A rank whose steps are planned while the ones before them run.
-
-    Attributes:
-        group: the ranks it keeps pace with.
-        paced: its step times.
-        prepared: its part of the step that has begun and that it has yet to carry out.
-    """
-
-    __slots__ = ("group", "paced", "prepared")
-
-    def __init__(self, steps: Steps, group: RankGroup, paced: Paced) -> None:
-        super().__init__(steps)
-        self.group = group
-        self.paced = paced
-        self.prepared: Planned | None = None
-
-    def want_step(self, now: int) -> None:
-        """There is a step to come as long as there is work."""
-        _want_step(self, now)
+class AheadRank(Rank, Ahead):
+    """A rank whose steps are planned while the ones before them run."""
 
     def prepare(self, now: int) -> Planned | None:
         """What this rank computes in the step that starts now; None = nothing."""
@@ -298,14 +276,3 @@ class AheadRank(Ahead):
         upcoming = super().step(now)
         self.paced.lasting_us = 0
         return upcoming
-
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
-        """One step, as others may not be ahead."""
-        return Flow.advance(self, now, bar, turn, most)
-
-    def state(self) -> tuple[object, ...]:
-        """What is planned and not carried out, as plain values (for digests)."""
-        return _state_of(self, super().state())
-
-
-Rank = OneAtATimeRank | AheadRank

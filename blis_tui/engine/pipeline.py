@@ -12,10 +12,10 @@ from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import Request  # noqa: TC001  (compiled, named tuples are made of what annotations say)
-from blis_tui.engine.step_event import IDLE, NO_STEP
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
-    from blis_tui.engine.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +26,21 @@ class Profile:
     def max_running(self) -> int | None:
         """How many requests may run at the same time; None = any number."""
         return None if self.traits.limits_each_step else self.limits.max_num_seqs
+
+
+# What bounds an instance.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What bounds an instance, under vLLM's names; None and 0 mean "unlimited" and "off"."""
+
+    model: str
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    long_prefill_token_threshold: int
+    """The one in force: a batch-formation rule may work it out from the other limits."""
+    max_model_len: int | None
+    block_size_tokens: int
+    kv_blocks: int
+    max_loras: int = 0

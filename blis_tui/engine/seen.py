@@ -6,15 +6,16 @@ requests that have left the batch still count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.request import Request
-    from blis_tui.engine.watch import Watch
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -84,3 +85,51 @@ class Seen(Kept):
         elif not watch.early:
             del self._leaving[place]
             self.depart(request)
+
+
+# What instances tell the control plane about their requests.
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Watch(Kept):
+    """What the control plane wants to hear of instances; without it they keep to themselves.
+
+    Attributes:
+        early: whether a step's results are seen from its start on.
+        early_transfers: whether the transfer of KV blocks starts with the step that completes the prefill.
+        departed: requests that no longer count, until who watches takes note of them.
+        prefilled: requests whose prompt has been computed for another instance, likewise.
+        touched: the board's list of instances to which something has happened.
+    """
+
+    __slots__ = ("departed", "early", "early_transfers", "prefilled", "touched")
+
+    def __init__(self, *, early: bool, early_transfers: bool = False, touched: dict[int, None] | None = None) -> None:
+        self.touched: dict[int, None] = {} if touched is None else touched
+        self.early = early
+        self.early_transfers = early_transfers
+        self.departed: list[Request] = []
+        self.prefilled: list[Request] = []
+
+
+# Who keeps the books: the engine tells a ledger about each request once, at the end of its life.
+
+
+class Ledger(Protocol):
+    """Keeps what is known about requests after the engine has forgotten them."""
+
+    def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
+        """``request`` has reached a terminal state: all its fields are final.
+
+        ``ttft_us`` and ``e2e_us`` are what its client measured, -1 where there was no first or last token.
+        """
+
+    @property
+    def contradictions(self) -> Sequence[str]:
+        """Requests whose times contradict each other, in words."""
+
+    def __len__(self) -> int:
+        """How many requests have ended."""
+
+    def fingerprint(self) -> str:
+        """A digest of all books (two ledgers that agree on it agree on everything)."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batch import slot_of
 from blis_tui.engine.batching.rule import plan_step
-from blis_tui.engine.clientview import client_times_us
+from blis_tui.engine.clientview import client_times_us, client_ttfat_us
+from blis_tui.engine.content_records import AnswerBegun
 from blis_tui.engine.events import RequestCallback, instance_order
 from blis_tui.engine.latency.model import StepLoad, Timed, is_pure
 from blis_tui.engine.plan import NO_PLAN, Done
-from blis_tui.engine.reasoning import emit_answers, note_answers
 from blis_tui.engine.records import Completed, Prefilled
 from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.seen import Seen
@@ -25,18 +25,20 @@ from blis_tui.engine.tallies import Tallies, tally_wait
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.front_end import FrontEnd
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.plan import Plan, StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
+    from blis_tui.engine.seen import Ledger
+
 
 _LEFT: Final = 4
 """Priority at a tie with other events of the instance: a step that starts then comes first."""
@@ -425,3 +427,45 @@ def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:
         decodes += 1
         context += ghost.context_tokens
     return StepLoad(plan.chunks, decodes, context, load.adapters)
+
+
+# Requests that reason before they answer: when the first token of the answer itself comes.
+
+
+def note_answers(
+    cohort: DecodeCohort, end: int, latency: StepTimeModel, prefilled: Iterable[Request] = ()
+) -> Sequence[Request]:
+    """Take note of whose answer begins with a token of the step that ended then; they are returned in running order.
+
+    Args:
+        cohort: its members that had done with reasoning got that token in its latest advance.
+        end: of the step.
+        latency: the step-time model of the instance.
+        prefilled: who got a token outside of the cohort; these may be other ones.
+    """
+    begun = cohort.answers.pop(cohort.clock, ())
+    for request in begun:
+        _note(request, end, latency)
+    for request in prefilled:
+        reasoning = request.reasoning
+        if reasoning is not None and request.generated_tokens == reasoning.tokens + 1:
+            _note(request, end, latency)
+            begun = [*begun, request]
+    return sorted(begun, key=slot_of) if len(begun) > 1 else begun
+
+
+def _note(request: Request, end: int, latency: StepTimeModel) -> None:
+    reasoning = request.reasoning
+    assert reasoning is not None  # noqa: S101  (only those who reason are noted)
+    reasoning.first_answer_us = end
+    reasoning.ttfat_us = client_ttfat_us(request, latency)
+
+
+def emit_answers(observers: Observers, index: int, start_us: int, begun: Iterable[Request]) -> None:
+    """An AnswerBegun record for each whose answer begins in the step; without reasoning its first token says so."""
+    if AnswerBegun in observers.kinds:
+        for request in begun:
+            thought = request.reasoning
+            if thought is not None and thought.tokens:
+                name, times = request.request_id, (thought.first_answer_us, thought.ttfat_us)
+                observers.emit(AnswerBegun(observers.event, start_us, name, index, *times, thought.tokens))

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import differences
 from blis_tui.compare.documents import pointer as as_pointer
-from blis_tui.golden.layout import first_other_line, report_text
+from blis_tui.golden.store import first_other_line, report_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.compare.documents import Difference
-    from blis_tui.golden.layout import OtherLine
     from blis_tui.golden.options import ComparisonOptions, Tolerance
-    from blis_tui.golden.store import Golden
+    from blis_tui.golden.store import Golden, OtherLine
 
 REDACTED: Final = "[redacted]"
 

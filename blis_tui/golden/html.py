@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.plain_page import plain_page
+from blis_tui.plain_page import Markup, Table, plain_page
 from blis_tui.records.files import write_text
 
 if TYPE_CHECKING:
@@ -17,11 +17,12 @@ _WIDTH: Final = 160
 _ROW_HEIGHT: Final = 12
 
 _STYLE: Final = """table { width: 100%; } th, td { padding: .35rem .6rem; vertical-align: top; }
-.passed { color: #17693a; } .failed { color: #b3261e; font-weight: 600; } .skipped { color: #6b7280; }
+.passed td:nth-child(2) { color: #17693a; } .skipped td:nth-child(2) { color: #6b7280; }
+.failed td:nth-child(2) { color: #b3261e; font-weight: 600; }
 pre { background: #f4f6fa; padding: .8rem; overflow-x: auto; font-size: 12px; }
 svg text { font-size: 9px; }
 @media (prefers-color-scheme: dark) { pre { background: #1e2530; }
-.passed { color: #6fcf97; } .failed { color: #ff8a80; } }
+.passed td:nth-child(2) { color: #6fcf97; } .failed td:nth-child(2) { color: #ff8a80; } }
 """
 
 
@@ -31,28 +32,31 @@ def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
     failed = len([one for one in rows if one.get("outcome") == "failed"])
     body = [
         f"<p>{len(rows)} tests, {failed} failed.</p>",
-        "<table><thead><tr><th>test</th><th>result</th><th>requests</th><th>output tokens/s</th>",
-        "<th>time to first token, ms</th></tr></thead><tbody>",
-        *(_row(one) for one in rows),
-        "</tbody></table>",
+        Table(
+            head=("test", "result", "requests", "output tokens/s", "time to first token, ms"),
+            rows=map(_row, rows),
+            words=(1, 4),
+            classes=[_outcome(one) for one in rows],
+        ).html(),
         *(_details(one) for one in rows if one.get("text")),
     ]
     write_text(target, plain_page("Golden tests", body, _STYLE))
 
 
-def _row(one: Mapping[str, object]) -> str:
-    outcome = str(one.get("outcome", ""))
+def _outcome(one: Mapping[str, object]) -> str:
+    return str(one.get("outcome", ""))
+
+
+def _row(one: Mapping[str, object]) -> tuple[str, ...]:
     report = one.get("report")
-    cells = ["", "", ""]
+    figures: tuple[str, ...] = ("", "", "")
     if isinstance(report, dict) and "latency" in report:  # a study has many
-        cells[0] = f"{report['requests']['completed']:,}"
-        cells[1] = f"{report['throughput']['output_tokens_per_s']:,.1f}"
-        cells[2] = _bars(report["latency"]["ttft_ms"])
-    name, status = escape(str(one["nodeid"])), escape(str(one.get("status", "")))
-    return (
-        f"<tr><td>{name}</td><td class='{escape(outcome)}'>{escape(outcome)} ({status})</td>"
-        f"<td class='n'>{cells[0]}</td><td class='n'>{cells[1]}</td><td>{cells[2]}</td></tr>"
-    )
+        figures = (
+            f"{report['requests']['completed']:,}",
+            f"{report['throughput']['output_tokens_per_s']:,.1f}",
+            Markup(_bars(report["latency"]["ttft_ms"])),
+        )
+    return (str(one["nodeid"]), f"{_outcome(one)} ({one.get('status', '')})", *figures)
 
 
 def _details(one: Mapping[str, object]) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_line, to_sorted_json
 from blis_tui.golden.chain import Chain
-from blis_tui.golden.layout import report_text
 from blis_tui.golden.produce import produce_checked, schemas_digest
-from blis_tui.golden.store import Baseline, Golden
+from blis_tui.golden.store import Baseline, Golden, report_text
 from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_sorted_json
-from blis_tui.golden.layout import report_text
 from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.golden.produce import schemas_digest
-from blis_tui.golden.store import Baseline, Golden
+from blis_tui.golden.store import Baseline, Golden, report_text
 from blis_tui.golden.studies import NO_RECORDS
 from blis_tui.observe.reading import read_recording
 from blis_tui.printable import printable

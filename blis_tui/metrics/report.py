@@ -480,7 +480,7 @@ def _placed(experiment: Experiment, cluster: Cluster, instances: Iterable[Instan
     """The same, with their places among the ranks of replicas."""
     if all(pool.engine.data_parallel == 1 for pool in experiment.pools):
         return instances
-    from blis_tui.cluster.ranks import place_of  # noqa: PLC0415  (few clusters have ranks)
+    from blis_tui.cluster.snapshot import place_of  # noqa: PLC0415  (few clusters have ranks)
 
     places = [place_of(cluster.pools, at) for at in range(len(cluster.pools))]
     return [

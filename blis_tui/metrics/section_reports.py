@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.adapters import AdaptersReport, adapters_report
-from blis_tui.metrics.anomalies import anomalies_of
 from blis_tui.metrics.control_plane import (
     deferral_report,
     disaggregation_report,
@@ -15,7 +14,8 @@ from blis_tui.metrics.control_plane import (
     routing_report,
 )
 from blis_tui.metrics.goodput import fitness_report, slo_report
-from blis_tui.metrics.kv import kv_counts
+from blis_tui.metrics.kv import kv_counts, tiers_report
+from blis_tui.metrics.optional import anomalies_of, session_report, speculative_report
 from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
 from blis_tui.metrics.reasoning import is_multimodal, multimodal_report, reasoning_report, reasons
 from blis_tui.metrics.saturation import composite
@@ -29,10 +29,7 @@ from blis_tui.metrics.sections import (
     Sections,
     WarmUp,
 )
-from blis_tui.metrics.sessions import session_report
-from blis_tui.metrics.speculative import speculative_report
 from blis_tui.metrics.stats import of_samples, whole_sum
-from blis_tui.metrics.tiers import tiers_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,12 +118,12 @@ def _pipeline(cluster: Cluster) -> PipelineReport:
 
 
 def _ranks(cluster: Cluster) -> RanksReport:
-    from blis_tui.engine.lockstep import AheadRank, OneAtATimeRank  # noqa: PLC0415  (few runs have ranks)
+    from blis_tui.engine.lockstep import Rank  # noqa: PLC0415  (few runs have ranks)
 
     ranks = replicas = steps = batches = dummies = busy = alone = 0
     for instance in cluster.instances:
         flow = instance.flow
-        if not isinstance(flow, OneAtATimeRank | AheadRank):
+        if not isinstance(flow, Rank):
             continue
         group, at = flow.group, flow.index - flow.group.index
         ranks += 1

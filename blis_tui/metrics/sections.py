@@ -13,17 +13,14 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.metrics.adapters import AdaptersReport
-    from blis_tui.metrics.anomalies import Anomalies
     from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport, RoutingReport
     from blis_tui.metrics.goodput import FitnessReport, SloReport
-    from blis_tui.metrics.kv import KvCounts
+    from blis_tui.metrics.kv import KvCounts, TiersReport
+    from blis_tui.metrics.optional import Anomalies, SessionReport, SpeculativeReport
     from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.reasoning import MultimodalReport, ReasoningReport
     from blis_tui.metrics.saturation import Saturation
-    from blis_tui.metrics.sessions import SessionReport
-    from blis_tui.metrics.speculative import SpeculativeReport
     from blis_tui.metrics.stats import Distribution
-    from blis_tui.metrics.tiers import TiersReport
     from blis_tui.spec.model import Experiment
 
 

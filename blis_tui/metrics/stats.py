@@ -41,6 +41,11 @@ class Distribution:
     p99: float | None
     max: float | None
 
+    def texts(self, statistics: Iterable[str], form: str = ",.2f") -> list[str]:
+        """Some of them as the cells of a table, in a format of Python's; a dash where nothing was observed."""
+        values = [getattr(self, name) for name in statistics]
+        return ["-" if value is None else format(value, form) for value in values]
+
 
 NOTHING: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p99=None, max=None)
 
@@ -111,6 +116,12 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 def nearest_rank(ordered: Sequence[T], percent: int) -> T:
     """The least of ascending values that ``percent`` of them do not exceed: one of them, and none between two."""
     return ordered[-(-len(ordered) * percent // 100) - 1]
+
+
+def middle(values: Iterable[int]) -> int | None:
+    """The median as one of the values: of an even number, the larger of the two in the middle; None = of none."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else None
 
 
 def _distribution(ordered: Sequence[float] | Expanded, total: float, unit: int = _MILLISECOND) -> Distribution:

@@ -6,12 +6,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.metrics.stats import middle
 from blis_tui.observe.recording import COMPLETED
+from blis_tui.units import count_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.observe.recording import Observed
+
 
 _WINDOW_US: Final = 5_000_000
 """Rates are those of the latest seconds."""
@@ -84,12 +87,28 @@ class Progress:
             tokens=self.tokens,
             requests_per_s=len(done) / span_s,
             tokens_per_s=tokens / span_s,
-            ttft_us=_median([row.ttft_us for row in done if row.ttft_us is not None]),
-            e2e_us=_median([row.e2e_us for row in done if row.e2e_us is not None]),
+            ttft_us=middle(row.ttft_us for row in done if row.ttft_us is not None),
+            e2e_us=middle(row.e2e_us for row in done if row.e2e_us is not None),
             late_us=max((row.late_us for row in latest), default=0),
             server=self.server,
         )
 
 
-def _median(values: list[int]) -> int | None:
-    return sorted(values)[len(values) // 2] if values else None
+# How a run goes, in a line.
+
+
+def status_text(status: Status) -> str:
+    """How far it is, how fast, and what goes wrong."""
+    done = status.outcomes.get(COMPLETED, 0)
+    total = "" if status.total is None else f" of {count_text(status.total)}"
+    parts = [
+        f"{max(status.time_us, 0) / 1e6:,.1f} s",
+        f"{count_text(done)}{total} answered, {count_text(status.running)} under way",
+        f"{status.requests_per_s:,.1f} requests/s, {status.tokens_per_s:,.0f} tokens/s",
+    ]
+    if status.ttft_us is not None:
+        parts.append(f"TTFT {span_text(status.ttft_us)}")
+    if status.failed:
+        failed = [f"{count_text(count)} {name}" for name, count in status.outcomes.items() if name != COMPLETED]
+        parts.append(", ".join(failed))
+    return "  ".join(parts)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.stats import of_samples
 from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace
-from blis_tui.pictures.parts import Picture, Table, View, label
+from blis_tui.pictures.parts import Picture, View, label
+from blis_tui.plain_page import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

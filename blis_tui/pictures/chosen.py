@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.pictures.load import LoadObserver
 from blis_tui.pictures.load_pictures import compared_load_picture
-from blis_tui.pictures.origin import settings
+from blis_tui.pictures.page import settings
 from blis_tui.pictures.parts import Picture, Section, View
 from blis_tui.pictures.percentiles import NAMES, curves_view
 from blis_tui.pictures.points import coordinate

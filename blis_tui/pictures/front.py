@@ -6,8 +6,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.pictures.panels import PALETTE, bound_line, value_axis
-from blis_tui.pictures.parts import Picture, Table, View, label
+from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.pictures.points import short, verdict
+from blis_tui.plain_page import Table
 from blis_tui.spec.study.model import Objective
 from blis_tui.study.scenarios import load_paths, study_front
 from blis_tui.study.text import number, same_load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,17 +17,16 @@ from blis_tui.engine.records import (
     StepFinished,
     TimedOut,
 )
-from blis_tui.pictures.slices import FIRST_US, Course, Slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.engine.records import Record
-    from blis_tui.pictures.slices import Slice
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 
     _AtInstance = Queued | Scheduled | Preempted | Completed | Prefilled | TimedOut | Dropped | Lost | Retried
+
 
 _FEW_INSTANCES: Final = 16
 _SLICES: Final = 512
@@ -181,3 +181,97 @@ class LoadObserver:
             self._at_work.set(record.time_us, self._at_work.value + (record.state in _AT_WORK) - was)
         if record.state in _GONE:
             instance.due.append((record.time_us, 0))
+
+
+# Figures over simulated time, summed up in slices of time while a run goes on, however long it will be.
+
+FIRST_US: Final = 1_000
+"""How long slices are at first; that doubles whenever there would be too many."""
+
+
+class Slice(NamedTuple):
+    """What a figure was in a slice of time."""
+
+    mean: float
+    peak: int
+
+
+class Slices:
+    """Whole numbers over time: the weighted mean and the peak in each of equal slices, ``limit`` of them at most.
+
+    Attributes:
+        slice_us: how long a slice is.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.slice_us = FIRST_US
+        self._limit = limit
+        self._amount = array("q")
+        self._weight = array("q")
+        self._peak = array("q")
+
+    def add(self, time_us: int, value: int) -> None:
+        """Count a value at a moment."""
+        self._count(self._reach(time_us), value, 1)
+
+    def last(self, start_us: int, end_us: int, value: int) -> None:
+        """Count a value that lasted from one moment to another: as long as it did in each slice."""
+        if end_us <= start_us:
+            return
+        last = self._reach(end_us - 1)
+        slice_us = self.slice_us
+        for at in range(start_us // slice_us, last + 1):
+            until_us = end_us if at == last else (at + 1) * slice_us
+            self._count(at, value, until_us - start_us)
+            start_us = until_us
+
+    def _reach(self, time_us: int) -> int:
+        """The number of the slice with that moment, which is there from now on."""
+        while time_us >= self._limit * self.slice_us:
+            self._halve()
+        at = time_us // self.slice_us
+        missing = at + 1 - len(self._amount)
+        if missing > 0:
+            for one in (self._amount, self._weight, self._peak):
+                one.extend([0] * missing)
+        return at
+
+    def _count(self, at: int, value: int, weight: int) -> None:
+        self._amount[at] += value * weight
+        self._weight[at] += weight
+        self._peak[at] = max(self._peak[at], value)
+
+    def slices(self, slice_us: int, count: int) -> list[Slice]:
+        """So many slices of that length, which a doubling of its own must reach; 0 where nothing was counted."""
+        while self.slice_us < slice_us:
+            self._halve()
+        found = [
+            Slice(amount / weight if weight else 0.0, peak)
+            for amount, weight, peak in zip(self._amount, self._weight, self._peak, strict=True)
+        ]
+        return (found + [Slice(0.0, 0)] * count)[:count]
+
+    def _halve(self) -> None:
+        """Make one slice of two."""
+        self.slice_us *= 2
+        odd = len(self._amount) % 2
+        for one in (self._amount, self._weight, self._peak):
+            one.extend([0] * odd)
+        self._amount = array("q", (a + b for a, b in zip(self._amount[::2], self._amount[1::2], strict=True)))
+        self._weight = array("q", (a + b for a, b in zip(self._weight[::2], self._weight[1::2], strict=True)))
+        self._peak = array("q", (max(a, b) for a, b in zip(self._peak[::2], self._peak[1::2], strict=True)))
+
+
+class Course:
+    """A whole number that keeps its value until it changes, in slices."""
+
+    def __init__(self, limit: int) -> None:
+        self.slices = Slices(limit)
+        self.value = 0
+        self._since_us = 0
+
+    def set(self, time_us: int, value: int) -> None:
+        """It has this value from now on."""
+        self.slices.last(self._since_us, time_us, self.value)
+        self._since_us = max(self._since_us, time_us)
+        self.value = value

@@ -6,13 +6,13 @@ from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
-from blis_tui.pictures.parts import Picture, Table, View, label
+from blis_tui.pictures.parts import Picture, View, label
+from blis_tui.plain_page import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.pictures.load import InstanceLoad, LoadTable
-    from blis_tui.pictures.slices import Slice
+    from blis_tui.pictures.load import InstanceLoad, LoadTable, Slice
 
 LINES: Final = 7
 """So many instances have lines of their own: as many as there are colours."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.pictures.library import plotly_script
-from blis_tui.pictures.parts import Picture
+from blis_tui._version import ENGINE, __version__
+from blis_tui.canonical import to_json
+from blis_tui.pictures.library import plotly_script, plotly_version
+from blis_tui.pictures.parts import Picture, paragraph, unfold
+from blis_tui.plain_page import Table
+from blis_tui.spec.yaml_text import yaml_body
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.pictures.parts import Section
+    from blis_tui.spec.model import Experiment
+
 
 _NO_SCRIPT: Final = "The pictures need JavaScript; the tables below them do not."
 
@@ -55,3 +62,24 @@ def page(title: str, about: str, sections: Sequence[Section]) -> str:
 
 def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+# Where the figures of a page come from: all settings, and what identifies them.
+
+
+def settings(experiment: Experiment, summary: str = "The resolved experiment") -> str:
+    """All settings of an experiment, as one document, to unfold."""
+    about = "One document with everything that the experiment refers to and every default: it can be run as it is."
+    return unfold(summary, paragraph(about) + document(experiment.document))
+
+
+def document(data: Mapping[str, object]) -> str:
+    """Plain data as YAML."""
+    return f"<pre>{escape(yaml_body(json.loads(to_json(data))))}</pre>"
+
+
+def provenance(facts: Mapping[str, str]) -> Table:
+    """What identifies a page's figures, and what made it."""
+    made_by = {"Engine": ENGINE, "blis-tui": __version__, "plotly.js, which draws the pictures": plotly_version()}
+    rows = [*facts.items(), *made_by.items()]
+    return Table(caption="Equal digests, seeds and engines give equal figures", head=("", ""), rows=rows, words=(1,))

@@ -12,43 +12,7 @@ from blis_tui.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Texts in rows and columns.
-
-    Attributes:
-        caption: what it says, for those who come upon it without seeing what is around it.
-        words: columns, counted from 0, that hold words and not figures; the first always does.
-        classes: a CSS class for each row; may be left out.
-        sortable: whether readers can sort it by its columns, and filter its rows.
-    """
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    words: tuple[int, ...] = ()
-    classes: Sequence[str] = ()
-    sortable: bool = False
-
-    def html(self) -> str:
-        """The table as HTML; it scrolls by itself where it is wider than the page."""
-        head = "".join(f"<th scope='col'{self._kind(at)}>{escape(one)}</th>" for at, one in enumerate(self.head))
-        rows = []
-        for number, row in enumerate(self.rows):
-            kind = f" class='{self.classes[number]}'" if self.classes else ""
-            first, *others = row
-            cells = "".join(f"<td{self._kind(at)}>{escape(one)}</td>" for at, one in enumerate(others, 1))
-            rows.append(f"<tr{kind}><th scope='row'>{escape(first)}</th>{cells}</tr>")
-        top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""
-        tall, sortable = (" tall", " data-sortable") if self.sortable else ("", "")
-        return (
-            f"<div class='wide{tall}'><table{sortable}><caption>{escape(self.caption)}</caption>{top}"
-            f"<tbody>{''.join(rows)}</tbody></table></div>"
-        )
-
-    def _kind(self, column: int) -> str:
-        return "" if column == 0 or column in self.words else " class='n'"
+    from blis_tui.plain_page import Table
 
 
 class View(NamedTuple):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.canonical import to_sorted_json
 from blis_tui.pictures.chosen import chosen_section
-from blis_tui.pictures.origin import document, provenance
-from blis_tui.pictures.page import page
+from blis_tui.pictures.page import document, page, provenance
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
-from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, label, unfold
+from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, unfold
 from blis_tui.pictures.points import short
+from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.text import answer_text, configuration_name, remarks
 from blis_tui.study.text import bound_text, number

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
-from blis_tui.pictures.parts import Picture, Table, View, label
+from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.pictures.points import coordinate
+from blis_tui.plain_page import Table
 from blis_tui.study.names import value_text
 
 if TYPE_CHECKING:

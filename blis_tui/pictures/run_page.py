@@ -9,10 +9,10 @@ from blis_tui.metrics.report import seen_gaps_us
 from blis_tui.metrics.stats import Expanded
 from blis_tui.pictures.arrivals import arrivals_picture, rates_picture
 from blis_tui.pictures.load_pictures import load_pictures
-from blis_tui.pictures.origin import provenance, settings
-from blis_tui.pictures.page import page
-from blis_tui.pictures.parts import Card, Picture, Section, Table, cards
+from blis_tui.pictures.page import page, provenance, settings
+from blis_tui.pictures.parts import Card, Picture, Section, cards
 from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
+from blis_tui.plain_page import Table
 from blis_tui.records.summary import hits_text, main_lines
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.study.costs import cost_figures
@@ -158,12 +158,8 @@ def _latencies(report: Report) -> Table:
 
 
 def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
-    rows = [(name, *(_cell(getattr(one, column)) for column in _COLUMNS)) for name, one in found.items()]
+    rows = [(name, *one.texts(_COLUMNS)) for name, one in found.items()]
     return Table(caption=caption, head=("", *_COLUMNS), rows=rows)
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f}"
 
 
 def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) -> dict[str, dict[str, Curve]]:
@@ -249,8 +245,8 @@ def _groups(report: Report) -> list[str | Picture | Table]:
 def _group_table(kind: str, groups: Mapping[str, GroupReport]) -> Table:
     rows = []
     for name, one in groups.items():
-        times = (one.ttft_ms.p50, one.ttft_ms.p99, one.e2e_ms.p50, one.e2e_ms.p99)
-        rows.append((name, f"{one.total:,}", f"{one.completed:,}", f"{one.output_tokens:,}", *map(_cell, times)))
+        times = [*one.ttft_ms.texts(("p50", "p99")), *one.e2e_ms.texts(("p50", "p99"))]
+        rows.append((name, f"{one.total:,}", f"{one.completed:,}", f"{one.output_tokens:,}", *times))
     head = (kind, "requests", "completed", "output tokens", "TTFT p50", "TTFT p99", "E2E p50", "E2E p99")
     return Table(caption=f"By {kind}, latencies in milliseconds", head=head, rows=rows)
 

@@ -12,13 +12,13 @@ from blis_tui.canonical import to_sorted_json
 from blis_tui.pictures.chosen import chosen_section
 from blis_tui.pictures.front import front_picture
 from blis_tui.pictures.heat_map import heat_map_picture
-from blis_tui.pictures.origin import document, provenance
-from blis_tui.pictures.page import page
+from blis_tui.pictures.page import document, page, provenance
 from blis_tui.pictures.panels import line_of
-from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, label, paragraph, unfold
+from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, paragraph, unfold
 from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.rate import rate_picture
+from blis_tui.plain_page import Table
 from blis_tui.study.expected import step_times_lines
 from blis_tui.study.names import value_text
 from blis_tui.study.scenarios import load_paths, scenarios

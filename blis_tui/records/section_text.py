@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
     from blis_tui.metrics.expected_error import Band, Expectation
     from blis_tui.metrics.goodput import SloReport
+    from blis_tui.metrics.kv import TiersReport
+    from blis_tui.metrics.optional import SessionReport
     from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.saturation import Saturation
     from blis_tui.metrics.sections import RanksReport
-    from blis_tui.metrics.sessions import SessionReport
-    from blis_tui.metrics.tiers import TiersReport
 
 
 def instance_lines(report: Report) -> dict[str, str]:

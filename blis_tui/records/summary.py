@@ -173,7 +173,7 @@ def _pairs(values: dict[str, str], width: int) -> str:
 def _latencies(title: str, distributions: Mapping[str, Distribution], width: int) -> str:
     """A table; where it would be too wide, its columns come nearer, its figures have fewer decimals, and names end."""
     for decimals in (2, 1, 0):
-        rows = {name: _cells(distribution, decimals) for name, distribution in distributions.items()}
+        rows = {name: one.texts(_COLUMNS, f",.{decimals}f") for name, one in distributions.items()}
         cells = [cell for row in (_COLUMNS, *rows.values()) for cell in row]
         least = 1 + max(map(len, cells))
         names = width - len(_COLUMNS) * least
@@ -181,13 +181,8 @@ def _latencies(title: str, distributions: Mapping[str, Distribution], width: int
             break
     heads = 2 + max(len(title), *(min(len(printable(name)), names - 2) for name in rows))
     column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))
-    lines = [(title, _COLUMNS), *((_clipped(printable(name), heads - 2), row) for name, row in rows.items())]
+    lines = [(title, [*_COLUMNS]), *((_clipped(printable(name), heads - 2), row) for name, row in rows.items())]
     return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in row) for name, row in lines)
-
-
-def _cells(distribution: Distribution, decimals: int) -> tuple[str, ...]:
-    figures: list[float | None] = [getattr(distribution, column) for column in _COLUMNS]
-    return tuple("-" if figure is None else f"{figure:,.{decimals}f}" for figure in figures)
 
 
 def _clipped(name: str, width: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.serving.tokens import encode, encode_chat
+from blis_tui.serving.content import encode, encode_chat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,10 +14,9 @@ from aiohttp import web
 from blis_tui.classes import dataclass
 from blis_tui.engine.streams import Streams
 from blis_tui.serving.api import RefusedError, Shape, understood
-from blis_tui.serving.content import Contents
+from blis_tui.serving.content import Answer, Contents
 from blis_tui.serving.core import ABORTED, LOST, OVER, REJECTED, Asked, Core
 from blis_tui.serving.metrics import CONTENT_TYPE, Metrics
-from blis_tui.serving.tokens import Answer
 from blis_tui.workload.lengths import LENGTHS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from blis_tui.spec import model as spec
 from blis_tui.spec.decode import decode
 from blis_tui.spec.document_parts import Part, plugin_of
 from blis_tui.spec.hf import build_model
-from blis_tui.spec.limits import UNLIMITED
+from blis_tui.spec.model.engine import UNLIMITED
 from blis_tui.spec.operator_files import tables_for
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import dataclass
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.source import as_map
-from blis_tui.spec.study.axes import assignments, crossed
+from blis_tui.spec.study.axes import assignments, coordinates_of, cross, crossed, how_many
 from blis_tui.spec.study.model import MAX_POINTS
-from blis_tui.spec.study.points import coordinates_of, cross, how_many
 
 if TYPE_CHECKING:
     from blis_tui.spec.compose import Problems

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.latency.auto import AUTO
-from blis_tui.errors import InputError, SpecError
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.errors import InputError, PolicyError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.shipped import builtin
-from blis_tui.spec.auto_latency import chosen_kind
-from blis_tui.spec.build import stack_of
+from blis_tui.spec.build import build_model_part, stack_of
 from blis_tui.spec.compose import (
     DOCUMENT,
     SLOTS,
@@ -30,13 +30,14 @@ from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
 from blis_tui.spec.loader import ForeignFileError
-from blis_tui.spec.operator_files import table_digest, table_names, tables_of
+from blis_tui.spec.operator_files import read_tables, table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
 from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from blis_tui.registry import Registry
@@ -288,3 +289,43 @@ def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Pro
         )
     )
     return None
+
+
+# Which step-time model `latency: auto` stands for: the first that covers model and GPU.
+
+
+def _operators_cover(stack: Mapping[str, object]) -> bool:
+    """Whether operators were measured on the GPU, of the types that the model needs."""
+    hardware, split = stack.get("hardware"), stack.get("tensor_parallel")
+    metadata = hardware.get("metadata") if isinstance(hardware, dict) else None
+    name = tables_of(str(metadata.get("name"))) if isinstance(metadata, dict) else None
+    if name is None or not isinstance(split, int):
+        return False
+    try:
+        OperatorCosts(read_tables(name), build_model_part(stack), split)
+    except (PolicyError, InputError):  # a model that is not whole is told of where documents are checked
+        return False
+    return True
+
+
+def _always(_stack: Mapping[str, object]) -> bool:
+    return True
+
+
+CHOICES: Final[tuple[tuple[str, Callable[[Mapping[str, object]], bool]], ...]] = (
+    ("operators", _operators_cover),
+    ("fitted", _always),
+    ("trained-physics", _always),
+)
+"""Kinds in order of preference, and whether each covers a stack; a kind that is no plug-in is passed over."""
+
+
+def chosen_kind(stack: Mapping[str, object], plugins: Registry) -> str:
+    """The kind for what instances run with.
+
+    Args:
+        stack: model, hardware, engine and ``tensor_parallel``, as :func:`blis_tui.spec.build.stack_of` gives them.
+        plugins: the kinds there are.
+    """
+    known = plugins.names("latency")
+    return next(kind for kind, covers in CHOICES if kind in known and covers(stack))

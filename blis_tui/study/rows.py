@@ -8,10 +8,12 @@ from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
+from blis_tui.canonical import to_line
 from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge, look_up
 from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
+from blis_tui.records.tables import csv_line
 from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Point, Study
     from blis_tui.study.task import Outcome
+
 
 Value = float | str | bool | None
 
@@ -205,3 +208,39 @@ def _plain(value: Json) -> Value:
 
 def _shown(value: Value) -> float | str | None:
     return ("yes" if value else "no") if isinstance(value, bool) else value
+
+
+# The rows of a study as files: CSV, JSON lines, Parquet.
+
+
+def rows_csv(result: StudyResult) -> Iterator[str]:
+    """A line a run, below the names of the columns."""
+    yield csv_line(result.columns())
+    for row in result.each_record():
+        yield csv_line(_cell(value) for value in row.values())
+
+
+def rows_jsonl(result: StudyResult) -> Iterator[str]:
+    """A JSON object a run; coordinates and figures are objects of their own."""
+    for row in result.rows:
+        yield to_line(as_data(row)) + "\n"
+
+
+def as_data(row: Row) -> dict[str, object]:
+    """A row as plain data."""
+    return {
+        "point": row.point.number,
+        "coordinates": row.coordinates,
+        "seed": row.seed,
+        "status": row.status,
+        "ok": row.ok,
+        "why": row.why,
+        "spec_sha256": row.sha256 or None,
+        "figures": dict(row.figures),
+    }
+
+
+def _cell(value: Value) -> str | int | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value + 0.0) if isinstance(value, float) else value

@@ -16,7 +16,7 @@ from blis_tui.errors import InputError
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.planning.question import margins, verdict_of
+from blis_tui.study.planning.search import margins, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from itertools import pairwise
+from math import sqrt
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.classes import dataclass
+from blis_tui.engine.portable_math import exp, gamma, power
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.stats import whole_sum
 from blis_tui.shipped import builtin
@@ -16,14 +18,14 @@ from blis_tui.spec.source import Source
 from blis_tui.spec.workloads import open_workload
 from blis_tui.spec.yaml_text import yaml_text
 from blis_tui.traffic.beside import Beside, beside_of
-from blis_tui.traffic.curves import distance_of_samples, rounded
-from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv
-from blis_tui.traffic.gaps import choose_gaps
+from blis_tui.traffic.curves import distance, distance_of_samples, gamma_cdf, rounded
+from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, spread
 from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 from blis_tui.traffic.talks import Talks, talks_of
+from blis_tui.workload.arrivals import weibull_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     Figure = Callable[[Ledger], float | None]
     Sample = Callable[[Ledger], Sequence[int]]
+
 
 POOR: Final = 0.1
 """From this distance on, a part is said not to fit."""
@@ -380,3 +383,46 @@ def _shown(name: str, value: float | None) -> str:
     if value is None:
         return "-"
     return f"{100 * value:.1f} %" if name == "prefix reuse" else f"{value:,.4g}" if value < 1000 else f"{value:,.1f}"
+
+
+# Which arrival process a sequence of arrivals is like.
+
+_LEAST_CV: Final = 0.01
+_MOST_CV: Final = 10.0
+"""Burstier gamma arrivals would be drawn as Poisson ones."""
+_SIMPLER: Final = 0.005
+"""Poisson arrivals, which need no figure, are taken where others are nearer by less."""
+
+
+def choose_gaps(arrivals_us: Sequence[float]) -> Chosen:
+    """The process that is nearest to the gaps between these times, at their rate and coefficient of variation.
+
+    Args:
+        arrivals_us: at least three, ascending, not all the same.
+    """
+    gaps = sorted(max(1, int(later - earlier)) for earlier, later in pairwise(arrivals_us))
+    scaled_total, scaled_variance = spread(gaps)
+    n = len(gaps)
+    mean, cv = scaled_total / (n * n), rounded(sqrt(scaled_variance) * n / scaled_total, 4)
+    found = list(_processes(gaps, mean, cv))
+    best = min(found, key=lambda one: one.ks)
+    poisson = next((one for one in found if one.kind == "poisson"), best)
+    return poisson if poisson.ks <= best.ks + _SIMPLER else best
+
+
+def _processes(gaps: Sequence[int], mean: float, cv: float) -> Iterator[Chosen]:
+    # A gap is cut to whole microseconds: at most k is whatever is shorter than k + 1.
+    def judged(kind: str, cdf: Callable[[float], float], cv: float | None = None) -> Chosen:
+        data: dict[str, Json] = {"kind": kind} if cv is None else {"kind": kind, "cv": cv}
+        return Chosen(data=data, ks=distance(gaps, lambda gap: cdf(gap + 1.0) if gap >= 1 else 0.0))
+
+    if cv < _LEAST_CV:
+        yield judged("constant", lambda x: 1.0 if x > mean else 0.0)
+        return
+    yield judged("poisson", lambda x: 1.0 - exp(-x / mean))
+    bounded = min(cv, _MOST_CV)
+    shape = 1.0 / (bounded * bounded)
+    yield judged("gamma", lambda x: gamma_cdf(shape, x * shape / mean), bounded)
+    k = weibull_shape(bounded)
+    scale = mean / gamma(1.0 + 1.0 / k)
+    yield judged("weibull", lambda x: 1.0 - exp(-power(x / scale, k)) if x > 0 else 0.0, bounded)

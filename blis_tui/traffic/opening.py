@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -12,6 +13,7 @@ from blis_tui._version import __version__
 from blis_tui.classes import dataclass
 from blis_tui.engine.request import Media, Reasoning, Request
 from blis_tui.errors import InputError, PolicyError
+from blis_tui.inputs import MAX_TRACE_BYTES, open_input
 from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.compose import is_path, shown
@@ -21,9 +23,7 @@ from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.loader import parse, read_document
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
-from blis_tui.traffic.recognise import format_of
-from blis_tui.workload.factory import create_source
-from blis_tui.workload.source import TraceSource
+from blis_tui.workload.source import TraceSource, create_source
 from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.traces import TRACES, read_trace
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, Workload
     from blis_tui.spec.source import Document, Json
     from blis_tui.workload.trace_table import LeftOut
+
 
 MOST_REQUESTS: Final = 10_000
 """Of a workload that nothing ends, so many requests are looked at."""
@@ -315,3 +316,43 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
     name = Path(trace.path).name
     made = (f"Made by blis-tui {__version__} from {requests:,} requests of {name}, sha256", f"{trace.sha256}.")
     return (*made, *(f"Left out: {one}." for one in traffic.left_out))
+
+
+# Which format a trace has, by words that stand in the files of one tool only.
+
+OTHERWISE: Final = "requests"
+_LOOKED_AT: Final = 64 * 1024
+_GZIP: Final = b"\x1f\x8b"
+_WORDS: Final = (
+    ("mooncake", b"{", (b'"hash_ids"',)),
+    ("otel", b"{[", (b'"resourceSpans"', b'"gen_ai.')),
+    ("sharegpt", b"{[", (b'"conversations"',)),
+    ("vllm-bench", b"{", (b'"request_throughput"', b'"input_lens"')),
+    ("burstgpt", b"", (b"Request tokens",)),
+    ("azure", b"", (b"ContextTokens",)),
+    ("tracev2", b"", (b"last_chunk_time_us",)),
+)
+"""Format, what its files begin with (empty = a letter), and words of which one is at their beginning."""
+
+
+def format_of(path: Path, plugins: Registry) -> str:
+    """The format of a file; ``requests``, whose reader says what it misses, where nothing tells.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    known = [plugin.name for plugin in plugins.of(TRACES.path)]
+    with open_input(path, limit=MAX_TRACE_BYTES) as file:
+        head = file.read(_LOOKED_AT)
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _LOOKED_AT)
+        except zlib.error:
+            return OTHERWISE  # its reader will say what is wrong
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    line = head if start in (b"{", b"[") else head.partition(b"\n")[0]
+    for name, begins, words in _WORDS:
+        fits = start in [bytes([one]) for one in begins] if begins else start.isalpha()
+        if fits and name in known and any(word in line for word in words):
+            return name
+    return OTHERWISE

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.text import Text
 from textual import work
 from textual._context import active_message_pump
@@ -18,34 +20,58 @@ from textual.actions import parse
 from textual.app import App
 from textual.binding import Binding
 from textual.command import CommandPalette
+from textual.filter import LineFilter
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
+from blis_tui.printable import REPLACEMENT, acted_on
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
-from blis_tui.tui.harmless import HarmlessFilter
 from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Unpack
 
     from textual.actions import ActionParseResult
+    from textual.color import Color
     from textual.dom import DOMNode
     from textual.events import Resize
-    from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
-    from blis_tui.cluster.reroute import Routes
     from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
     from blis_tui.tui.actions import Action
+    from blis_tui.tui.shell import ComparedFrom
     from blis_tui.twin.twin import Twin
+
+
+# What keeps texts from outside (names in documents and traces) from reaching the terminal as commands to it.
+
+_ACTED_ON: Final = acted_on()
+
+
+class HarmlessFilter(LineFilter):
+    """Takes from every line that is drawn what a terminal would act on; the others keep their places."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  (Textual's signature)
+        """The segments, each as wide as Textual has reckoned."""
+        if not any(_ACTED_ON.search(text) for text, _, _ in segments):
+            return segments
+        return [Segment(_ACTED_ON.sub(_as_wide, text), style, control) for text, style, control in segments]
+
+
+def _as_wide(found: re.Match[str]) -> str:
+    """In place of a character: nothing where Textual has kept no room for it."""
+    return REPLACEMENT if cell_len(found[0]) else ""
+
 
 _COLLECT_AFTER: Final = 20_000
 """New objects after which the garbage collector looks at the youngest ones."""
@@ -278,20 +304,12 @@ class BlisApp(App[None], inherit_bindings=False):
         self.open_experiment(source, overrides, seed, at, in_place=True)
 
     def open_compare(
-        self,
-        left: Experiment,
-        right: Experiment,
-        names: tuple[str, str],
-        event: int | None = None,
-        time_us: int | None = None,
-        routes: Routes | None = None,
-        *,
-        at_divergence: bool = False,
+        self, left: Experiment, right: Experiment, names: tuple[str, str], **start: Unpack[ComparedFrom]
     ) -> None:
-        """Show two experiments side by side, at an event, a time or where they part; the other perhaps rerouted."""
+        """Show two experiments side by side; ``start``: where."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
-        self.push_screen(CompareScreen(left, right, names, event, time_us, routes, at_divergence=at_divergence))
+        self.push_screen(CompareScreen(left, right, names, **start))
 
     # ---- actions ----
 

@@ -6,14 +6,14 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from blis_tui.debugger.moves import Progress
+from blis_tui.debugger.history import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.moves import Move, Stop
+    from blis_tui.debugger.history import Move, Stop
 
 _T = TypeVar("_T")
 

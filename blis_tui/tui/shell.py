@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.actions import Action
     from blis_tui.tui.settings import Keymap
+
+
+class ComparedFrom(TypedDict, total=False):
+    """Where a comparison of two experiments starts, which is at the beginning if nothing is said."""
+
+    event: int | None
+    time_us: int | None
+    routes: Routes | None
+    """Routing decisions that are overruled in the second one."""
+    at_divergence: bool
+    """At the first event that differs."""
 
 
 class Shell(Protocol):
@@ -40,17 +51,9 @@ class Shell(Protocol):
         """Say why an experiment cannot be opened, with a way to try again."""
 
     def open_compare(
-        self,
-        left: Experiment,
-        right: Experiment,
-        names: tuple[str, str],
-        event: int | None = None,
-        time_us: int | None = None,
-        routes: Routes | None = None,
-        *,
-        at_divergence: bool = False,
+        self, left: Experiment, right: Experiment, names: tuple[str, str], **start: Unpack[ComparedFrom]
     ) -> None:
-        """Show two experiments side by side, at an event, a time or where they part; the other perhaps rerouted."""
+        """Show two experiments side by side."""
 
     def theme_names(self) -> Iterable[str]:
         """The themes to choose from."""

@@ -14,7 +14,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain
 from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
 from blis_tui.errors import InputError

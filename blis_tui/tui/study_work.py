@@ -13,10 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.errors import InputError
-from blis_tui.study.pace import progress_text
 from blis_tui.study.runners import ProcessRunner
 from blis_tui.study.store import MemoryStore
-from blis_tui.study.sweep import Sweep
+from blis_tui.study.sweep import Sweep, progress_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -9,13 +9,12 @@ from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
-from blis_tui.twin.course import levels_of_recording, levels_of_simulation
+from blis_tui.twin.course import levels_of_recording, levels_of_simulation, stretches
 from blis_tui.twin.fitting import fit, front_end_us, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.parting import first_parting
 from blis_tui.twin.replay import replaying, simulate, with_steps
 from blis_tui.twin.side import at, of_recording, of_simulation
-from blis_tui.twin.stretches import stretches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.twin.agreement import Agreement
+    from blis_tui.twin.course import Stretch
     from blis_tui.twin.fitting import Fitted
     from blis_tui.twin.pace import Pace
     from blis_tui.twin.parting import Parting
     from blis_tui.twin.replay import Simulated
     from blis_tui.twin.side import Side
-    from blis_tui.twin.stretches import Stretch
 
 STEPS: Final = ("model", "measured", "fitted")
 """Where the step times of a simulation come from: the experiment's model, the recording's log, or a fit to that."""

@@ -13,10 +13,9 @@ from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS
 from blis_tui.workload.modalities import MediaDraws
-from blis_tui.workload.rate_curve import CurvedGaps
+from blis_tui.workload.rates import CurvedGaps, DrawnStages, ExactStages
 from blis_tui.workload.ratios import ratios_of, tokens_of
 from blis_tui.workload.sessions import SessionDraws
-from blis_tui.workload.stages import DrawnStages, ExactStages
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Media, Segments

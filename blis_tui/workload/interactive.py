@@ -5,15 +5,19 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
-from blis_tui.workload.closed_loop import ClosedLoop
+from blis_tui.registry import setting
+from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.request import Request
+    from blis_tui.engine.streams import Stream
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.sessions import Sent, SessionRun
+
 
 BACK_OFF_US: Final = 1_000_000
 """A user whose prompt was turned away or lost waits this long: at once, it would be turned away for ever."""
@@ -278,3 +282,43 @@ class InteractiveSource:
             (self._started, self._completed, self._cancelled),
             tuple((number, session.state()) for number, session in self._sessions.items()),
         )
+
+
+# A closed loop: users who send their next prompt when the answer to the last one is complete.
+#
+# So the load follows the cluster: slower answers, fewer requests. This is how ``vllm bench serve --max-concurrency``
+# and GuideLLM's concurrent profile load a server. Clients with other arrivals may stand beside such users.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedLoopSettings:
+    """Of a closed loop."""
+
+    users: int = setting(
+        "Users; all send their first prompt at the start, and the next one when the answer is complete.",
+        default=1,
+        minimum=1,
+        maximum=1_000_000,
+        examples=(64,),
+    )
+
+
+@ARRIVALS.plugin(
+    CLOSED_LOOP, "Users who each send the next prompt when the answer to the last is complete.", ClosedLoopSettings
+)
+class ClosedLoop:
+    """So many users.
+
+    Attributes:
+        users: how many.
+    """
+
+    __slots__ = ("users",)
+
+    def __init__(self, settings: ClosedLoopSettings, mean_us: float) -> None:
+        del mean_us  # the rate is what the cluster makes it
+        self.users = settings.users
+
+    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (one signature for all)
+        """From the end of an answer to the user's next prompt, in microseconds: nothing."""
+        return 0

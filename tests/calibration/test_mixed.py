@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.calibration.mixed import mixed
+from blis_tui.calibration.run import mixed
 from tests.calibration.servers import BASE, measure, served, with_coefficients
 
 if TYPE_CHECKING:

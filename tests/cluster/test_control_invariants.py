@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.cluster.control_invariants import CONTROL_INVARIANTS
-from blis_tui.cluster.split_invariants import outcomes
+from blis_tui.cluster.invariants import CONTROL_INVARIANTS, outcomes
 from blis_tui.errors import InvariantError
 from blis_tui.simulation import Simulation
 from blis_tui.workload.interactive import InteractiveSource

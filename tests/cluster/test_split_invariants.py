@@ -8,7 +8,7 @@ import pytest
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.disaggregation import Splitter
-from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS
+from blis_tui.cluster.invariants import SPLIT_INVARIANTS
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import handover_of
 from blis_tui.metrics.request_log import RequestLog

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
+from blis_tui.cluster.invariants import SPLIT_INVARIANTS
 from blis_tui.cluster.lifecycle import LifecycleControl
 from blis_tui.cluster.records import InstanceChanged, Lost, Retried, ScalingDecided, TransferBrokenOff, TransferStarted
-from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record
 from blis_tui.metrics.load import Flow

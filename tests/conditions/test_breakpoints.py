@@ -26,7 +26,7 @@ from blis_tui.conditions.lexer import ConditionError
 from blis_tui.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
 from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import (
     RECORD_KINDS,
     Admitted,

@@ -14,8 +14,8 @@ import blis_tui
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.conditions.vocabulary import subject_of
 from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.history import Move, run_to_stop
 from blis_tui.debugger.moment import LAST_PHASE
-from blis_tui.debugger.moves import Move, run_to_stop
 from blis_tui.engine.invariants import INVARIANTS, Auditable, Invariant
 from blis_tui.engine.records import StepFinished
 from blis_tui.errors import DivergenceError, SimulationError

@@ -11,7 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import GROUPS, Change, compare, differences
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 
 if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.history import SPACING
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import SPACING, run_to_stop
 
 FLOOD = {"workload.requests": 10_000, "workload.rate_per_s": 1e6, "latency": "roofline", "policy": "blis"}
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blis_tui
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing, Standings, differing_requests, figure_pairs
 from blis_tui.engine.records import Record, StepFinished
 from blis_tui.records.tables import record_dict

@@ -12,7 +12,7 @@ from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import compare, differences
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.side_by_side import figure_pairs
 from blis_tui.debugger.tape import Tape
 from blis_tui.debugger.why.events import event_explanation

@@ -6,7 +6,7 @@ from functools import cache
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
 from blis_tui.engine.records import Completed, Preempted, Record, Scheduled, StepFinished

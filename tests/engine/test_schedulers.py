@@ -16,10 +16,10 @@ from blis_tui.engine.batching.vllm_v1 import Settings as VllmSettings
 from blis_tui.engine.batching.vllm_v1 import VllmV1Batching
 from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.engine.kv.rank_capacity import kv_blocks
-from blis_tui.engine.latency.captured import captured_size
+from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.shipped import builtin
-from blis_tui.spec.limits import UNLIMITED
+from blis_tui.spec.model.engine import UNLIMITED
 from docs.make_schedulers import COMPARED, IMAGES, MEANINGS, PAGE, page, pictures
 from tests.builders import HARDWARE, MODEL, Outcome, experiment, request
 

@@ -8,7 +8,7 @@ import pytest
 
 from blis_tui.engine.preemption.records import TiersLoaded
 from blis_tui.engine.records import Scheduled, StepFinished
-from blis_tui.metrics.tiers import TiersReport, tiers_report
+from blis_tui.metrics.kv import TiersReport, tiers_report
 from blis_tui.spec.model import KvTier, KvTiers
 from tests.builders import Outcome, experiment, request
 

@@ -26,7 +26,7 @@ from tests.builders import VLLM, ListSource, Outcome, experiment, request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from blis_tui.engine.preemption.seats import Seats
+    from blis_tui.engine.preemption.victims import Seats
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Setting
 

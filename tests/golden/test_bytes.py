@@ -10,10 +10,9 @@ import pytest
 
 from blis_tui.errors import InputError
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.layout import first_other_line, report_text
 from blis_tui.golden.review import accept
 from blis_tui.golden.session import Settings, run_case
-from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
+from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of, first_other_line, report_text
 from tests.golden.projects import SPEC, project
 from tests.golden.test_studies import STUDY
 

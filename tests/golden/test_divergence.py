@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan
+    from blis_tui.engine.profile import Limits
     from blis_tui.engine.request import Request
     from blis_tui.golden.chain import Chain
 

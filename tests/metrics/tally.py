@@ -13,8 +13,7 @@ from tests.builders import profiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow, StopRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import EventRow, RequestEvent, StepRow, StopRow, Tape
     from blis_tui.spec.model import Experiment
 
 

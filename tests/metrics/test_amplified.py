@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui import load
-from blis_tui.metrics.amplified import MOST, amplification
-from blis_tui.metrics.pool_load import amplified_in, clients_wait, pool_loads
+from blis_tui.metrics.pool_load import MOST, amplification, amplified_in, clients_wait, pool_loads
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:

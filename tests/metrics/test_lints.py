@@ -15,7 +15,7 @@ import blis_tui
 from blis_tui.cli.main import cli
 from blis_tui.cluster.records import TransferFinished, TransferStarted
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, Seen, load_keys

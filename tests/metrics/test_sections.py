@@ -13,7 +13,7 @@ import pytest
 import blis_tui
 from blis_tui.cluster.records import Deferred, Dispatched, Held, Split, TransferFinished, TransferStarted
 from blis_tui.engine.records import Rejected, Routed
-from blis_tui.metrics.anomalies import doubled_pairs
+from blis_tui.metrics.optional import doubled_pairs
 from blis_tui.metrics.section_reports import jain_index
 from blis_tui.spec.metric_names import all_metrics
 from tests.metrics.clusters import (

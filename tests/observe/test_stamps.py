@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.observe.stamps import receive, stamp_receipts
-from blis_tui.observe.wire import StampedWire
+from blis_tui.observe.wire import StampedWire, receive, stamp_receipts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     SLO_PRIORITIES,
@@ -28,6 +27,7 @@ from blis_tui.spec.model import (
     TenantBudgets,
     Transfer,
 )
+from blis_tui.spec.model.engine import UNLIMITED
 
 from . import draws as st
 from .other_rules import OTHERS

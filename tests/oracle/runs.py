@@ -11,8 +11,7 @@ import hypothesis
 from hypothesis import HealthCheck, settings
 
 from blis_tui.metrics.request_log import Row
-from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
-from blis_tui.workload.interactive import InteractiveSource
+from blis_tui.workload.interactive import ClosedLoop, ClosedLoopSettings, InteractiveSource
 
 from .draws import at_random
 from .instance import Books

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import Media, Reasoning, Request, Segments
 from blis_tui.shipped import builtin
-from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     Cluster,
@@ -31,6 +30,7 @@ from blis_tui.spec.model import (
     Speculative,
     Workload,
 )
+from blis_tui.spec.model.engine import UNLIMITED
 
 from . import draws as st
 from .runs import Source

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.workload.arrivals import ConstantGaps
-from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
-from blis_tui.workload.interactive import InteractiveSource
+from blis_tui.workload.interactive import ClosedLoop, ClosedLoopSettings, InteractiveSource
 from blis_tui.workload.sessions import Call, SessionRun
 
 from . import draws as st

@@ -9,9 +9,8 @@ from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
 from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
-from blis_tui.study.planning.data import plan_data
 from blis_tui.study.planning.plan import Plan, Question, plan
-from blis_tui.study.planning.text import answer_text, plan_text, step_times_text
+from blis_tui.study.planning.text import answer_text, plan_data, plan_text, step_times_text
 from blis_tui.study.runners import HereRunner
 from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.pictures.slices import FIRST_US, Course, Slices
+from blis_tui.pictures.load import FIRST_US, Course, Slices
 
 LIMIT = 8
 

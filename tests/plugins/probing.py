@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import RECORD_KINDS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import PolicyError, SimulationError
 from blis_tui.golden.determinism import find_nondeterminism

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blis_tui.errors import InputError, SimulationError
 from blis_tui.records.openmetrics.scrapes import Scrapes
+from blis_tui.serving.content import encode
 from blis_tui.serving.kv_events import KvPublisher
 from blis_tui.serving.server import Endpoint, run
-from blis_tui.serving.tokens import encode
 from tests.observe.servers import free_port
 from tests.serving.test_core import made
 

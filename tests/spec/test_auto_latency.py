@@ -11,9 +11,9 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.errors import PolicyError
 from blis_tui.registry import Registry
 from blis_tui.shipped import builtin
-from blis_tui.spec.auto_latency import chosen_kind
 from blis_tui.spec.build import stack_of
 from blis_tui.spec.model import PluginConfig
+from blis_tui.spec.resolve import chosen_kind
 from tests.builders import experiment
 
 AUTO = {"latency": "auto", "expect": []}

@@ -13,8 +13,8 @@ from blis_tui.errors import InputError, SimulationError
 from blis_tui.extras import install_command
 from blis_tui.study import dask_runner
 from blis_tui.study.dask_runner import DaskRunner, execute_as
+from blis_tui.study.rows import rows_jsonl
 from blis_tui.study.sweep import Sweep
-from blis_tui.study.tables import rows_jsonl
 from tests.study.mishaps import ONCE
 from tests.study.studies import statuses, study_of, study_with
 

@@ -20,7 +20,7 @@ from blis_tui.spec.model import SLO_CLASSES, Client, Expectation, PluginConfig, 
 from blis_tui.study.bounds import allowed_above
 from blis_tui.study.early_stop import EarlyStop, Watch
 from blis_tui.study.most import most_requests
-from blis_tui.workload.factory import create_source
+from blis_tui.workload.source import create_source
 from tests.oracle.fleets import draw_fleet, draw_mortal_fleet
 from tests.oracle.runs import check_many
 from tests.oracle.strategies import draw_overload, draw_scenario

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.spec.study.model import Point
-from blis_tui.study.pace import progress_text
 from blis_tui.study.rows import Row
-from blis_tui.study.sweep import Progress
+from blis_tui.study.sweep import Progress, progress_text
 
 ROW = Row(point=Point(0, ()), seed=1, status="done", ok=None)
 

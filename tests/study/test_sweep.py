@@ -11,9 +11,9 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError
+from blis_tui.study.rows import rows_jsonl
 from blis_tui.study.store import FolderStore, MemoryStore
 from blis_tui.study.sweep import Sweep
-from blis_tui.study.tables import rows_jsonl
 from blis_tui.study.task import Outcome, execute, task_of
 from tests.study.studies import SMALL, TIGHT, NoRunner, statuses, study_of, study_with
 

@@ -16,8 +16,7 @@ from blis_tui.records.tables import requests_csv
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.validate import validate
-from blis_tui.traffic.fit import Fitted, fit
-from blis_tui.traffic.gaps import choose_gaps
+from blis_tui.traffic.fit import Fitted, choose_gaps, fit
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.lengths import choose
 from blis_tui.traffic.opening import Choice, open_traffic, provenance

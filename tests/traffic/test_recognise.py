@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blis_tui.shipped import builtin
-from blis_tui.traffic.recognise import format_of
+from blis_tui.traffic.opening import format_of
 from blis_tui.workload.traces import TRACES
 
 HEADS = {

@@ -10,9 +10,8 @@ from blis_tui.api import load, run
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.request import Segments
 from blis_tui.traffic.figures import describe
-from blis_tui.traffic.ledger import Ledger
+from blis_tui.traffic.ledger import InfiniteCache, Ledger
 from blis_tui.traffic.opening import Choice, open_traffic
-from blis_tui.traffic.reuse import InfiniteCache
 
 CHAINS = st.lists(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=4).map(tuple), min_size=1, max_size=12

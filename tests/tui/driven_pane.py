@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.conditions.breakpoints import parse_breakpoint
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.view import Picked, Selection, View
 from tests.tui.pane_harness import OnePane, debugger, view_at
 from tests.tui.screens import screen_text, settle

@@ -9,7 +9,7 @@ from textual.app import App
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.themes import DARK
 from blis_tui.tui.view import Picked, Selection, View
 

@@ -10,7 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.presenters.arrivals import arrival_lines, counts, groupings, row_text, rows_of
 from blis_tui.tui.presenters.timeline import LABEL, scale_of
 from blis_tui.tui.widgets.timeline import Timeline

@@ -21,7 +21,7 @@ from blis_tui.cluster.records import (
     TransferStarted,
 )
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled, StepFinished
 from blis_tui.simulation import Simulation
 from blis_tui.tui.layout import panes_of

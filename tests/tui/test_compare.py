@@ -13,14 +13,15 @@ from textual.widgets import Input
 import blis_tui
 from blis_tui.compare.comparison import RequestChanges, Row
 from blis_tui.compare.divergence import Divergence
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
 from blis_tui.tui.driver import Pump
 from blis_tui.tui.presenters.compare import (
     differences_text,
+    file_stem,
     metrics_text,
     names_text,
     requests_text,
@@ -28,7 +29,6 @@ from blis_tui.tui.presenters.compare import (
     side_text,
     standing_text,
 )
-from blis_tui.tui.presenters.compare_file import file_stem
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import KV_USE, SERIES
 from blis_tui.tui.screens.compare import CompareScreen
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.pilot import Pilot
 
-    from blis_tui.debugger.moves import Progress
+    from blis_tui.debugger.history import Progress
     from blis_tui.engine.records import Record
     from blis_tui.tui.presenters.compare import CompareView
 
@@ -71,7 +71,7 @@ class Alone(App[None]):
 
 
 def comparison(event: int | None = None) -> CompareScreen:
-    return CompareScreen(*pair(), NAMES, event)
+    return CompareScreen(*pair(), NAMES, event=event)
 
 
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:

@@ -9,7 +9,7 @@ import pytest
 from textual.command import CommandPalette
 
 import blis_tui
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.actions import ACTIONS
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 from tests.tui.screens import idle

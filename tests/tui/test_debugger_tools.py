@@ -10,8 +10,8 @@ import pytest
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.moment import PHASES
-from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from blis_tui.debugger.rows import EventRow
+    from blis_tui.debugger.tape import EventRow
 
 
 def found(pane: EventList) -> array[int]:

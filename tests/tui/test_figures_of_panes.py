@@ -16,7 +16,7 @@ import pytest
 import blis_tui
 from blis_tui.cluster.records import RoutingDecision, SessionBegun, SessionContinued
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import (
     Completed,
     Dropped,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
-from blis_tui.tui.presenters.instances import instances_lines, step_tokens
-from blis_tui.tui.presenters.step_card import step_card
+from blis_tui.tui.presenters.instances import instances_lines, step_card, step_tokens
 from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
 from blis_tui.units import span_text
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at

@@ -13,11 +13,10 @@ from textual.widgets import Input
 from blis_tui.compare.divergence import record_stream
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.parquet import write_rows
-from blis_tui.study.rows import Row
+from blis_tui.study.rows import Row, rows_csv, rows_jsonl
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import FolderStore, MemoryStore
 from blis_tui.study.sweep import Sweep
-from blis_tui.study.tables import rows_csv, rows_jsonl
 from blis_tui.tui.app import BlisApp, StudyStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.presenters.series import KV_USE, SERIES, WAITING, rate_text, sample, strip
 from blis_tui.tui.presenters.timeline import (
     CHOICES,

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
 from blis_tui.tui.presenters.why import explanation_page

@@ -12,8 +12,7 @@ from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Trace, Workload
-from blis_tui.workload.factory import create_source
-from blis_tui.workload.source import GeneratedSource, RequestSource, TraceSource
+from blis_tui.workload.source import GeneratedSource, RequestSource, TraceSource, create_source
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 
 INPUT = PluginConfig(kind="gaussian", settings={"mean": 256, "std_dev": 100, "min": 2, "max": 800})

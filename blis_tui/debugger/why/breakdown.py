@@ -13,8 +13,7 @@ from blis_tui.units import count_text, plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.debugger.rows import StepRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import RequestEvent, StepRow, Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.debugger.why.waits import WaitCauses
 
@@ -90,20 +89,20 @@ class Breakdown:
 
 def ttft_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     """The time to the first token it has now, as the client measures it; None before, and once that was taken back."""
-    first = life.first_token
-    if first is None:
-        return None
-    spans = [_clipped(span, first.first) for span in life.spans if span.start_us < first.first]
-    return _broken_down(life, spans, first.second, first.first, tape)
+    return _up_to(life.first_token, life, tape)
 
 
 def ttfat_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     """The time to the first token of the answer that it has now, of a request that reasons before."""
-    answer = life.answer
-    if answer is None:
+    return _up_to(life.answer, life, tape)
+
+
+def _up_to(token: RequestEvent | None, life: Life, tape: Tape) -> Breakdown | None:
+    """The time to a token, which has come at ``first`` and took ``second`` as the client measures it."""
+    if token is None:
         return None
-    spans = [_clipped(span, answer.first) for span in life.spans if span.start_us < answer.first]
-    return _broken_down(life, spans, answer.second, answer.first, tape)
+    spans = [_clipped(span, token.first) for span in life.spans if span.start_us < token.first]
+    return _broken_down(life, spans, token.second, token.first, tape)
 
 
 def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:

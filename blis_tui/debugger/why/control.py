@@ -28,7 +28,7 @@ from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.rows import EventRow
+    from blis_tui.debugger.tape import EventRow
 
 _R = TypeVar("_R", bound=Record)
 

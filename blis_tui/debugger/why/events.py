@@ -20,7 +20,6 @@ from blis_tui.debugger.why.control import (
     transfer_finished_event,
     transfer_started_event,
 )
-from blis_tui.debugger.why.drafts import drafts_of, drafts_part
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -34,6 +33,8 @@ from blis_tui.debugger.why.explanation import (
     say,
 )
 from blis_tui.debugger.why.lifecycle import (
+    broken_off_event,
+    broken_off_parts,
     instance_changed_event,
     instance_stopped_event,
     lifecycle_parts,
@@ -43,21 +44,22 @@ from blis_tui.debugger.why.lifecycle import (
 )
 from blis_tui.debugger.why.lifespans import last_step, next_step
 from blis_tui.debugger.why.memory import moves_part, outranking_part, retraction_part
-from blis_tui.debugger.why.restarts import broken_off_event, broken_off_parts
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
-from blis_tui.engine.latency.captured import captured_size
+from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
+from blis_tui.engine.speculative.records import DraftsVerified
+from blis_tui.metrics.stats import middle
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.rows import EventRow, StepRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import EventRow, StepRow, Tape
     from blis_tui.engine.profile import Profile
-    from blis_tui.engine.speculative.records import DraftsVerified
+    from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
+
 
 _EXECUTE: Final = PHASES.index("execute")
 _COMPLETE: Final = PHASES.index("complete")
@@ -283,8 +285,7 @@ def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
         if not event:
             break
         durations.append(tape.step(tape.row(event).step).duration_us)
-    durations.sort()
-    return durations[len(durations) // 2] if durations else None
+    return middle(durations)
 
 
 def _batch(record: StepFinished, figures: StepRow, drafts: DraftsVerified | None) -> Part:
@@ -403,3 +404,31 @@ _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part
     "completed": _completed,
     "timed-out": _timed_out,
 }
+
+
+# What became of drafted tokens.
+
+_TOLD: Final = 8
+"""Requests of a step that are told one by one."""
+
+
+def drafts_of(records: Sequence[Record]) -> DraftsVerified | None:
+    """What an event verified; None where it verified nothing."""
+    return next((one for one in records if isinstance(one, DraftsVerified)), None)
+
+
+def drafts_part(records: Sequence[Record]) -> Part:
+    """What was accepted of the drafts of a step, request by request."""
+    found = drafts_of(records)
+    if found is None or not found.draft_tokens:
+        return Part("Drafts", ())
+    accepted = f"{found.accepted_tokens:,} of {plural(found.draft_tokens, 'drafted token')} accepted"
+    facts = [say(f"{accepted}; the answers gained {plural(found.output_tokens, 'token')}.")]
+    for one in found.verified[:_TOLD]:
+        gained = plural(one.output_tokens, "token")
+        text = f": {one.accepted_tokens:,} of {one.draft_tokens:,} accepted, {gained} more."
+        facts.append(say(request_ref(one.request_id), text))
+    left = len(found.verified) - _TOLD
+    if left > 0:
+        facts.append(say(f"And {plural(left, 'more request')}."))
+    return Part("Drafts", tuple(facts))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.conditions.probes import sentence
-from blis_tui.debugger.why.adapters import adapter_parts
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
@@ -22,11 +22,10 @@ from blis_tui.debugger.why.content import content_parts
 from blis_tui.debugger.why.control import record_of, rejection
 from blis_tui.debugger.why.events import event_explanation
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.live import live_part
+from blis_tui.debugger.why.live import adapter_parts, live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
-from blis_tui.debugger.why.restarts import restart_parts
-from blis_tui.debugger.why.sessions import session_parts
 from blis_tui.engine.records import Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
@@ -34,8 +33,10 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.breakdown import Breakdown
+    from blis_tui.debugger.why.explanation import Ref
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.past import Comparison
+
 
 _NAMED: Final = 3
 """Requests that are named where many had a part."""
@@ -287,3 +288,25 @@ def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:
         if 2 * covered >= comparison.excess_us:
             break
     return f"against the median request mostly because of {' and '.join(named)}"
+
+
+# Why a request of a session came when it came, and with so long a prompt.
+
+
+def session_parts(debugger: Debugger, life: Life) -> list[Part]:
+    """The request's place in its session; nothing where it has none."""
+    number = debugger.tape.number(life.name)
+    if number is None or debugger.tape.sessions.of_request(number) is None:
+        return []  # without doing its arrival again to find no record of a session there
+    event = life.entries[0].event
+    begun = record_of(debugger, event, SessionBegun, life.name)
+    if begun is not None:
+        return [Part("Session", (say(f"It begins {begun.session_id}, a session of {plural(begun.calls, 'call')}."),))]
+    record = record_of(debugger, event, SessionContinued, life.name)
+    if record is None:
+        return []
+    others = f", the last of {plural(len(record.after), 'call')} that it waited for" if len(record.after) > 1 else ""
+    sent = f"It is call {record.call + 1} of {record.session_id}, sent {span_text(record.waited_us)} after "
+    pieces: list[str | Ref] = [sent, request_ref(record.last), f"{others}."]
+    said = f"{record.said_tokens:,} of the {plural(life.input_tokens, 'token')} of its prompt were said before."
+    return [Part("Session", (say(*pieces), say(said)))]

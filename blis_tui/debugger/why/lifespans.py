@@ -15,8 +15,7 @@ from blis_tui.engine.records import RECORD_KINDS, described
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.debugger.rows import RequestEvent, StepRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import RequestEvent, StepRow, Tape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.rows import RequestEvent
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
 

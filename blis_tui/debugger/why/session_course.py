@@ -13,9 +13,8 @@ from blis_tui.engine.records import described
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from blis_tui.debugger.rows import RequestEvent
     from blis_tui.debugger.session_log import SentCall
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.spec.model import Client, Experiment, Session
 
 RUNNING: Final = "running"

@@ -23,8 +23,7 @@ from blis_tui.units import plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.debugger.rows import StepRow, StopRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import StepRow, StopRow, Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.engine.profile import Profile
 

@@ -6,13 +6,14 @@ never stops an instance (``docs/semantics.md``, "Progress").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from blis_tui.engine.preemption.indexes import RecomputeIndex, UrgencyHeap
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
-    from blis_tui.engine.preemption.seats import Seats
+    from blis_tui.engine.cohort import DecodeCohort
+    from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.request import Request
     from blis_tui.registry import NoSettings
 
@@ -128,3 +129,187 @@ def _slot(request: Request) -> int:
 
 def _urgency(request: Request) -> tuple[int, int, int]:
     return (request.priority, request.arrival_us, request.index)
+
+
+# What rules of victims remember so that they need not look at the whole batch.
+#
+# Nothing here decides anything: an index answers as a walk over the batch would. It finds out what it needs while it
+# is asked, from the batch itself (batch slots only grow, so a later request has a larger one than all before), so a
+# run that is never short of KV blocks pays nothing for it; and it is left out of checkpoints, to be made again when
+# needed.
+
+_SPARE: Final = 64
+"""Entries of requests that have gone which an index may have in any case."""
+_YOUNGEST: Final = 8
+"""So many of the youngest are always looked at one by one."""
+
+
+class UrgencyHeap:
+    """The running requests by (priority, arrival, index), which do not change while a request runs."""
+
+    __slots__ = ("_heap", "_running", "_seen")
+
+    def __init__(self, seats: Seats) -> None:
+        self._running = seats.running
+        self._heap: list[tuple[int, int, int, int]] = []
+        self._seen = -1
+
+    def fits(self, seats: Seats) -> bool:
+        """Whether it is about this batch."""
+        return self._running is seats.running
+
+    def largest(self) -> Request:
+        """Which request has the largest; there is one that runs."""
+        running, heap = self._running, self._heap
+        if next(reversed(running)) != self._seen:
+            self._catch_up()
+        while -heap[0][3] not in running:
+            heappop(heap)
+        return running[-heap[0][3]]
+
+    def _catch_up(self) -> None:
+        """Take in who has come since; forget those who have gone when they are too many."""
+        running, heap, seen = self._running, self._heap, self._seen
+        self._seen = next(reversed(running))
+        for slot, request in reversed(running.items()):
+            if slot <= seen:
+                break
+            heappush(heap, (-request.priority, -request.arrival_us, -request.index, -slot))
+        if len(heap) > 2 * len(running) + _SPARE:
+            heap[:] = [entry for entry in heap if -entry[3] in running]
+            heapify(heap)
+
+
+class _Group(NamedTuple):
+    """Neighbours in the batch, all of which decode."""
+
+    last_slot: int
+    """Of the youngest."""
+    floor: int
+    """No request's tokens to recompute are fewer than this and the cohort's clock."""
+    members: int
+    """How many they were when the group was made; some may have gone."""
+
+
+class RecomputeIndex:
+    """Finds the least (tokens to recompute) x (younger ones + 2) without looking at all requests.
+
+    All decodes have a token more with each advance of the cohort, so the tokens of each, less the cohort's clock, stay
+    the same; and at most those of its blocks can be held by others that others can find. So a group of decodes has a
+    floor under its tokens, and as many younger ones at least as stand behind it. The youngest are looked at one by
+    one; groups only if these bounds do not tell that none in them can win. The farther back in the batch, the larger
+    are the groups: their weights grow with that, too.
+
+    Who stalls falls behind the clock; then all floors are void (``Seats.stalls``).
+    """
+
+    __slots__ = ("_grouped", "_groups", "_running", "_stalls")
+
+    def __init__(self, seats: Seats) -> None:
+        self._running = seats.running
+        self._stalls = seats.stalls
+        self._groups: list[_Group] = []  # the oldest first; requests younger than the last one are in none
+        self._grouped = 0
+
+    def fits(self, seats: Seats) -> bool:
+        """Whether it is about this batch, and no request has stalled since it was made."""
+        return self._running is seats.running and self._stalls == seats.stalls
+
+    def cheapest(self, seats: Seats) -> Request:
+        """Which has the least, of equals the youngest; the oldest only if it is alone. None is stalled."""
+        pool, clock, groups = seats.pool, seats.cohort.clock, self._groups
+        size = pool.block_size_tokens
+        running = self._running
+        last = len(running) - 1
+        border = groups[-1].last_slot if groups else -1
+        walked: list[Request] = []
+        victim, least = next(reversed(running.values())), -1
+        for younger, (slot, request) in enumerate(reversed(running.items())):
+            if slot <= border:
+                if self._settled(younger, least, clock):
+                    break
+                border = self._give_up_youngest()
+            walked.append(request)
+            if younger == last:
+                break
+            joined = request.joined_clock
+            tokens = request.computed_tokens
+            if joined >= 0:
+                tokens += clock - joined
+            if request.pieces:
+                tokens -= pool.kept_by_others(request) * size
+            weight = tokens * (younger + 2)
+            if weight < least or least < 0:
+                victim, least = request, weight
+        if len(walked) >= 2 * _YOUNGEST:
+            self._group(walked, size)
+        return victim
+
+    def _settled(self, younger: int, least: int, clock: int) -> bool:
+        """Whether no request in a group has less than the least of the others, who are so many, all of them younger."""
+        gone = self._grouped + younger - len(self._running)
+        if least < 0 or gone > _SPARE + len(self._running) // 4:
+            return False
+        factor = younger + 2
+        for _, floor, count in reversed(self._groups):
+            if factor * (floor + clock) < least:
+                return False
+            if count > gone:
+                factor += count - gone
+                gone = 0
+            else:
+                gone -= count
+        return True
+
+    def _give_up_youngest(self) -> int:
+        """The members of the youngest group are in none any more; returns the last slot of what is left."""
+        groups = self._groups
+        self._grouped -= groups.pop().members
+        return groups[-1].last_slot if groups else -1
+
+    def _group(self, walked: list[Request], size: int) -> None:
+        """Put those who are in no group, the youngest first, into groups, but for the youngest of them."""
+        groups = self._groups
+        floor = count = 0
+        for request in reversed(walked[_YOUNGEST:]):
+            if request.joined_clock < 0:
+                break  # its tokens may wait while the clock goes on
+            own = request.computed_tokens - request.joined_clock - request.shared_blocks * size
+            floor = min(floor, own) if count else own
+            count += 1
+            if count == _YOUNGEST:
+                groups.append(_Group(request.batch_slot, floor, count))
+                self._grouped += count
+                count = 0
+        self._put_together()
+
+    def _put_together(self) -> None:
+        """Make one of two groups where they are no more than twice as many as the younger ones behind them."""
+        groups = self._groups
+        behind = _YOUNGEST
+        for at in range(len(groups) - 1, 0, -1):
+            older, younger = groups[at - 1 : at + 1]
+            both = older.members + younger.members
+            if both <= 2 * behind:
+                groups[at - 1 : at + 1] = [_Group(younger.last_slot, min(older.floor, younger.floor), both)]
+            else:
+                behind += younger.members
+
+
+# What rules of victims see of a batch.
+
+
+class Seats(Protocol):
+    """Who holds KV blocks, as far as victims are concerned."""
+
+    running: dict[int, Request]
+    """Batch slot -> request, in the order of admission; it may be empty where ``ending`` is not."""
+    ending: dict[int, Request]
+    """Those whose last token is being computed: they hold their blocks until then."""
+    stalled: dict[int, Request]
+    """Those of ``running`` that decode and have fallen out of step with the others."""
+    stalls: int
+    """How often decodes have fallen out of step."""
+    cohort: DecodeCohort
+    """The others that decode."""
+    pool: BlockPool

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.cohort import DecodeCohort
-from blis_tui.engine.speculative.draft_tallies import DraftTallies
+from blis_tui.engine.speculative.drafts import DraftTallies
 from blis_tui.kept import Kept
-from blis_tui.spec.limits import UNLIMITED
+from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.request import Reasoning, Request
-    from blis_tui.engine.speculative.luck import Luck
+    from blis_tui.engine.speculative.drafts import Luck
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

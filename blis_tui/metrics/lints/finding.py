@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.limits import Limits
+    from blis_tui.engine.profile import Limits
     from blis_tui.metrics.load import Flow
     from blis_tui.metrics.request_log import RequestTable
     from blis_tui.spec.model import Experiment

@@ -10,7 +10,7 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.lints import adapters, defects, limits, load, served, step_times, unread
+from blis_tui.metrics.lints import limits, load, served, step_times, unread
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.served import REJECTED_SHARE
 from blis_tui.metrics.load import THRASHING
@@ -79,7 +79,7 @@ def _severity(finding: Finding) -> int:
 
 
 LINTS: Final[tuple[Lint, ...]] = (
-    Lint("littles-law", "requests present and their own times agree (Little's law)", defects.littles_law),
+    Lint("littles-law", "requests present and their own times agree (Little's law)", load.littles_law),
     Lint("dropped", "every request can be served", served.dropped),
     Lint("timed-out", "no request timed out", served.timed_out),
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
@@ -89,11 +89,11 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "host memory is described only where requests are swapped to it", limits.host_link),
     Lint("unread-keys", "the keys of policy and engine that are set have an effect", unread.unread_keys),
-    Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", adapters.adapter_places),
+    Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", limits.adapter_places),
     Lint(
         "adapters-without-cost",
         "LoRA adapters are named where instances have some",
-        adapters.adapters_without_cost,
+        limits.adapters_without_cost,
     ),
     Lint("crowded-out", "KV blocks reserved for prompts on their way keep no request from running", limits.crowded_out),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),

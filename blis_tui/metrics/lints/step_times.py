@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.latency.launches import COMPUTED, Launched
 from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.operator_steps import OperatorModel
-from blis_tui.engine.latency.pausing import Pausing
-from blis_tui.engine.latency.warming import Warming
+from blis_tui.engine.latency.wrappers import Pausing, Warming
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.units import percent_text, plural
 

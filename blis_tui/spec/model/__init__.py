@@ -20,8 +20,16 @@ from blis_tui.spec.model.cluster import (
 from blis_tui.spec.model.engine import AllToAll, Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
 from blis_tui.spec.model.experiment import ANY_INSTANCE, CourseExpectation, Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.machine import Hardware, Model
-from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in
-from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
+from blis_tui.spec.model.policy import (
+    SLO_CLASSES,
+    SLO_PRIORITIES,
+    Gateway,
+    PluginConfig,
+    Policy,
+    Setting,
+    TenantBudgets,
+    named_in,
+)
 from blis_tui.spec.model.trace import Trace
 from blis_tui.spec.model.workload import (
     AdapterMix,

@@ -10,7 +10,7 @@ from blis_tui.keys import Said, amount, choice, key, part, plug_in, said
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.spec.model.plugin_config import PluginConfig
+    from blis_tui.spec.model.policy import PluginConfig
 
 _MOST_INSTANCES: Final = 10_000
 _LONGEST_US: Final = 10**12

@@ -10,6 +10,7 @@ from blis_tui.keys import Said, amount, choice, key, part, said, variants
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 _READ_HIDDEN_STATES: Final = ("eagle", "mtp")
 """Drafters that go on from the model's hidden states, and keep KV entries of their own."""
 _MOST_BLOCKS: Final = 10**15
@@ -465,3 +466,9 @@ class Engine:
     def verify_width(self) -> int:
         """Tokens that a decode computes in a step: the one that is due, and the drafts behind it."""
         return 1 if self.speculative is None else 1 + self.speculative.draft_tokens
+
+
+# What limits mean where a spec leaves them off.
+
+UNLIMITED: Final = 10**9
+"""``max_num_seqs`` where a spec says 0."""

@@ -10,8 +10,7 @@ from blis_tui.classes import dataclass
 from blis_tui.keys import Said, amount, choice, entry, group_of, key, part, plug_in, said
 from blis_tui.spec.model.cluster import NAME, Cluster
 from blis_tui.spec.model.engine import Engine
-from blis_tui.spec.model.plugin_config import named_in
-from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES
+from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, named_in
 from blis_tui.spec.model.twin import TwinTest
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Plugin, Registry
     from blis_tui.spec.model.machine import Hardware, Model
-    from blis_tui.spec.model.plugin_config import PluginConfig
-    from blis_tui.spec.model.policy import Policy
+    from blis_tui.spec.model.policy import PluginConfig, Policy
     from blis_tui.spec.model.workload import Workload
 
 ANY_INSTANCE: Final = 1 << 15

@@ -10,7 +10,7 @@ from blis_tui.spec.model.policy import SLO_CLASSES
 from blis_tui.spec.model.trace import Trace
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model.plugin_config import PluginConfig
+    from blis_tui.spec.model.policy import PluginConfig
 
 _LENGTHS: Final = "workload.clients.lengths"
 """The plug point of length distributions."""

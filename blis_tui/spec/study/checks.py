@@ -11,9 +11,9 @@ from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.study.axes import agrees, coordinates_of, how_many
 from blis_tui.spec.study.metrics import COSTS, is_metric
 from blis_tui.spec.study.model import MAX_POINTS
-from blis_tui.spec.study.points import agrees, coordinates_of, how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,9 @@ from blis_tui.spec.model import Expectation
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.schema import complete
 from blis_tui.spec.source import Document, as_list, as_map
-from blis_tui.spec.study.axes import assignments, crossed, zipped
+from blis_tui.spec.study.axes import assignments, crossed, how_many, points_of, zipped
 from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
 from blis_tui.spec.study.model import Objective, Study
-from blis_tui.spec.study.points import how_many, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

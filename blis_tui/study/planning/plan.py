@@ -6,19 +6,21 @@ from dataclasses import replace
 from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from blis_tui.checkpoints import objects_from
 from blis_tui.classes import dataclass
+from blis_tui.engine.speculative.drafts import Luck
+from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError
-from blis_tui.spec.auto_latency import CHOICES
+from blis_tui.simulation import Simulation
 from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.resolve import CHOICES
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
-from blis_tui.study.planning.chance import drawn_beside_requests
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
-from blis_tui.study.planning.question import margins, trouble, verdict_of
-from blis_tui.study.planning.search import search_rate, search_size
+from blis_tui.study.planning.search import margins, search_rate, search_size, trouble, verdict_of
 from blis_tui.study.planning.slower import LATER, Slower, slower
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
@@ -26,17 +28,18 @@ from blis_tui.units import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from blis_tui.cluster.cluster import Cluster
     from blis_tui.metrics.expected_error import Expectation as Expected
     from blis_tui.spec.model import Expectation, Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.planning.load import Load
-    from blis_tui.study.planning.question import Margin
-    from blis_tui.study.planning.search import Knee, Probe, Verdict
+    from blis_tui.study.planning.search import Knee, Margin, Probe, Verdict
     from blis_tui.study.rows import Row
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
+
 
 T = TypeVar("T")
 
@@ -581,3 +584,48 @@ def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[
                 Opinion(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
             )
     return tuple(told)
+
+
+# What a seed decides about a run whose requests are recorded: what draws random numbers, found by running it.
+
+
+def drawn_beside_requests(experiment: Experiment) -> tuple[str, ...]:
+    """What a run of it draws beside its requests, in words; nothing = no seed changes how the same requests fare.
+
+    Raises:
+        SimulationError: it cannot go on.
+    """
+    simulation = Simulation(experiment, check="off")
+    simulation.run()
+    cluster = simulation.cluster
+    counts = {
+        "how long the front end takes to take a request in": _drawn([one.front_end for one in cluster.instances]),
+        "which instance the router chooses": _of_routers(cluster),
+        "which requests are let in": _started(cluster.pipeline.admission.control.state()[-1]),
+    }
+    rest = _drawn(cluster) - _drawn(cluster.source)
+    for count in counts.values():
+        rest -= count
+    counts["when instances come and go" if experiment.cluster.varies else "what plug-ins draw"] = rest
+    counts["which drafts are accepted"] = len(objects_from([Luck.__module__], cluster))
+    return tuple(words for words, count in counts.items() if count)
+
+
+def _of_routers(cluster: Cluster) -> int:
+    """How many routers have drawn; of one for several models, those of the single models choose."""
+    count = 0
+    for router in cluster.roster.routers:
+        for one in (router, *router.by_model.values()):
+            count += _started(one.state()[-1])
+    return count
+
+
+def _started(state: object) -> bool:
+    """Whether a stream has been read, by its state."""
+    return isinstance(state, tuple) and bool(state[0])
+
+
+def _drawn(part: object) -> int:
+    """How many streams in a part of a simulation have been read."""
+    streams = objects_from([Stream.__module__], part)
+    return len([one for one in streams if isinstance(one, Stream) and _started(one.state())])

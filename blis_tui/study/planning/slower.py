@@ -12,7 +12,7 @@ from blis_tui.metrics.expected_error import Seen, slower_server
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.model import Point
-from blis_tui.workload.factory import create_source
+from blis_tui.workload.source import create_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

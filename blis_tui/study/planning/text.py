@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.printable import printable
-from blis_tui.records.section_text import error_text
+from blis_tui.records.section_text import error_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
-from blis_tui.study.planning.question import margins, trouble
+from blis_tui.study.planning.search import margins, trouble
+from blis_tui.study.planning.slower import Slower
+from blis_tui.study.rows import as_data
 from blis_tui.study.text import PRICES, WIDTH, bar, bound_text, lined_up, number, sentence_lines
 from blis_tui.units import in_words, plural
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from blis_tui.metrics.expected_error import Expectation
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
-    from blis_tui.study.planning.slower import Slower
+
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
 """Metrics, and their names above columns. Not the throughput of the whole run, in which the cluster fills and drains:
@@ -298,3 +301,68 @@ def _configurations(plan: Plan) -> Iterator[str]:
         cells += [number(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
         rows.append(cells)
     yield from lined_up([head, *rows], right=range(1 + len(names), len(head) - 1))
+
+
+# A plan as plain data, for programs.
+
+
+def plan_data(plan: Plan) -> dict[str, object]:
+    """The question, the answer, and every run behind it."""
+    question = plan.question
+    return {
+        "experiment": question.study.experiment,
+        "slos": [bound_text(one) for one in question.study.constraints],
+        "rate_per_s": question.rate_per_s,
+        "max_rate": question.max_rate,
+        "confidence": question.confidence,
+        "seeds": list(question.study.seeds),
+        "seeds_decide": list(plan.drawn) or None,
+        "compared_by": plan.cost,
+        "prices_usd_per_hour": dict(question.study.prices),
+        "best": None if plan.best is None else plan.candidates.index(plan.best),
+        "binding": None if plan.binding is None else asdict(plan.binding),
+        "step_time": {name: expected_data(kind, known) for name, (kind, known) in plan.expected.items()},
+        "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
+        "slower_steps": _slower_data(plan),
+        "as_cheap": [plan.candidates.index(one) for one in plan.ties],
+        "warnings": dict(plan.warnings),
+        "runs": plan.runs,
+        "configurations": [_candidate_data(one) for one in plan.candidates],
+    }
+
+
+def _slower_data(plan: Plan) -> dict[str, object]:
+    """What slower steps change."""
+    known = plan.slower
+    return {
+        "confidence": plan.question.confidence or USUAL_CONFIDENCE,
+        "times": known.times if isinstance(known, Slower) else None,
+        "first_tokens_times": known.later if isinstance(known, Slower) else None,
+        "not_known": known if isinstance(known, str) else None,
+        "tightest_bound": None if plan.if_slower is None else asdict(plan.if_slower),
+        "answer_on_slower": None if plan.on_slower is None else _candidate_data(plan.on_slower),
+        "answer_as_expected": None if plan.as_expected is None else _candidate_data(plan.as_expected),
+    }
+
+
+def _candidate_data(one: Candidate) -> dict[str, object]:
+    knee = one.knee
+    return {
+        "coordinates": one.coordinates,
+        "size": one.size,
+        "rate_that_holds_per_s": None if knee is None else knee.holds,
+        "rate_that_fails_per_s": None if knee is None else knee.fails,
+        "knee_between_per_s": one.interval,
+        "why_not": one.why_not,
+        "not_known": one.not_known,
+        "tried": [
+            {
+                "size": tried.size,
+                "rate_per_s": tried.rate_per_s,
+                "holding": tried.holding,
+                "seeds": tried.seeds,
+                "runs": [as_data(row) for row in tried.rows],
+            }
+            for tried in one.tried
+        ],
+    }

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
+from blis_tui.compare.divergence import divergence_lines
+from blis_tui.compare.text import comparison_text
 from blis_tui.compare.wording import MARKS, clip, value_change
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, Standing
 from blis_tui.engine.records import described
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent
-    from blis_tui.compare.comparison import RequestChanges, Row
+    from blis_tui.compare.comparison import Comparison, RequestChanges, Row
     from blis_tui.compare.divergence import Divergence, Fields
     from blis_tui.compare.documents import Difference
+    from blis_tui.debugger.history import Progress
     from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.moves import Progress
     from blis_tui.debugger.side_by_side import FigurePair
     from blis_tui.debugger.tape import Tape
+
 
 DIFFERS: Final = "≠"
 LETTERS: Final = ("A", "B")
@@ -390,3 +393,26 @@ def _colour(standing: Standing) -> str:
         return _MUTED
     look = PHASE_LOOKS.get(standing.state)
     return look.style if look is not None else _style(described(standing.state).colour)
+
+
+# The comparison as a text file, to keep or to send.
+
+
+def file_stem(names: tuple[str, str]) -> str:
+    """A name for the file, without its ending: ``kv-pressure-vs-burst``."""
+    left, right = (re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-")[:40] or "run" for name in names)
+    return f"{left}-vs-{right}"
+
+
+def file_text(comparison: Comparison, view: CompareView) -> str:
+    """Where both sides stand, where they part, and everything that differs up to there."""
+    lines = [
+        f"{letter} at {time_text(side.moment.time_us)}, event {count_text(side.moment.event)}"
+        f"{', the end of the run' if side.moment.at_end else ''}"
+        for letter, side in zip(LETTERS, view.sides, strict=True)
+    ]
+    if view.searched:
+        found = view.divergence
+        same = "the two runs do exactly the same, from the first event to the last"
+        lines += ["", *([same] if found is None else divergence_lines(found, LETTERS))]
+    return "\n".join(lines) + "\n\n" + comparison_text(comparison)

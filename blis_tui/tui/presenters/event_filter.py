@@ -14,8 +14,7 @@ from blis_tui.spec.diagnostics import suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from blis_tui.debugger.rows import EventRow, StepRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import EventRow, StepRow, Tape
 
     Matches = Callable[[EventRow], bool]
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.conditions.probes import Condition
     from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.rows import EventRow, StepRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import EventRow, StepRow, Tape
     from blis_tui.engine.records import Description
     from blis_tui.tui.view import View
 

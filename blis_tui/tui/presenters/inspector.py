@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.rows import RequestEvent
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.presenters.life_line import Stretch

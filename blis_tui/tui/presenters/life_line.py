@@ -16,8 +16,7 @@ from blis_tui.units import filled, plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.debugger.rows import RequestEvent
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.debugger.why.lifespans import Life, Span
 
 _ENDERS: Final = (

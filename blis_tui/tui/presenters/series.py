@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import InstanceSnapshot
     from blis_tui.debugger.overview import Bucket, Overview
-    from blis_tui.debugger.rows import StepRow
+    from blis_tui.debugger.tape import StepRow
     from blis_tui.tui.view import View
 
 PAST: Final = "$primary"

@@ -10,8 +10,8 @@ from blis_tui.debugger.moment import PHASES
 from blis_tui.units import count_text, time_text
 
 if TYPE_CHECKING:
+    from blis_tui.debugger.history import Progress
     from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.moves import Progress
     from blis_tui.spec.model import Experiment
 
 _ROOMY: Final = 100

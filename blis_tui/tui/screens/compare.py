@@ -26,13 +26,14 @@ from blis_tui.tui.presenters.compare import (
     SideView,
     activity,
     differences_text,
+    file_stem,
+    file_text,
     metrics_text,
     names_text,
     requests_text,
     short_names,
     side_text,
 )
-from blis_tui.tui.presenters.compare_file import file_stem, file_text
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import BY_NAME
 from blis_tui.tui.screens.beside import BesideScreen
@@ -43,17 +44,19 @@ from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from textual.app import ComposeResult
     from textual.events import DescendantFocus
     from textual.timer import Timer
 
-    from blis_tui.cluster.reroute import Routes
     from blis_tui.compare.comparison import RequestChanges, Row
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.moves import Move, Stop
+    from blis_tui.debugger.history import Move, Stop
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
+    from blis_tui.tui.shell import ComparedFrom
 
 _AT_ONCE_S: Final = 0.05
 """How long a way may take before the screen goes on without waiting for it, in seconds."""
@@ -111,23 +114,15 @@ class CompareScreen(BesideScreen):
     """
 
     def __init__(
-        self,
-        left: Experiment,
-        right: Experiment,
-        names: tuple[str, str],
-        event: int | None = None,
-        time_us: int | None = None,
-        routes: Routes | None = None,
-        *,
-        at_divergence: bool = False,
+        self, left: Experiment, right: Experiment, names: tuple[str, str], **start: Unpack[ComparedFrom]
     ) -> None:
         super().__init__()
-        self.lockstep = Lockstep(left, right, routes)
+        self.lockstep = Lockstep(left, right, start.get("routes"))
         self.pump = Pump()
         self._names = names
-        self._first = event
-        self._first_us = time_us
-        self._at_divergence = at_divergence
+        self._first = start.get("event")
+        self._first_us = start.get("time_us")
+        self._at_divergence = start.get("at_divergence", False)
         self._documents = tuple(experiment_differences(left.document, right.document))
         self._searched = False
         self._divergence: Divergence | None = None

@@ -336,7 +336,7 @@ class GoldensScreen(Screen[None]):
             self.notify(str(error), title=title, severity="error", timeout=_LONG_S, markup=False)
 
     def _open_both(self, name: str, both: BothRuns) -> None:
-        shell(self.app).open_compare(both.old, both.new, (f"{name} (golden)", f"{name} (now)"), both.event)
+        shell(self.app).open_compare(both.old, both.new, (f"{name} (golden)", f"{name} (now)"), event=both.event)
         if both.note:
             self.notify(both.note, severity="warning", timeout=_LONG_S, markup=False)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.conditions.breakpoints import Watch
-    from blis_tui.debugger.moves import Move
+    from blis_tui.debugger.history import Move
 
 _UNIT_US: Final = 100_000
 """One move through time, in microseconds."""

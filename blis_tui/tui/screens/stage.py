@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from blis_tui.cluster.reroute import Routes
-    from blis_tui.debugger.moves import Move, Stop
+    from blis_tui.debugger.history import Move, Stop
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.layout import PaneInfo
     from blis_tui.tui.view import View

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,6 +19,8 @@ from textual.widgets import Input, Static
 from blis_tui.errors import BlisError, InputError
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.opening import override_texts, source_of
+from blis_tui.study.parquet import write_rows
+from blis_tui.study.rows import rows_csv, rows_jsonl
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.studies import (
     Order,
@@ -35,21 +39,27 @@ from blis_tui.tui.presenters.studies import (
     title,
 )
 from blis_tui.tui.presenters.study_filter import parse_filter
+from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.screens.study_export import StudyExport
 from blis_tui.tui.shell import shell
 from blis_tui.tui.study_board import Board
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.points import MARGINS, PointTable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
     from textual.app import ComposeResult
     from textual.timer import Timer
 
     from blis_tui.study.front_plot import FrontPlot
+    from blis_tui.study.rows import StudyResult
     from blis_tui.tui.presenters.study_filter import Matches
     from blis_tui.tui.study_board import Entry
     from blis_tui.tui.study_work import StudyWork
+
 
 _TICK_S: Final = 0.1
 _SHARE: Final = 4
@@ -393,3 +403,44 @@ class StudyScreen(Screen[None]):
     def action_study_export(self) -> None:
         """Write rows to a file."""
         self.app.push_screen(StudyExport(self.board.result(), self.app.export_screenshot))
+
+
+# Write the rows of a study to a file, as ``blis-tui sweep`` does.
+
+KINDS: Final = (
+    Kind("csv", "csv", "one row per run"),
+    Kind("jsonl", "jsonl", "one JSON object per run"),
+    Kind("picture", "svg", "this screen as a picture"),
+)
+PARQUET: Final = Kind("parquet", "parquet", "one row per run, for data frames")
+"""Where the package that writes it is installed."""
+
+
+class StudyExport(FilesScreen):
+    """Offers the kinds of files; enter writes one into the working folder.
+
+    Args:
+        result: what is known.
+        picture: draws the screen below as SVG.
+    """
+
+    def __init__(self, result: StudyResult, picture: Callable[[], str]) -> None:
+        *tables, picture_kind = KINDS
+        kinds = (*tables, PARQUET, picture_kind) if find_spec("pyarrow") else KINDS
+        super().__init__(kinds, f"All {plural(len(result.rows), 'run')} that are known.")
+        self._result = result
+        self._picture = picture()
+
+    @property
+    def stem(self) -> str:
+        """The study."""
+        return self._result.study.name
+
+    def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
+        """The rows of all runs, whatever the screen below shows."""
+        if kind.id == "picture":
+            return text_bytes(lambda out: out.write(self._picture))
+        if kind.id == "parquet":
+            return partial(write_rows, result=self._result)
+        lines = rows_csv if kind.id == "csv" else rows_jsonl
+        return text_bytes(lambda out: out.writelines(lines(self._result)))

@@ -126,7 +126,7 @@ class WhatIfScreen(ScrolledWindow[None]):
             request = found.request.request_id
             names = (self._source, f"{request} on instance {found.forced}")
             experiment, event = self._experiment, found.divergence.event
-            shell(self.app).open_compare(experiment, experiment, names, event, routes=found.routes)
+            shell(self.app).open_compare(experiment, experiment, names, event=event, routes=found.routes)
 
     def action_whatif_copy(self) -> None:
         """Copy the answer as the command line prints it."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.events import Click
     from textual.timer import Timer
 
-    from blis_tui.debugger.rows import EventRow
+    from blis_tui.debugger.tape import EventRow
     from blis_tui.tui.view import View
 
 _SLICE: Final = 4000

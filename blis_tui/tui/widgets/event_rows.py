@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.events import Leave, MouseMove
 
-    from blis_tui.debugger.rows import EventRow
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.tape import EventRow, Tape
     from blis_tui.tui.view import View
 
 _MARGIN: Final = 2

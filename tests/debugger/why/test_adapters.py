@@ -6,7 +6,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
 from blis_tui.engine.records import Preempted, Record, Scheduled

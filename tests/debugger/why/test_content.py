@@ -10,7 +10,7 @@ import pytest
 import blis_tui
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import said
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia

@@ -10,7 +10,7 @@ import pytest
 
 from blis_tui.cluster.records import Held, RoutingDecision, TransferStarted
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import blis_tui
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Retried, Scaled, ScalingDecided
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event
 from blis_tui.units import span_text
 from tests.cluster.fleets import fleet

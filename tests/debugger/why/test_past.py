@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.past import compare

@@ -9,7 +9,7 @@ import pytest
 import blis_tui
 from blis_tui.cluster.records import Lost, Retried, TransferBrokenOff, TransferStarted
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life

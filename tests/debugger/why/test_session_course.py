@@ -11,7 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.conditions.breakpoints import Watch, about_session, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.session_course import (
     CANCELLED,
     COMPLETED,

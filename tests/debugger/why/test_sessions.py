@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.explanation import said
 from blis_tui.units import span_text

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.moves import run_to_stop
-from blis_tui.debugger.rows import StepRow, StopRow
+from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.tape import StepRow, StopRow
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines

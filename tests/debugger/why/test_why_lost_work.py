@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import Breakdown, Share
 from blis_tui.debugger.why.explain import explain_request, mainly
 from blis_tui.debugger.why.lifespans import read_life

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.engine.records import Preempted

@@ -9,7 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.streams import Stream, stream_key
-from blis_tui.study.planning.chance import drawn_beside_requests
+from blis_tui.study.planning.plan import drawn_beside_requests
 from tests.cluster.fleets import fleet
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from blis_tui.records.section_text import expected_data
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
 from blis_tui.spec.study.document import read_study
-from blis_tui.study.planning.data import plan_data
 from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.slower import mean_prompt
-from blis_tui.study.planning.text import answer_text, plan_text
+from blis_tui.study.planning.text import answer_text, plan_data, plan_text
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.text import number

@@ -1,7 +1,9 @@
-"""Load in stages: a rate for some time, then another one, then the end."""
+"""Rates that change over time: linear between points, once or again and again."""
 
 from __future__ import annotations
 
+import itertools
+from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.portable_math import power
@@ -10,10 +12,80 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.streams import Stream
-    from blis_tui.spec.model import Stage
+    from blis_tui.spec.model import RateCurve, Stage
     from blis_tui.workload.arrivals import Gaps
 
+
 _END: Final = -1
+
+
+class CurvedGaps:
+    """Any arrival process whose clock runs at a rate that changes over time.
+
+    The next request comes where the area below the curve reaches the process' next gap at one request a second. For
+    Poisson arrivals that is the inhomogeneous Poisson process (Cinlar, Introduction to Stochastic Processes, 4.7);
+    others are as irregular at every rate.
+
+    Args:
+        gaps: the process at one request a second.
+        curve: factors of the rate over time.
+        rate_per_s: the rate where the factor is 1.
+    """
+
+    __slots__ = ("_at_s", "_end_s", "_gaps", "_last_us", "_pieces", "_rate_after", "_repeat_s", "_whole")
+
+    def __init__(self, gaps: Gaps, curve: RateCurve, rate_per_s: float) -> None:
+        self._gaps = gaps
+        points = [(point.at_s, point.factor * rate_per_s) for point in curve.points]
+        self._pieces = [(begin, end, before, after) for (begin, before), (end, after) in itertools.pairwise(points)]
+        self._rate_after = points[-1][1]
+        self._end_s = points[-1][0]
+        self._repeat_s = self._end_s if curve.repeat else 0.0
+        self._whole = 0.0
+        for begin, end, before, after in self._pieces:
+            self._whole += (before + after) / 2.0 * (end - begin)
+        self._at_s = 0.0
+        self._last_us = 0
+
+    def sample(self, stream: Stream) -> int:
+        """The next gap in microseconds, at least 1; -1 = no request will come any more."""
+        due = self._gaps.sample(stream) / 1e6
+        at_s = self._next(due)
+        if at_s < 0.0:
+            return _END
+        self._at_s = at_s
+        gap = max(1, int(at_s * 1e6) - self._last_us)
+        self._last_us += gap
+        return gap
+
+    def _next(self, due: float) -> float:
+        """When so many more requests have come, on average; below 0 = never."""
+        period = self._repeat_s
+        cycle = self._at_s // period * period if period else 0.0
+        start = self._at_s - cycle
+        while True:
+            for begin, end, before, after in self._pieces:
+                if end <= start:
+                    continue
+                slope = (after - before) / (end - begin)
+                rate = before + slope * (max(start, begin) - begin)
+                left = (rate + after) / 2.0 * (end - max(start, begin))
+                if due <= left and left > 0.0:
+                    # The root of rate x + slope x^2 / 2 = due, in the form that does not cancel.
+                    inside = max(0.0, rate * rate + 2.0 * slope * due)
+                    return cycle + max(start, begin) + 2.0 * due / (rate + sqrt(inside))
+                due -= left
+            if not period:
+                return max(start, self._end_s) + due / self._rate_after if self._rate_after > 0.0 else -1.0
+            if self._whole <= 0.0:
+                return -1.0
+            periods = due // self._whole
+            due -= periods * self._whole
+            cycle += (periods + 1.0) * period
+            start = 0.0
+
+
+# Load in stages: a rate for some time, then another one, then the end.
 
 
 class DrawnStages:

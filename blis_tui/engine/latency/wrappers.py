@@ -1,0 +1,125 @@
+"""Step-time models around another: slowed down while an instance warms up, looked at, captured, with adapters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.model import Around, StepLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.engine.latency.model import StepTimeModel
+
+
+class Warming(Around):
+    """Steps take ``factor`` times as long as another model says, rounded down."""
+
+    __slots__ = ("_factor",)
+
+    def __init__(self, model: StepTimeModel, factor: float) -> None:
+        super().__init__(model)
+        self._factor = factor
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """The multiple of what the other model says."""
+        return int(self.model.step_time_us(load) * self._factor)
+
+
+def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
+    """The same model, but with steps that take so many times as long as it says when it is warm; 1 = as long."""
+    outer = model if isinstance(model, Pausing) else None
+    warm = model if outer is None else outer.model
+    warm = warm.model if isinstance(warm, Warming) else warm
+    slow = warm if factor == 1.0 else Warming(warm, factor)
+    if outer is None:
+        return slow
+    outer.model = slow
+    return outer
+
+
+# A step-time model that calls back just before each step is computed.
+
+
+class Pausing(Around):
+    """Asks another model, after a call to ``look``: then the batch is formed, and nothing of it is computed yet."""
+
+    __slots__ = ("_look",)
+
+    def __init__(self, model: StepTimeModel, look: Callable[[], None]) -> None:
+        super().__init__(model)
+        self._look = look
+
+    @property
+    def pure(self) -> bool:
+        """Each step is looked at."""
+        return False
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """What the other model says, after the call."""
+        self._look()
+        return self.model.step_time_us(load)
+
+
+# Steps of an engine that replays captured CUDA graphs: a batch takes as long as the next larger captured one.
+
+_SMALL: Final = 8
+"""Up to here powers of two are captured, above it multiples of ``_EVERY``."""
+_EVERY: Final = 16
+
+
+def captured_size(requests: int, max_num_seqs: int) -> int:
+    """The size to which a decode batch is padded: 1, 2, 4, 8, then every multiple of 16, up to ``max_num_seqs``.
+
+    Source: nano-vLLM, ``engine/model_runner.py`` (``capture_cudagraph``).
+    """
+    size = 1 << (requests - 1).bit_length() if requests <= _SMALL else -(-requests // _EVERY) * _EVERY
+    return max(requests, min(size, max_num_seqs))
+
+
+class CapturedSizes(Around):
+    """Asks another model; steps that only decode count as many requests as the captured graph has places.
+
+    An empty place has no context.
+
+    Args:
+        model: the other model.
+        max_num_seqs: the largest batch there is a graph for.
+    """
+
+    __slots__ = ("_load", "_max_num_seqs")
+
+    def __init__(self, model: StepTimeModel, max_num_seqs: int) -> None:
+        super().__init__(model)
+        self._max_num_seqs = max_num_seqs
+        self._load = StepLoad()
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """What the other model says of the padded batch."""
+        if load.chunks or not load.decode_requests:
+            return self.model.step_time_us(load)
+        padded = self._load
+        padded.decode_requests = captured_size(load.decode_requests, self._max_num_seqs)
+        padded.decode_context_tokens = load.decode_context_tokens
+        return self.model.step_time_us(padded)
+
+
+# A step-time model of batches with LoRA adapters: each different one adds its share.
+
+
+class Adapted(Around):
+    """Steps take (1 + ``overhead`` x different adapters) times as long as another model says, rounded down.
+
+    Source: BLIS (its LoRA factor); vLLM's kernels go through the adapters of a batch one by one, too.
+    """
+
+    __slots__ = ("_overhead",)
+
+    def __init__(self, model: StepTimeModel, overhead: float) -> None:
+        super().__init__(model)
+        self._overhead = overhead
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """What the other model says, and what adapters add."""
+        duration = self.model.step_time_us(load)
+        return int(duration * (1.0 + self._overhead * load.adapters)) if load.adapters else duration

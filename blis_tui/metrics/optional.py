@@ -1,0 +1,198 @@
+"""What reports say of sessions, where clients hold any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.classes import dataclass
+from blis_tui.engine.request import RequestState
+from blis_tui.engine.speculative.drafts import DraftTallies
+from blis_tui.metrics.stats import Distribution, of_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.request_log import RequestTable, Row, Way
+    from blis_tui.spec.model import Experiment
+    from blis_tui.workload.interactive import SessionCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReport:
+    """Sessions by what became of them, and what their users measured.
+
+    ``duration_ms``: from the first prompt to the last answer, of completed sessions. ``first_ttft_ms``: time to first
+    token of the calls that begin a session; ``later_ttft_ms``: of the others, whose prompts go on from what was said.
+    """
+
+    started: int
+    """``completed + cancelled + unfinished``."""
+    completed: int
+    cancelled: int
+    """A call of theirs got no answer."""
+    unfinished: int
+    """They have calls that are not sent, or not answered."""
+    calls: int
+    """Requests that were sent."""
+    later_cached: float
+    """Of the prompt tokens of later calls, the share that was found in the prefix cache."""
+    duration_ms: Distribution
+    first_ttft_ms: Distribution
+    later_ttft_ms: Distribution
+
+
+def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) -> SessionReport:
+    """The figures of all requests that belong to sessions; the distributions leave the warm-up out."""
+    spans: dict[str, tuple[int, int]] = {}
+    left_out = dict.fromkeys(counts.unfinished)
+    first: list[int] = []
+    later: list[int] = []
+    calls = later_tokens = later_cached = 0
+    for row in table.plain():
+        session = table.session(row.number)
+        if session is None:
+            continue
+        name, call = session
+        calls += 1
+        begin, end = spans.get(name, (row.arrival_us, 0))
+        spans[name] = (min(begin, row.arrival_us), max(end, row.arrival_us + row.e2e_us))
+        if row.state != RequestState.COMPLETED:
+            left_out[name] = None
+        if call and row.scheduled_us >= 0:
+            later_tokens += row.input_tokens
+            later_cached += row.cached_tokens
+        if row.ttft_us >= 0 and row.arrival_us >= warm_up_us:
+            (later if call else first).append(row.ttft_us)
+    durations = [end - begin for name, (begin, end) in spans.items() if name not in left_out and begin >= warm_up_us]
+    return SessionReport(
+        started=counts.started,
+        completed=counts.completed,
+        cancelled=counts.cancelled,
+        unfinished=len(counts.unfinished),
+        calls=calls,
+        later_cached=later_cached / later_tokens if later_tokens else 0.0,
+        duration_ms=of_samples(durations),
+        first_ttft_ms=of_samples(first),
+        later_ttft_ms=of_samples(later),
+    )
+
+
+# What reports say of speculative decoding.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculativeReport:
+    """Drafts and what became of them, on all instances together, in vLLM's terms."""
+
+    num_drafts: int
+    """Once for each request and step that verified any drafted token."""
+    num_draft_tokens: int
+    num_accepted_tokens: int
+    """Those that lie beyond the end of an answer among them; bonus tokens do not count."""
+    draft_acceptance_rate: float
+    """Accepted tokens / drafted tokens."""
+    mean_acceptance_length: float
+    """Accepted tokens per draft, and the bonus token."""
+    acceptance_rates: tuple[float, ...]
+    """By position in the draft: accepted there / drafts."""
+    tokens_per_step: float
+    """What a request's answer gained per decode step; at its end, and where a draft was cut short, fewer than the mean
+    acceptance length."""
+
+
+def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | None:
+    """The figures of these instances; None where none speculates."""
+    found = [one.batch.speculative.tallies for one in instances if one.batch.speculative is not None]
+    if not found:
+        return None
+    total = DraftTallies(accepted_runs=[0] * max(len(one.accepted_runs) for one in found))
+    for one in found:
+        total.add(one)
+    drafts = total.num_drafts
+    positions = [total.accepted_at(position) for position in range(1, len(total.accepted_runs))]
+    return SpeculativeReport(
+        num_drafts=drafts,
+        num_draft_tokens=total.num_draft_tokens,
+        num_accepted_tokens=total.num_accepted_tokens,
+        draft_acceptance_rate=total.num_accepted_tokens / total.num_draft_tokens if drafts else 0.0,
+        mean_acceptance_length=1.0 + total.num_accepted_tokens / drafts if drafts else 0.0,
+        acceptance_rates=tuple(count / drafts if drafts else 0.0 for count in positions),
+        tokens_per_step=total.output_tokens / total.decodes if total.decodes else 0.0,
+    )
+
+
+# What should not happen: overtaking that priorities do not explain, and queues much longer than the others.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anomalies:
+    """Counts of what should not happen, as BLIS defines it."""
+
+    priority_inversions: int
+    """Pairs of completed requests of one class on one instance of which the one that arrived first took more than twice
+    as long; 0 where the queues do not follow priorities."""
+    head_of_line_blocking: int
+    """Instances whose queue of requests that have not run yet is, averaged over the run, more than twice as long as the
+    mean of their pool."""
+
+
+def anomalies_of(
+    experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[Row, Way]], table: RequestTable
+) -> Anomalies:
+    """Of the run as it stands."""
+    policy = experiment.policy
+    asks = "priority" in policy.scheduling.kind or cluster.instances[0].batch.traits.priorities != 0
+    by_priority = asks and policy.priority.kind != "constant"
+    return Anomalies(
+        priority_inversions=_inversions(rows, table) if by_priority else 0,
+        head_of_line_blocking=_blocked(cluster, rows),
+    )
+
+
+def _inversions(rows: Sequence[tuple[Row, Way]], table: RequestTable) -> int:
+    groups: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for row, _ in rows:
+        if row.state == RequestState.COMPLETED:
+            key = (table.group(row)[0], row.instance)
+            groups.setdefault(key, []).append((row.number, row.e2e_us))
+    count = 0
+    for group in groups.values():
+        count += doubled_pairs([e2e_us for _, e2e_us in sorted(group)])[0]
+    return count
+
+
+def doubled_pairs(values: Sequence[int]) -> tuple[int, list[int]]:
+    """How many pairs there are of which the earlier value is more than twice the later one; and the values in order."""
+    if len(values) < 2:
+        return 0, [*values]
+    half = len(values) // 2
+    (left, early), (right, late) = doubled_pairs(values[:half]), doubled_pairs(values[half:])
+    count, at = left + right, 0
+    for value in early:
+        while at < len(late) and value > 2 * late[at]:
+            at += 1
+        count += at
+    return count, sorted((*early, *late))
+
+
+def _blocked(cluster: Cluster, rows: Sequence[tuple[Row, Way]]) -> int:
+    waited_us = [0] * len(cluster.instances)
+    for row, way in rows:
+        first = way.prefill_instance if way.split else row.instance
+        if first >= 0 and row.queued_us >= 0:
+            if row.scheduled_us >= 0:
+                waited_us[first] += row.scheduled_us - row.queued_us
+            elif row.state == RequestState.WAITING:
+                waited_us[first] += cluster.now - row.queued_us
+    pools: dict[str, list[int]] = {}
+    for pool, waited in zip(cluster.pools, waited_us, strict=True):
+        pools.setdefault(pool.name, []).append(waited)
+    count = 0
+    for waits in pools.values():
+        total = 0
+        for wait in waits:
+            total += wait
+        count += len([wait for wait in waits if wait * len(waits) > 2 * total])
+    return count
