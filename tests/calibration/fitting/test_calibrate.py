@@ -13,11 +13,11 @@ from blis_tui.calibration.elsewhere import Load, under
 from blis_tui.calibration.fitting.advice import measured
 from blis_tui.calibration.fitting.calibrate import fit
 from blis_tui.calibration.replay import with_latency
-from blis_tui.engine.latency.fitted import Settings
 from tests.calibration.servers import BASE, TRUTH, measure, served, with_coefficients
 
 if TYPE_CHECKING:
     from blis_tui.calibration.outcome import Coefficient
+    from blis_tui.engine.latency.fitted import Settings
     from blis_tui.spec.model import Experiment
 
 
