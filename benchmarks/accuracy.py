@@ -26,6 +26,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, TypedDict
@@ -654,7 +655,8 @@ class Held:
     """That was quoted, in the mean, in percent."""
 
 
-def held(kind: str = "operators") -> list[Held]:
+@cache
+def held(kind: str = "operators") -> tuple[Held, ...]:
     """Of all groups, how many errors of servers that are left out lie within what the others let expect."""
     known = measured(kind)
     assert known is not None  # noqa: S101  (it ships)
@@ -662,7 +664,7 @@ def held(kind: str = "operators") -> list[Held]:
     for name, belongs in GROUPS.items():
         rows += _held(name, [one for one in every if belongs(one.run)], JUDGED)
     other = judged(known, lambda one, two: one.traits.tensor_parallel != two.traits.tensor_parallel)
-    return [*rows, *_held("no server of that tensor parallelism among the others", other, ("ttft", "itl"))]
+    return (*rows, *_held("no server of that tensor parallelism among the others", other, ("ttft", "itl")))
 
 
 def _held(name: str, found: Sequence[Judged], metrics: Sequence[str]) -> Iterator[Held]:

@@ -163,7 +163,7 @@ def bands_of(
         reasons: metric -> why nothing is known of it.
     """
     why, bands = dict(reasons or {}), dict[str, Band]()
-    likeness = {metric: [_likeness(metric, traits, one.traits) for one in runs] for metric in DIFFERENT}
+    likeness = {metric: _likenesses(metric, traits, runs) for metric in DIFFERENT}
     decodes = seen.ttft_share is not None and seen.ttft_share <= 0.5
     by = {"ttft": "ttft", "itl": "itl", "e2e": "itl" if decodes else "ttft"}
     for metric, weighed_by in by.items():
@@ -220,6 +220,12 @@ def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Ba
     low, high = (_quantile(zip(errors, weights, strict=True), level) for level in (tail, 1.0 - tail))
     percents = (round(100 * value, 1) for value in (median, low, high))
     return Band(**dict(zip(("median", "low", "high"), percents, strict=True)), servers=int(count + 0.5))
+
+
+def _likenesses(metric: str, traits: Traits, runs: Sequence[Measured]) -> list[float]:
+    """Those of all runs; many are of one server under one kind of load."""
+    of = {other: _likeness(metric, traits, other) for other in dict.fromkeys(one.traits for one in runs)}
+    return [of[one.traits] for one in runs]
 
 
 def _likeness(metric: str, one: Traits, other: Traits) -> float:

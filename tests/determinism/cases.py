@@ -7,7 +7,7 @@ from typing import Final
 from blis_tui.spec.library import names
 
 _HEAVY_TAILS: Final = {
-    "workload.requests": 80,
+    "workload.requests": 40,
     "workload.clients.0.arrivals": {"kind": "weibull", "cv": 1.7},
     "workload.clients.0.input_tokens": {"kind": "empirical", "weights": {"17": 0.1, "300": 0.7, "4000": 0.2}},
     "workload.clients.0.output_tokens": {
@@ -27,13 +27,13 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "heavy tails, trained-roofline": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "trained-roofline"}}),
     "mixture of experts, operators": (
         "mixture-of-experts",
-        {"latency": {"kind": "operators"}, "workload.requests": 100, "expect": []},
+        {"latency": {"kind": "operators"}, "workload.requests": 50, "expect": []},
     ),
     "users who wait for their answers": (
         "kv-pressure",
         {
             "workload": {
-                "requests": 120,
+                "requests": 60,
                 "clients": [
                     {
                         "id": "users",
@@ -62,7 +62,7 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     ),
     TIMEOUTS: (
         "kv-pressure",
-        {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "expect": []},
+        {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "workload.requests": 100, "expect": []},
     ),
 }
 """Name -> experiment and what to replace in it."""
@@ -70,34 +70,39 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
 EXPERIMENTS: Final = names("Experiment")
 SHORTER: Final = {
     "admission-control": 220,
-    "autoscaling": 330,
-    "burst": 80,
-    "chunked-prefill": 35,
-    "disaggregation": 45,
-    "fcfs": 150,
-    "gateway-queue": 100,
-    "instance-dies": 150,
-    "kv-overload": 100,
-    "kv-pressure": 80,
-    "lora-adapters": 200,
-    "mixed-fleet": 150,
-    "mixture-of-experts": 120,
-    "prefix-routing": 80,
-    "quickstart": 60,
+    "autoscaling": 240,
+    "burst": 40,
+    "chunked-prefill": 25,
+    "disaggregation": 30,
+    "fcfs": 90,
+    "gateway-queue": 45,
+    "instance-dies": 120,
+    "kv-overload": 50,
+    "kv-pressure": 50,
+    "kv-tiers": 60,
+    "lora-adapters": 90,
+    "mixed-fleet": 70,
+    "mixture-of-experts": 60,
+    "pipeline-bubble": 20,
+    "prefix-routing": 40,
+    "prompts-first": 30,
+    "quickstart": 30,
     "retraction": 80,
-    "schedulers": 120,
-    "service-classes": 80,
-    "shared-prefixes": 60,
-    "sjf": 150,
-    "skipping": 80,
-    "stale-signals": 80,
-    "steady-chat": 120,
-    "tenant-budgets": 100,
-    "thinking": 60,
-    "unfair-tenants": 80,
-    "vllm-preemption": 90,
+    "schedulers": 70,
+    "service-classes": 40,
+    "shared-prefixes": 30,
+    "sjf": 90,
+    "skipping": 64,
+    "stale-signals": 40,
+    "steady-chat": 60,
+    "tenant-budgets": 50,
+    "thinking": 25,
+    "unfair-tenants": 45,
+    "vllm-preemption": 60,
+    "wide-experts": 100,
 }
-"""Requests of long experiments, enough for records of all their kinds: they are run some twenty times over."""
+"""Requests of long experiments, enough for records of all the kinds that they have as they ship: they are run some
+twenty times over."""
 _OTHERWISE_SHORTER: Final[dict[str, dict[str, object]]] = {
     "conversations": {"workload.sessions": 15, "workload.clients.0.output_tokens.mu": 4.0, "expect": []},
     # The run of `autoscaling`; its own are expectations of the course, which hear every event.

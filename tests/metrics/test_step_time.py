@@ -89,6 +89,7 @@ def cells(table: str) -> dict[tuple[str, str], list[float]]:
     return rows
 
 
+@pytest.mark.xdist_group("reliability")
 def test_the_picture_shows_the_table() -> None:
     """A hollow dot and a full one for each row, where its figures are; and it is not stale."""
     shown = make_reliability.PICTURE.read_text(encoding="utf-8")
@@ -102,6 +103,7 @@ def test_the_picture_shows_the_table() -> None:
         assert percent == pytest.approx(rows[group, metric][1 + place % 2], abs=0.6)
 
 
+@pytest.mark.xdist_group("reliability")  # in one process, because it takes seconds to work out
 def test_what_is_quoted_holds_as_often_as_it_says() -> None:
     """Judged on servers that neither the fit nor the band has seen: half within the median, nine of ten in the band."""
     shown = PAGE.split("<!-- begin of the calibration -->")[1].split("<!-- end of the calibration -->")[0].strip()

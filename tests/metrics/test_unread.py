@@ -41,10 +41,11 @@ def kinds(point: str) -> list[str]:
 
 
 def test_priorities_are_read_by_some_orders_and_victims() -> None:
+    pairs = {(order, "tail") for order in kinds("policy.scheduling")}
+    pairs |= {("fcfs", victim) for victim in kinds("policy.preemption.victim")}
     read = {
         (order, victim)
-        for order in kinds("policy.scheduling")
-        for victim in kinds("policy.preemption.victim")
+        for order, victim in sorted(pairs)
         if is_read(
             "policy.priority",
             "slo-class",
@@ -52,8 +53,7 @@ def test_priorities_are_read_by_some_orders_and_victims() -> None:
             {"policy.priority": "constant"},
         )
     }
-    assert {order for order, victim in read if victim == "tail"} == {"priority-fcfs", "reverse-priority"}
-    assert ("fcfs", "priority") in read
+    assert read == {("priority-fcfs", "tail"), ("reverse-priority", "tail"), ("fcfs", "priority")}
 
 
 def test_sglang_reads_priorities_where_it_is_told_to() -> None:

@@ -84,10 +84,7 @@ class Board:
             self._refreshed_us = now
         if self._delay_us and now - self._cached_us >= self._delay_us:
             self._cached_us = now
-            self._caches = [
-                {block.content for block in one.pool.blocks if block.content and self._has(one, block.content)}
-                for one in self._instances
-            ]
+            self._caches = [one.pool.all_visible(self._results_until) for one in self._instances]
             self._adapters = [[] if one.shelf is None else list(one.shelf.there) for one in self._instances]
 
     def adapters(self, number: int) -> list[str]:
@@ -120,8 +117,12 @@ class Board:
         return found
 
     def _has(self, one: Instance, content: tuple[Token, ...]) -> bool:
-        now = 1 << 100 if self.early else self.now
-        return one.pool.visible(content, now)
+        return one.pool.visible(content, self._results_until)
+
+    @property
+    def _results_until(self) -> int:
+        """Steps that are over by then have been told of."""
+        return 1 << 100 if self.early else self.now
 
 
 # Admission.

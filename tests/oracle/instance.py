@@ -117,6 +117,12 @@ class Pool:
             block.content == whole and block.computed_us < now and not block.unsaid for block in self.blocks
         )
 
+    def all_visible(self, now: int) -> set[tuple[Token, ...]]:
+        """All that others see."""
+        if not self.caching:
+            return set()
+        return {one.content for one in self.blocks if one.content and one.computed_us < now and not one.unsaid}
+
     def release(self, table: list[Block], shared: int = 0, *, findable: bool = False, end: int = -1) -> None:
         """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all.
 

@@ -108,6 +108,8 @@ class Link:
         return None
 
     def _advance(self, now: int) -> None:
+        first_us = min((way.moves_us for way in self.ways), default=now)
+        self._advanced_us = max(self._advanced_us, min(first_us, now))  # until then nobody moves
         while self._advanced_us < now:
             self._microsecond(self.ways, self._advanced_us)
             self._advanced_us += 1

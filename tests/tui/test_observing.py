@@ -19,6 +19,7 @@ from blis_tui.observe.status import Status
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.presenters.observing import status_of
+from blis_tui.tui.screens import observing
 from blis_tui.tui.screens.observing import ObservingScreen
 from tests.observe.servers import Asked, Replying, served, well
 from tests.tui.screens import check_screen, draw, press, screen_text
@@ -123,9 +124,10 @@ async def test_a_run_that_cannot_be_started_is_over(tmp_path: Path) -> None:
     assert screen.start.code == ExitCode.IO
 
 
-async def test_a_very_long_line_ends_nothing() -> None:
-    said = "warning: " + "x" * (3 << 20) + "\n"
-    run = "import sys; sys.stderr.write('warning: ' + 'x' * (3 << 20) + chr(10))"
+async def test_a_very_long_line_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "_LONGEST_LINE", 1 << 16)
+    said = "warning: " + "x" * (3 << 16) + "\n"
+    run = "import sys; sys.stderr.write('warning: ' + 'x' * (3 << 16) + chr(10))"
     app = BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(sys.executable, "-c", run)))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await until(pilot, lambda screen: screen.start.code is not None)
