@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.cli import completion
+from blis_tui.cli.cases import case_option, case_overrides
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
@@ -39,6 +40,7 @@ _NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or f
 @click.option(
     "--workload", metavar="SPEC", shell_complete=completion.files, help="Load it with this workload or experiment."
 )
+@case_option
 @click.option("--trace", metavar="FILE", shell_complete=completion.files, help="Load it with these recorded requests.")
 @click.option("--trace-format", metavar="NAME", help="The trace's `format` [default: told by the file].")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="Where the recording goes: a new folder.")
@@ -121,6 +123,7 @@ _NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or f
 def observe(
     url: str,
     workload: str | None,
+    case: str | None,
     trace: str | None,
     trace_format: str | None,
     output: str,
@@ -158,6 +161,8 @@ def observe(
     """
     if (workload is None) == (trace is None):
         raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
+    if case is not None and workload is None:
+        raise click.UsageError("--case is one of an experiment's: name it with --workload")
     if live:
         _show_live(url)
         return
@@ -174,7 +179,9 @@ def observe(
     from blis_tui.workload.factory import create_source  # noqa: PLC0415
 
     target = target_of(url, _headers(headers, os.environ.get(api_key_env)))
-    choice = Choice(overrides, seed, requests, trace_format, known_plugins(plugins))
+    known = known_plugins(plugins)
+    overrides = case_overrides(workload or "", case, overrides, None, known)
+    choice = Choice(overrides, seed, requests, trace_format, known)
     load = open_load(workload or trace or "", choice)
     source = create_source(load.workload, load.seed, load.plugins)
     plan = Plan(
