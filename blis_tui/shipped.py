@@ -111,6 +111,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "gaussian": "blis_tui.workload.lengths",
         "lognormal": "blis_tui.workload.lengths",
         "exponential": "blis_tui.workload.lengths",
+        "until-eos": "blis_tui.workload.lengths",
         "pareto-lognormal": "blis_tui.workload.lengths",
         "empirical": "blis_tui.workload.lengths",
     },

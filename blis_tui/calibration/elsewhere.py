@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Json
 
 METRICS: Final = ("ttft", "tpot", "e2e")
 DRAWS: Final = 16
@@ -44,12 +45,31 @@ class Load:
 
     users: int
     prompt_tokens: int
+    answer_tokens: int = ANSWER_TOKENS
 
     @property
     def words(self) -> str:
         """As it is suggested."""
         who = "one user at a time" if self.users == 1 else f"{self.users} users"
         return f"a run with {who} and prompts of about {self.prompt_tokens:,} tokens"
+
+    @property
+    def requests(self) -> int:
+        """How many it has."""
+        return max(REQUESTS, 2 * self.users)
+
+    @property
+    def client(self) -> dict[str, Json]:
+        """Its users, as a workload's document has them: lengths from half to one and a half times as said."""
+        lengths = {"input_tokens": self.prompt_tokens, "output_tokens": self.answer_tokens}
+        return {
+            "id": "users",
+            "arrivals": {"kind": "closed-loop", "users": self.users},
+            **{
+                key: {"kind": "uniform", "min": max(1, tokens // 2), "max": tokens * 3 // 2}
+                for key, tokens in lengths.items()
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +104,7 @@ def loads_elsewhere(experiment: Experiment, prompt_tokens: float) -> list[Load]:
 def under(experiment: Experiment, load: Load) -> Experiment:
     """The experiment under a load."""
     prompt = {"min": max(1, load.prompt_tokens // 2), "max": load.prompt_tokens * 3 // 2}
-    answer = {"min": ANSWER_TOKENS // 2, "max": ANSWER_TOKENS * 3 // 2}
+    answer = {"min": max(1, load.answer_tokens // 2), "max": load.answer_tokens * 3 // 2}
     client = Client(
         id="advised",
         share=1.0,
@@ -92,7 +112,7 @@ def under(experiment: Experiment, load: Load) -> Experiment:
         input_tokens=PluginConfig(kind="uniform", settings=prompt),
         output_tokens=PluginConfig(kind="uniform", settings=answer),
     )
-    workload = Workload(name="advised", requests=max(REQUESTS, 2 * load.users), clients=(client,))
+    workload = Workload(name="advised", requests=load.requests, clients=(client,))
     return replace(experiment, workload=workload, horizon_us=None, warm_up_us=0, expect=())
 
 

@@ -47,6 +47,16 @@ class Calibrated:
     document: str
 
 
+def require_extra() -> None:
+    """Raise InputError where the extra is not installed."""
+    try:
+        import numpy as np  # noqa: F401, PLC0415  (an extra)
+        import scipy.optimize  # noqa: F401, PLC0415  (likewise)
+    except ImportError as error:
+        message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
+        raise InputError(message, help=install_command("calibrate")) from error
+
+
 def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     """Fit to all recordings, and to all but each.
 
@@ -58,12 +68,7 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
         InputError: the extra is not installed, or the measurements tell no coefficient.
         PolicyError: an experiment has more than one instance.
     """
-    try:
-        import numpy as np  # noqa: F401, PLC0415  (an extra)
-        import scipy.optimize  # noqa: F401, PLC0415  (likewise)
-    except ImportError as error:
-        message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
-        raise InputError(message, help=install_command("calibrate")) from error
+    require_extra()
     from blis_tui.calibration.fitting.calibrate import fit  # noqa: PLC0415  (needs the extra)
 
     for one in data:

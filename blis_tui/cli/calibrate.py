@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -11,13 +12,14 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_different_files, require_spared
 from blis_tui.cli.options import format_option, set_option
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from blis_tui.calibration.judge import Pairs
 
 
 @click.command()
-@click.argument("measured", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("measured", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--spec",
     "specs",
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`.")
 @click.option("--html", metavar="FILE", help="Draw measured against predicted.")
 @click.option("--compare", is_flag=True, help="Only judge the experiment's own step-time model.")
+@click.option(
+    "--collect", metavar="FILE", help="Measure nothing yet: write the loads to measure here, the most telling first."
+)
+@click.option("--loads", type=click.IntRange(1, 30), default=6, show_default=True, help="With --collect, how many.")
 @click.option("--stages", metavar="SECONDS,…", help="Durations of the load's stages, to judge each.")
 @click.option("--repeated-prompts", is_flag=True, help="Prompts of one length are one prompt, found in the cache.")
 @format_option("table", "json")
@@ -49,6 +55,8 @@ def calibrate(
     output: str | None,
     html: str | None,
     compare: bool,
+    collect: str | None,
+    loads: int,
     stages: str | None,
     repeated_prompts: bool,
     output_format: str,
@@ -59,7 +67,16 @@ def calibrate(
     (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.
     Steps are told by a log of `vllm serve --enable-logging-iteration-details`, or by CSV with duration_us,
     decode_requests, context_tokens, prefill_requests and prefill_tokens.
+
+    With --collect and no files it says which loads to measure: FILE is an experiment, and its cases are the loads.
     """
+    if collect is not None:
+        if measured or len(specs) != 1 or base == "blackbox" or compare or output or html:
+            raise click.UsageError("--collect FILE takes one --spec, nothing measured, and fits `fitted`")
+        _collect(collect, specs[0], overrides, loads)
+        return
+    if not measured:
+        raise click.UsageError("name files of measured requests or steps, or say --collect FILE")
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.calibration.data import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
@@ -97,6 +114,18 @@ def calibrate(
         write_text(html, page("Measured against predicted", runs))
     write = text.as_json if output_format == "json" else text.as_table
     print_text(write(runs, durations, found, expected), nl=False)
+
+
+def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) -> None:
+    from blis_tui.calibration.collection import collection, collection_text, name_of, remains, told  # noqa: PLC0415
+    from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    require_different_files({"--collect": collect})
+    require_spared({"--collect": collect}, [Path(spec)])
+    found = collection(spec, overrides, loads)
+    write_text(collect, collection_text(spec, overrides, found, Path(collect)))
+    lines = [f"{name_of(one.load)}: {' '.join(told(one.settles, one.duration_us))}" for one in found.loads]
+    print_text("\n".join(fill(line, 100) for line in [*lines, *remains(found), printable(f"wrote {collect}")]))
 
 
 def _durations(stages: str | None) -> list[float]:

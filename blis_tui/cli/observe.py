@@ -18,6 +18,7 @@ import click
 
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
+from blis_tui.cli.cases import case_option, case_overrides
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
@@ -40,6 +41,7 @@ class _Loaded:
     """What the server is loaded with."""
 
     workload: str | None
+    case: str | None
     trace: str | None
     trace_format: str | None
 
@@ -106,6 +108,7 @@ class _Shown:
     click.option(
         "--workload", metavar="SPEC", shell_complete=completion.files, help="Load it with this workload or experiment."
     ),
+    case_option,
     click.option(
         "--trace", metavar="FILE", shell_complete=completion.files, help="Load it with these recorded requests."
     ),
@@ -232,6 +235,8 @@ def observe(
     """
     if (loaded.workload is None) == (loaded.trace is None):
         raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
+    if loaded.case is not None and loaded.workload is None:
+        raise click.UsageError("--case is one of an experiment's: name it with --workload")
     if shown.live:
         _show_live(url)
         return
@@ -270,7 +275,9 @@ def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched
     from blis_tui.workload.source import create_source  # noqa: PLC0415
 
     target = target_of(url, _headers(sent.headers, os.environ.get(sent.api_key_env)))
-    choice = Choice(drawn.overrides, drawn.seed, ends.requests, loaded.trace_format, known_plugins(drawn.plugins))
+    known = known_plugins(drawn.plugins)
+    overrides = case_overrides(loaded.workload or "", loaded.case, drawn.overrides, None, known)
+    choice = Choice(overrides, drawn.seed, ends.requests, loaded.trace_format, known)
     load = open_load(loaded.workload or loaded.trace or "", choice)
     source = create_source(load.workload, load.seed, load.plugins)
     return Plan(

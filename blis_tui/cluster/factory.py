@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.flow import Flow
-    from blis_tui.engine.front_end import FrontEndTimes
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.lockstep import RankGroup
     from blis_tui.engine.plan import StepPart
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.seen import Ledger
-    from blis_tui.spec.model import Engine, Experiment, Lora, Pool
+    from blis_tui.spec.model import ApiServer, Engine, Experiment, Lora, Pool
 
 
 class InstanceFactory:
@@ -65,7 +64,7 @@ class InstanceFactory:
         self._observers = observers
         self._latencies: dict[str, StepTimeModel] = {}
         self._measured: dict[str, CountsSteps | None] = {}
-        self._front_ends: dict[str, FrontEndTimes | None] = {}
+        self._front_ends: dict[str, ApiServer | None] = {}
         self._prompts: dict[int, PromptKeys] = {}
         self._groups: dict[str, RankGroup] = {}
         """Of each pool whose ranks step together, the latest group."""
@@ -233,7 +232,8 @@ class InstanceFactory:
         if pool.name not in self._latencies:
             latency, encoder = create_latency(self._experiment.plugins, pool), pool.engine.encoder
             self._measured[pool.name] = latency if isinstance(latency, CountsSteps) else None
-            self._front_ends[pool.name] = latency.front_end if isinstance(latency, HasFrontEnd) else None
+            of_model = latency.front_end if isinstance(latency, HasFrontEnd) else None
+            self._front_ends[pool.name] = pool.engine.front_end or of_model
             latency = launched(latency, pool)
             if encoder is not None:
                 from blis_tui.engine.latency.encoding import Encoding

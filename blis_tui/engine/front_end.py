@@ -2,45 +2,33 @@
 
 vLLM's API server is one process, which tokenizes in one thread, and so is ``trtllm-serve``. While it turns tokens into
 text for those who wait for them, it is not there for those who come. Where it cannot keep up, several tokens go out at
-a time (vLLM's ``RequestOutputCollector``), so that streaming never takes all of its time.
+a time (vLLM's ``RequestOutputCollector``), so that streaming never takes all of its time. Several such processes
+(``--api-server-count``) take requests in turn.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from blis_tui.classes import dataclass
-
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
     from blis_tui.engine.request import Request
     from blis_tui.engine.streams import Stream
+    from blis_tui.spec.model import ApiServer
 
 _MOST_STREAMING: Final = 0.8
 """The largest share of its time that it spends on tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrontEndTimes:
-    """What it takes, in microseconds of one processor core."""
-
-    request_us: float
-    """A request: HTTP, checking, handing over to the engine."""
-    prompt_token_us: float
-    """A token of a prompt: tokenizing."""
-    stream_us: float
-    """A token for a client: turning it into text, sending it."""
 
 
 @runtime_checkable
 class HasFrontEnd(Protocol):
     """A step-time model that knows what the process in front of its engine takes."""
 
-    front_end: FrontEndTimes | None
+    front_end: ApiServer | None
 
 
 class FrontEnd:
-    """One process for all requests of an instance: who comes while it is busy waits.
+    """Each process takes one request in after the other: who comes while it is busy waits.
 
     Args:
         times: what it takes.
@@ -48,29 +36,31 @@ class FrontEnd:
         latency: what the engine's steps take.
     """
 
-    __slots__ = ("_free_us", "_latency", "_stream", "_times")
+    __slots__ = ("_free_us", "_latency", "_next", "_stream", "_times")
 
-    def __init__(self, times: FrontEndTimes, stream: Stream, latency: StepTimeModel) -> None:
+    def __init__(self, times: ApiServer, stream: Stream, latency: StepTimeModel) -> None:
         self._times = times
         self._latency = latency
         self._stream = stream
-        self._free_us = 0
+        self._next = 0
+        self._free_us = [0] * times.processes
 
     def delay_us(self, request: Request, load: StepLoad, now: int) -> int:
         """From the arrival of a request, now, until it has been taken in.
 
-        Half of its time is always the same, the other half exponentially distributed around that.
+        The varying share of its time is exponentially distributed; processes share the tokens that are streamed.
         """
-        times = self._times
+        times, number = self._times, self._next
         work = times.request_us + times.prompt_token_us * request.input_tokens
-        work *= 0.5 + 0.5 * self._stream.exponential()
+        work *= 1.0 - times.varying + times.varying * self._stream.exponential()
         if load.decode_requests:
-            streamed_us = load.decode_requests * times.stream_us
+            streamed_us = load.decode_requests * times.stream_us / times.processes
             streaming = min(_MOST_STREAMING, streamed_us / self._latency.step_time_us(load))
             work /= 1.0 - streaming
-        self._free_us = max(now, self._free_us) + int(work)
-        return self._free_us - now
+        self._next = (number + 1) % times.processes
+        free_us = self._free_us[number] = max(now, self._free_us[number]) + int(work)
+        return free_us - now
 
     def state(self) -> tuple[object, ...]:
         """What decides all that follows, as plain values (for digests)."""
-        return (self._free_us, self._stream.state())
+        return (*self._free_us, *((self._next,) if self._times.processes > 1 else ()), self._stream.state())

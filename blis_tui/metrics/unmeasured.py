@@ -75,6 +75,7 @@ OF_POOL: Final = (
     Asked("engine.lora", None, STEPS),
     Asked("engine.encoder", None, STEPS),
     Asked("engine.kv_tiers", None, STEPS),
+    Asked("engine.front_end", None, WAITS),
     Asked("engine.long_prefill_token_threshold", 0, WAITS),
 )
 OF_CLIENT: Final = (

@@ -44,6 +44,8 @@ _NAMES_OF_KEYS: Final = {
     "num_spec_tokens",
     "engine.speculative.acceptance": "acceptance_rate synthetic_acceptance_rate draft_acceptance_rate",
     "engine.encoder": "vision_encoder mm_encoder multimodal_encoder encoder_cost",
+    "engine.front_end": "api_server http_server frontend",
+    "engine.front_end.processes": "api_server_count",
     "engine.lora": "lora_config",
     "engine.lora.max_loras": "max_loras max_loras_per_batch adapter_capacity",
     "engine.lora.max_cpu_loras": "max_cpu_loras max_loaded_loras",
@@ -51,7 +53,7 @@ _NAMES_OF_KEYS: Final = {
     "engine.enable_prefix_caching": "prefix_caching prefix_cache enable_prefix_cache enable_automatic_prefix_caching "
     "automatic_prefix_caching apc enable_radix_cache kv_cache_reuse enable_block_reuse",
     "cluster.instances": "num_instances instance_count replicas num_replicas replica_count "
-    "cluster_config_num_replicas num_servers num_engines api_server_count",
+    "cluster_config_num_replicas num_servers num_engines",
     "cluster.tensor_parallel": "tensor_parallel_size tensor_parallelism tensor_parallel_degree tp tp_size "
     "num_gpus gpus_per_instance num_tensor_parallel_workers",
     "cluster.admission_latency_us": "admission_latency",

@@ -23,6 +23,12 @@ _INFINITY: Final = float("inf")
 _TOO_LONG: Final = 2.0**53
 _MOST: Final = 10**9
 """Tokens that a document may ask for."""
+_ENDED_SHARE: Final = 0.753
+"""Tokens of answers to random prompts, relative to their limit: 123,383 of 160 x 1,024 (DeepSeek R1, vLLM's pull
+request 28227, which made ``ignore_eos`` the default of ``vllm bench serve`` for random prompts in November 2025)."""
+_LONGEST_ANSWERS: Final = 1e6
+"""The longest answers that are looked for, relative to their limit: one in a million ends by itself."""
+_HALVINGS: Final = 100
 
 
 class TokenCounts(Protocol):
@@ -171,6 +177,54 @@ class ExponentialTokens:
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
         return _tokens(min(self._max, max(self._min, self._mean * stream.exponential())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntilEosSettings:
+    """Of answers that end by themselves, or at a limit."""
+
+    max: int = setting("Tokens at which an answer is cut (`max_tokens`).", minimum=1, maximum=_MOST, examples=(1024,))
+    mean: float | None = setting(
+        "Tokens of an answer in the mean, those that were cut among them: generated tokens / requests of the benchmark."
+        " Default: 0.753 of `max`, as 160 answers to random prompts were in vLLM's pull request 28227.",
+        default=None,
+        exclusiveMinimum=0,
+        maximum=_MOST,
+        examples=(771,),
+    )
+
+
+@LENGTHS.plugin(
+    "until-eos",
+    "Answers that end by themselves at any token alike, or at max: a load without ignore_eos.",
+    UntilEosSettings,
+)
+class UntilEosTokens:
+    """Exponential, cut at ``max``, so that the mean after the cut is ``mean``.
+
+    With a chance of 1/m at each token, answers cut at M have ``m (1 - exp(-M/m))`` tokens in the mean.
+    """
+
+    __slots__ = ("_max", "_mean")
+
+    def __init__(self, settings: UntilEosSettings) -> None:
+        self._max = most = float(settings.max)
+        wanted = _ENDED_SHARE * most if settings.mean is None else settings.mean
+        if wanted >= most:
+            raise PolicyError(
+                f"mean of until-eos lengths is {wanted:g}, max {settings.max}",
+                help="answers that are cut are shorter in the mean; where none ended by itself, give the number alone",
+            )
+        low, high = 0.0, _LONGEST_ANSWERS * most
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            cut = middle * (1.0 - exp(-most / middle))
+            low, high = (middle, high) if cut < wanted else (low, middle)
+        self._mean = high
+
+    def sample(self, stream: Stream) -> int:
+        """A number of tokens, at least 1."""
+        return _tokens(min(self._max, self._mean * stream.exponential()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

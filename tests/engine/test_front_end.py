@@ -6,15 +6,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.engine.front_end import FrontEnd, FrontEndTimes
+from blis_tui.engine.front_end import FrontEnd
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.streams import Streams
+from blis_tui.spec.model import ApiServer
 from tests.builders import request
 
 if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestRow
 
-TIMES = FrontEndTimes(request_us=1000.0, prompt_token_us=2.0, stream_us=50.0)
+TIMES = ApiServer(request_us=1000.0, prompt_token_us=2.0, stream_us=50.0)
 IDLE = StepLoad()
 
 
@@ -67,6 +68,15 @@ def test_who_comes_first_is_taken_in_first() -> None:
     assert taken[-1] > arrivals[-1] + 20_000  # 1.6 ms each, one every 0.7 ms
 
 
+def test_processes_take_requests_in_turn() -> None:
+    """Two of them: the third request waits for the first alone; streaming takes half as much of each."""
+    times = ApiServer(request_us=1000.0, prompt_token_us=2.0, stream_us=50.0, varying=0.0, processes=2)
+    found = FrontEnd(times, Streams(7).stream("front-end/0"), Steps())
+    assert [found.delay_us(request(at, 0, 500, 1), IDLE, 0) for at in range(5)] == [2000, 2000, 4000, 4000, 6000]
+    assert found.delay_us(request(5, 10_000, 500, 1), StepLoad([], 100, 10_000), 10_000) == int(2000 / 0.75)
+    assert found.state()[:3] == (6000, 10_000 + int(2000 / 0.75), 0)
+
+
 def closed_loop(users: int, **latency: object) -> list[RequestRow]:
     """Users whose prompts and answers are all equally long."""
     client = {
@@ -99,3 +109,30 @@ def test_users_who_ask_at_once_are_served_apart() -> None:
     # In each of five rounds all users wait for each other's prompts, or for few of them.
     ends = [len({row.completed_us for row in rows[-8:]}) for rows in (together, apart)]
     assert ends[0] < ends[1]
+
+
+def test_any_step_times_may_have_one() -> None:
+    """Said of the engine, it is there with step times that know none, and counts before those that do."""
+    client = {"id": "all", "arrivals": {"kind": "closed-loop", "users": 6}, "input_tokens": 300, "output_tokens": 5}
+    said = {"request_us": 4000, "prompt_token_us": 10, "varying": 0}
+    for kind in ("roofline", "operators"):
+        overrides = {
+            "model": "llama-3.1-8b-instruct",
+            "hardware": "h100",
+            "latency": {"kind": kind},
+            "engine.front_end": said,
+            "workload": {"requests": 6, "clients": [client]},
+            "expect": [],
+        }
+        simulation = blis_tui.Simulation(blis_tui.load("steady-chat", set=overrides))
+        simulation.run()
+        rows = simulation.report().rows
+        # Nothing is streamed while the first of them come in; each keeps it busy for 7 ms.
+        assert [row.queued_us for row in rows][:2] == [7000, 14_000]
+        assert len({row.queued_us for row in rows}) == 6
+
+
+def test_no_process_is_none() -> None:
+    overrides = {"latency": {"kind": "roofline"}, "model": "llama-3.1-8b-instruct", "hardware": "h100", "expect": []}
+    simulation = blis_tui.Simulation(blis_tui.load("steady-chat", set=overrides))
+    assert [one.front_end for one in simulation.cluster.instances] == [None] * len(simulation.cluster.instances)

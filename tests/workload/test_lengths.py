@@ -61,6 +61,18 @@ def test_exponential_lengths() -> None:
     assert max(sample(lengths_of("exponential", mean=300.0, min=10, max=20))) == 20
 
 
+def test_answers_that_end_by_themselves() -> None:
+    """Their mean after the cut is the one that is given, or that of the source; some reach the limit, most do not."""
+    for settings in ({"max": 1024, "mean": 771.0}, {"max": 1024}):
+        counts = sample(lengths_of("until-eos", **settings))
+        assert sum(counts) / DRAWS == pytest.approx(771, rel=4 * 0.4 / math.sqrt(DRAWS))
+        # With a scale of 1,645 tokens, exp(-1024 / 1645) of them reach the limit.
+        assert counts.count(1024) / DRAWS == pytest.approx(0.537, abs=0.02)
+    assert max(sample(lengths_of("until-eos", max=50, mean=20))) == 50
+    with pytest.raises(PolicyError, match="mean of until-eos lengths is 1024, max 1024"):
+        create_lengths(lengths_of("until-eos", max=1024, mean=1024))
+
+
 def test_lognormal_lengths() -> None:
     counts = sorted(sample(lengths_of("lognormal", mu=6.0, sigma=0.8)))
     for quantile, z in ((0.1, -1.2816), (0.5, 0.0), (0.9, 1.2816)):

@@ -51,6 +51,9 @@ def table(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 4000, 1.0, np.where(x >= 90, 0.8, np.where(x >= 7, 0.5, 0.0)))
 
 
+UNCUT = float(optimize.brentq(lambda mean: stats.expon(scale=mean).expect(lambda x: min(x, 1024.0)) - 771.0, 500, 5000))
+"""The mean of exponential answers that have 771 tokens in the mean once they are cut at 1,024."""
+
 LENGTH_CASES: dict[str, tuple[dict[str, object], Cdf]] = {
     "constant": ({"value": 40}, lambda x: np.where(x >= 40, 1.0, 0.0)),
     "uniform": ({"min": 30, "max": 700}, lambda x: np.clip((x - 29) / 671, 0.0, 1.0)),
@@ -63,6 +66,7 @@ LENGTH_CASES: dict[str, tuple[dict[str, object], Cdf]] = {
         rounded(stats.lognorm(1.1, scale=math.exp(5.5)).cdf, 10, 5000),
     ),
     "exponential": ({"mean": 250.0, "max": 2000}, rounded(stats.expon(scale=250.0).cdf, 1, 2000)),
+    "until-eos": ({"max": 1024, "mean": 771.0}, rounded(stats.expon(scale=UNCUT).cdf, 1, 1024)),
     "pareto-lognormal": (
         {"alpha": 1.5, "xm": 900.0, "mu": 5.0, "sigma": 0.7, "mix_weight": 0.2},
         rounded(mixture),

@@ -85,22 +85,43 @@ class Adviser:
         return self._tried[load]
 
     def _of(self, load: Load) -> Array | None:
-        experiment = under(self._data.experiment, load)
-        recording = measured(with_latency(experiment, self._law.config(self._values)))
-        if recording is None:
+        found = information(self._law, self._data.experiment, load, self._values, self._noise)
+        if found is None:
             return None
-        self._recorded[load] = Data(recording, experiment)
-        run = Requests(self._recorded[load], recording, self._law)
-        run.begin(self._values, ASSUMED[0])
-        chain = chain_of(self._law, run.pool, recording.requests, run.follow(self._values, ASSUMED[0]))
-        noise = Noise(
-            max(self._noise.step, _LEAST.step),
-            max(self._noise.stamp_us, _LEAST.stamp_us),
-            max(self._noise.first, _LEAST.first),
-            max(self._noise.answer, _LEAST.answer),
-        )
-        slopes = chain.slopes(self._values)
-        gains = filtered(noise, chain.times, [0.0] * len(slopes))
-        rows = whitened(chain.times, gains, slopes) * self._posterior.spread
-        found: Array = rows.T @ rows
-        return found
+        self._recorded[load], rows = found
+        rows = rows * self._posterior.spread
+        told: Array = rows.T @ rows
+        return told
+
+
+def information(law: Law, experiment: Experiment, load: Load, values: Array, noise: Noise) -> tuple[Data, Array] | None:
+    """What clients of a simulated server would measure under a load, and what that tells.
+
+    Args:
+        law: what a step takes.
+        experiment: the server.
+        load: what it is asked.
+        values: its coefficients.
+        noise: how exact measurements are.
+
+    Returns:
+        The measurements, and the slopes of equations whose errors are independent and of variance one: their squares
+        and products are Fisher's information. None where the engine serves too few of the requests.
+    """
+    experiment = under(experiment, load)
+    recording = measured(with_latency(experiment, law.config(values)))
+    if recording is None:
+        return None
+    data = Data(recording, experiment)
+    run = Requests(data, recording, law)
+    run.begin(values, ASSUMED[0])
+    chain = chain_of(law, run.pool, recording.requests, run.follow(values, ASSUMED[0]))
+    noise = Noise(
+        max(noise.step, _LEAST.step),
+        max(noise.stamp_us, _LEAST.stamp_us),
+        max(noise.first, _LEAST.first),
+        max(noise.answer, _LEAST.answer),
+    )
+    slopes = chain.slopes(values)
+    gains = filtered(noise, chain.times, [0.0] * len(slopes))
+    return data, whitened(chain.times, gains, slopes)

@@ -28,11 +28,18 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.fit import Found
     from blis_tui.calibration.fitting.laws import Array, Law
     from blis_tui.calibration.outcome import Coefficient
+    from blis_tui.spec.model import PluginConfig
 
 _DIGITS: Final = 7
 """A simulated run drifts from the measured one by as little as this: steps are many."""
 _POSSIBLE: Final = 3.0
 """Other sides of a maximum whose cost is at most this much higher may be right, too."""
+
+
+def fitted_law(latency: PluginConfig) -> FittedLaw:
+    """The law of ``fitted`` with what an experiment says of it as its base, or with what ships."""
+    settings = latency.settings if latency.kind == "fitted" else {}
+    return FittedLaw(Settings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
 
 
 def law_of(data: Sequence[Data], kind: str) -> Law:
@@ -45,8 +52,7 @@ def law_of(data: Sequence[Data], kind: str) -> Law:
     latency = data[0].experiment.pools[0].latency
     law: Law
     if kind == "fitted":
-        settings = latency.settings if latency.kind == "fitted" else {}
-        law = FittedLaw(Settings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
+        law = fitted_law(latency)
     else:
         (base, spread), behind_us = expected_of(data), 0.0
         if latency.kind == "blackbox":

@@ -151,10 +151,16 @@ def users_in_step(seen: Seen) -> Finding | str:
         figures={"ended_together": together, "completed": completed, "users": users},
         advice=(
             "Answers of measured servers differ in length, and a per cent is enough to end this: give output_tokens as"
-            " they were, as `{kind: uniform, min, max}`."
+            " they were, as `{kind: uniform, min, max}`, or, where a load did not say `ignore_eos`, as"
+            " `{kind: until-eos, max}`."
+            + ("" if _has_front_end(seen) else " An API server takes requests in one by one: `engine.front_end: {}`.")
         ),
-        keys=("workload.clients",),
+        keys=("workload.clients", "engine.front_end"),
     )
+
+
+def _has_front_end(seen: Seen) -> bool:
+    return all(one.front_end is not None for one in seen.cluster.instances)
 
 
 def _stays_in_step(client: Client) -> bool:

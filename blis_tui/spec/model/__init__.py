@@ -17,7 +17,17 @@ from blis_tui.spec.model.cluster import (
     Signals,
     Transfer,
 )
-from blis_tui.spec.model.engine import AllToAll, Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
+from blis_tui.spec.model.engine import (
+    AllToAll,
+    ApiServer,
+    Encoder,
+    Engine,
+    HostLink,
+    KvTier,
+    KvTiers,
+    Lora,
+    Speculative,
+)
 from blis_tui.spec.model.experiment import ANY_INSTANCE, CourseExpectation, Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.policy import (
@@ -54,6 +64,7 @@ __all__ = [
     "SLO_PRIORITIES",
     "AdapterMix",
     "AllToAll",
+    "ApiServer",
     "Autoscaler",
     "Budget",
     "Client",

@@ -187,6 +187,41 @@ class Encoder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """The API server in front of an instance, which takes requests in one after the other.
+
+    The defaults are those that ``operators`` has for vLLM, fitted on measured servers (``docs/accuracy.md``).
+    """
+
+    request_us: float = key(
+        "A request: HTTP, checking it, handing it over to the engine, in microseconds of one processor core.",
+        default=7500.0,
+        minimum=0,
+        maximum=10**9,
+    )
+    prompt_token_us: float = key(
+        "Tokenizing, per token of a prompt, in microseconds.", default=0.5, minimum=0, maximum=10**6
+    )
+    stream_us: float = key(
+        "Turning a token into text and sending it to its client, in microseconds. While it does, requests wait; up to"
+        " four fifths of its time.",
+        default=20.0,
+        minimum=0,
+        maximum=10**6,
+    )
+    varying: float = key(
+        "Which share of a request's time varies from request to request, exponentially distributed; the rest is always"
+        " the same.",
+        default=0.5,
+        minimum=0,
+        maximum=1,
+    )
+    processes: int = key(
+        "Processes that take requests in, in turn (vLLM's `--api-server-count`).", default=1, minimum=1, maximum=1024
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
     """How many LoRA adapters an instance holds, and what they cost. The first three are vLLM's."""
 
@@ -413,6 +448,13 @@ class Engine:
         Encoder,
         absent=None,
         examples=[{"token_us": 8}],
+    )
+    front_end: ApiServer | None = part(
+        "The API server, which takes requests in one after the other and streams tokens beside it; left out = what the"
+        " step times say (`operators` has one, others none).",
+        ApiServer,
+        absent=None,
+        examples=[{"request_us": 7500}, {"processes": 4}],
     )
     lora: Lora | None = part(
         "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis or vllm-v1 batching); left out ="

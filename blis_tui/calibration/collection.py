@@ -1,0 +1,103 @@
+"""``calibrate --collect``: the loads to measure of a server, as an experiment whose cases they are."""
+
+from __future__ import annotations
+
+import json
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from blis_tui.authoring.provenance import compose
+from blis_tui.calibration.replay import require_one_instance
+from blis_tui.calibration.run import require_extra
+from blis_tui.printable import printable
+from blis_tui.spec.load import load as load_experiment
+from blis_tui.spec.scalars import flow
+from blis_tui.units import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from blis_tui.calibration.elsewhere import Load
+    from blis_tui.calibration.fitting.collect import Plan
+    from blis_tui.spec.source import Json
+
+
+def collection(spec: str, overrides: Sequence[str], count: int) -> Plan:
+    """Choose the loads to measure, for a fit of ``fitted``: ``blackbox`` expects nothing of its coefficients.
+
+    Args:
+        spec: the experiment that describes the server.
+        overrides: as of ``load``.
+        count: of loads.
+
+    Raises:
+        InputError: the extra is not installed, or the engine serves none of the loads.
+        PolicyError: the experiment has more than one instance.
+        SpecError: it is wrong.
+    """
+    require_extra()
+    from blis_tui.calibration.fitting.calibrate import fitted_law  # noqa: PLC0415  (needs the extra)
+    from blis_tui.calibration.fitting.collect import plan  # noqa: PLC0415  (likewise)
+
+    experiment = load_experiment(spec, overrides=overrides)
+    require_one_instance(experiment)
+    return plan(experiment, fitted_law(experiment.pools[0].latency), count)
+
+
+def name_of(load: Load) -> str:
+    """Of its case."""
+    return f"users-{load.users}-prompt-{load.prompt_tokens}-answer-{load.answer_tokens}"
+
+
+def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Path) -> str:
+    """An experiment whose cases are the loads, the first to measure first; comments say what each is for.
+
+    Args:
+        spec: the experiment that describes the server.
+        overrides: as of ``load``.
+        found: the loads.
+        target: where it will be written.
+    """
+    workloads = [_workload(one.load) for one in found.loads]
+    name = target.name.removesuffix(".blis.yaml").removesuffix(".yaml")
+    own = [f"workload={json.dumps(workloads[0])}", "expect=[]", f"metadata.name={name}"]
+    composed = compose(spec, overrides=[*overrides, *own], relative_to=target.parent)
+    file = quote(printable(target.name))
+    first = name_of(found.loads[0].load)
+    lines = [
+        "# Loads to measure of this server, the most telling first. For each case:",
+        f"#   blis-tui observe URL --workload {file} --case {first} -o {first}",
+        "# and then, with all that were measured:",
+        f"#   blis-tui calibrate users-*/requests.csv --spec {file} -o mine.yaml",
+        *(f"# {one}" for one in remains(found)),
+        "cases:",
+    ]
+    for one, workload in zip(found.loads, workloads, strict=True):
+        lines += [f"  # {sentence}" for sentence in told(one.settles, one.duration_us)]
+        lines.append(f"  {name_of(one.load)}: {flow({'workload': workload})}")
+    return composed.to_yaml() + "\n".join(lines) + "\n"
+
+
+def remains(found: Plan) -> list[str]:
+    """What will be known of the coefficients when all loads are measured, in sentences."""
+    from blis_tui.calibration.fitting.collect import settled  # noqa: PLC0415  (needs the extra)
+
+    known, open_ = settled(found.within)
+    said = [f"Chosen from {found.tried} that were simulated with the coefficients that are expected."]
+    if known:
+        said.append(f"With all of them these should be known within 10 % (9 of 10): {in_words(known)}.")
+    if open_:
+        shares = ", ".join(f"{name} ({100.0 * found.within[name]:.0f} %)" for name in open_)
+        said.append(f"Less well, as loads of one server hardly tell them apart: {shares}.")
+    return said
+
+
+def told(settles: Sequence[str], duration_us: float) -> list[str]:
+    """What a load is for, in sentences."""
+    what = f"settles {in_words(list(settles))}" if settles else "makes what is known surer"
+    return [f"About {duration_us / 1e6:,.0f} s; {what}."]
+
+
+def _workload(load: Load) -> dict[str, Json]:
+    return {"requests": load.requests, "clients": [load.client]}

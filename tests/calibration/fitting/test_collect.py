@@ -1,0 +1,122 @@
+"""Which loads to measure of an unknown server, and whether they find it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import combinations
+from math import log
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from blis_tui.calibration.data import Data
+from blis_tui.calibration.elsewhere import Load, under
+from blis_tui.calibration.fitting.advice import information
+from blis_tui.calibration.fitting.calibrate import fit
+from blis_tui.calibration.fitting.collect import grid, plan
+from blis_tui.calibration.fitting.fit import ASSUMED
+from blis_tui.calibration.fitting.fitted_law import FittedLaw
+from blis_tui.engine.latency.fitted import Settings
+from tests.calibration.servers import BASE, measure, served, with_coefficients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.model import Experiment
+
+LAW = FittedLaw(Settings())
+FEW = [Load(users, prompt, 24) for users in (1, 16) for prompt in (48, 400, 1600)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Experiment:
+    return served("llama-3.1-8b-instruct", 3.0, 800)
+
+
+def log_volume(server: Experiment, loads: Sequence[Load]) -> float:
+    """Of where coefficients may lie, as eigenvalues of all equations stacked say it: natural logarithm."""
+    spread = np.array([one.spread for one in LAW.terms])
+    base = np.array([one.base for one in LAW.terms])
+    rows = [np.eye(len(spread))]
+    for load in loads:
+        found = information(LAW, server, load, base, ASSUMED[1])
+        assert found is not None
+        rows.append(found[1] * spread)
+    return -float(np.sum(np.log(np.linalg.svd(np.vstack(rows), compute_uv=False))))
+
+
+def test_each_load_leaves_least_open_beside_those_before_it(server: Experiment) -> None:
+    found = plan(server, LAW, 2, FEW)
+    chosen = [one.load for one in found.loads]
+    alone = {load: log_volume(server, [load]) for load in FEW}
+    assert chosen[0] == min(alone, key=lambda load: alone[load])
+    volumes = {pair: log_volume(server, pair) for pair in combinations(FEW, 2)}
+    own = log_volume(server, chosen)
+    assert own == pytest.approx(min(volume for pair, volume in volumes.items() if chosen[0] in pair), rel=1e-9)
+    # Greedy choices gain at least 1 - 1/e of what the best ones do; here nearly all of it.
+    assert own < 0.95 * min(volumes.values())
+    # What each gains adds up to all of it.
+    assert sum(one.gain for one in found.loads) * log(10) == pytest.approx(-own, rel=1e-6)
+    assert [one.gain for one in found.loads] == sorted((one.gain for one in found.loads), reverse=True)
+
+
+def test_what_is_within_reach_is_what_the_equations_leave(server: Experiment) -> None:
+    found = plan(server, LAW, len(FEW), FEW)
+    spread = np.array([one.spread for one in LAW.terms])
+    base = np.array([one.base for one in LAW.terms])
+    rows = [np.eye(len(spread))]
+    for load in FEW:
+        told = information(LAW, server, load, base, ASSUMED[1])
+        assert told is not None
+        rows.append(told[1] * spread)
+    covariance = np.linalg.pinv(np.vstack(rows)) @ np.linalg.pinv(np.vstack(rows)).T
+    at = [one.name for one in LAW.terms].index("weights")
+    expected = 1.645 * float(np.sqrt(covariance[at, at])) * spread[at] / base[at]
+    assert found.within["weights"] == pytest.approx(expected, rel=1e-6)
+    assert "expert_flops" not in found.within  # the model has none
+    assert found.tried == len(FEW)
+
+
+def test_loads_fit_the_engine(server: Experiment) -> None:
+    (pool,) = server.pools
+    small = replace(server, pools=(replace(pool, engine=replace(pool.engine, max_num_seqs=16, max_model_len=1024)),))
+    found = grid(small)
+    assert max(one.users for one in found) == 16
+    assert max(one.prompt_tokens for one in found) == 512
+    assert max(one.prompt_tokens for one in grid(server)) == 4096
+
+
+# ---- a round trip ----
+
+HIDDEN = replace(BASE, weights=1.45, flops=1.9, kv_read=1.6, prefill_attention=3.0, layer_us=61.0, first_token_us=11e3)
+JUDGED = ("weights", "flops", "kv_read", "prefill_attention", "first_token_us", "prompt_token_us")
+LOADS = 3
+
+
+def off(server: Experiment, loads: Sequence[Load]) -> float:
+    """How far fitted coefficients are from the hidden ones, in the mean: the logarithm of their ratio."""
+    data = []
+    for number, load in enumerate(loads):
+        loaded = under(server, load)
+        data.append(Data(measure(with_coefficients(loaded, HIDDEN), noise=0.01, seed=number), loaded))
+    found = fit(data, "fitted", advise=False).latency.settings
+    errors = []
+    for name in JUDGED:
+        value = found[name]
+        assert isinstance(value, float)
+        errors.append(abs(log(value / getattr(HIDDEN, name))))
+    return sum(errors) / len(errors)
+
+
+@pytest.mark.slow
+def test_a_hidden_server_is_found_better_than_with_as_many_random_loads(server: Experiment) -> None:
+    every = [one for one in grid(server) if one.users <= 64]
+    own = off(server, [one.load for one in plan(server, LAW, LOADS, every).loads])
+    drawn = random.Random(5)
+    others = [off(server, drawn.sample(every, LOADS)) for _ in range(7)]
+    print(own, sorted(others))
+    assert own < 0.5 * median(others)
+    assert own < 0.1
