@@ -50,6 +50,7 @@ def _state(cluster: Cluster) -> list[object]:
             *(() if batch.host is None else (batch.host.state(),)),
             *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
             *(() if batch.adapters is None else (batch.adapters.state(),)),
+            *(() if batch.encoder is None else (batch.encoder.state(),)),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())

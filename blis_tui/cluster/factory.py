@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.encoder.encoder import Encoder
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import ApiServer, Engine, Experiment, Lora, Pool
+    from blis_tui.spec.model import Encoder as EncoderKeys
 
 
 class InstanceFactory:
@@ -110,6 +112,8 @@ class InstanceFactory:
             batch.adapters = self._adapters(engine.lora, pool, batch, index)
             beside.append(batch.adapters)
             latency = _adapted(latency, engine.lora)
+        if engine.encoder is not None and batch.traits.encoder:
+            batch.encoder = _encoder(engine.encoder, batch, self._observers, index)
         parts = Parts(
             _captured(latency, limits) if rule.traits.captured_sizes else latency,
             rule,
@@ -124,6 +128,8 @@ class InstanceFactory:
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
         instance = Instance(self._flow(steps, pool), parts)
+        if batch.encoder is not None:
+            steps.parts += (batch.encoder,)  # the last, as it asks when steps end
         if (group := self._groups.get(pool.name)) is not None:
             instance.queue_with(group.index)
         return instance
@@ -149,7 +155,9 @@ class InstanceFactory:
         rule = self._experiment.plugins.create(BATCHING, batching.kind, batching.settings)
         drafter = "" if engine.speculative is None else engine.speculative.method
         adapts, stages = engine.lora is not None, engine.pipeline_parallel
-        for _, message, advice in refusals(batching.kind, rule.traits, stages, drafter, adapts=adapts):
+        budgets = [] if engine.encoder is None else engine.encoder.scheduled
+        found = refusals(batching.kind, rule.traits, stages, drafter, adapts=adapts, budgets=budgets)
+        for _, message, advice in found:
             raise PolicyError(message, help=advice)
         policy, splits = self._experiment.policy, self._experiment.cluster.disaggregation is not None
         victim = policy.preemption_victim
@@ -238,7 +246,7 @@ class InstanceFactory:
             if encoder is not None:
                 from blis_tui.engine.latency.encoding import Encoding
 
-                latency = Encoding(latency, encoder.token_us)
+                latency = Encoding(latency, encoder.token_us, scheduled=bool(self._rule(pool.engine).traits.encoder))
             self._latencies[pool.name] = latency
         return self._latencies[pool.name]
 
@@ -248,6 +256,22 @@ def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeM
     from blis_tui.engine.preemption.swapping import Swapping
 
     return Swapping(host_memory(pool), restore, batch.pool, batch.load, batch.stalled, latency)
+
+
+def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int) -> Encoder:
+    from blis_tui.engine.encoder.encoder import Encoder
+
+    traits, tokens = batch.traits, max(batch.limits.max_num_batched_tokens, encoder.max_tokens_per_mm_item)
+    return Encoder(
+        encoder.max_num_encoder_input_tokens or tokens,
+        encoder.encoder_cache_size or tokens,
+        batch.limits.max_num_batched_tokens,
+        observers,
+        index,
+        whole=encoder.disable_chunked_mm_input,
+        strictly=traits.whole_media_strictly,
+        ahead=traits.plans_ahead,
+    )
 
 
 def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:

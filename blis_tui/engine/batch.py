@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.cohort import DecodeCohort
+    from blis_tui.engine.encoder.encoder import Encoder
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.plan import Plan, Planned
@@ -80,6 +81,7 @@ class Batch(Kept):
         refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
         stopped: why that failed; None = the rule does not say.
         adapters: the LoRA adapters; None = there are none.
+        encoder: of media, where steps schedule it; None = there is nothing to schedule.
         admission: how waiting requests are admitted, where the rule leaves that to it.
     """
 
@@ -92,6 +94,7 @@ class Batch(Kept):
         "busy",
         "cohort",
         "crowded_out",
+        "encoder",
         "ending",
         "leaving",
         "limits",
@@ -158,6 +161,7 @@ class Batch(Kept):
         self.traits = traits
         self.serves_on = victim.serves_on or traits.serves_behind_own_victim
         self.adapters: Adapters | None = None
+        self.encoder: Encoder | None = None
         self.admission: Admitting | None = None
         self.swapping: Swapping | None = None
         self._recomputed_tokens = 0
@@ -238,12 +242,15 @@ class Batch(Kept):
         self.pool.extend(request, request.computed_tokens + 1)
         cohort.pad(request, drafts)
 
-    def next_waiting(self) -> Request | None:
-        """The first in the queue that could be scheduled; a request without a place for its adapter is passed over."""
-        if self.stale:
-            first = self.waiting.first(len(self.stale) + 1)
-            return next((one for one in first if one.index not in self.stale), None)
-        return self.waiting.head() if self.adapters is None else self.adapters.next(self.waiting)
+    def next_waiting(self, passed: Container[int] = (), count: int = 0) -> Request | None:
+        """The first in the queue that could be scheduled; a request without a place for its adapter is passed over.
+
+        So are ``count`` others, by their index.
+        """
+        if self.adapters is not None and not self.stale:
+            return self.adapters.next(self.waiting, passed)
+        first = self.waiting.first(len(self.stale) + count + 1)
+        return next((one for one in first if one.index not in self.stale and one.index not in passed), None)
 
     def swapped_tokens(self, request: Request) -> int:
         """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
@@ -313,6 +320,8 @@ class Batch(Kept):
         self.refused = None
         if self.adapters is not None:
             self.adapters.wipe()
+        if self.encoder is not None:
+            self.encoder.wipe()
 
     def awaits_blocks(self) -> bool:
         """Whether no request runs, and KV blocks are on their way here from another instance."""
@@ -372,6 +381,8 @@ class Batch(Kept):
         """
         slot = victim.batch_slot
         content = self._content_tokens(victim, granted)
+        if self.encoder is not None:
+            self.encoder.release(victim)
         if slot in self.busy:
             self.stale[victim.index] = (slot in self.ending, self.busy.pop(slot))
         if self.speculative is not None:
@@ -475,6 +486,8 @@ class Batch(Kept):
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.forget(request)
+        if self.encoder is not None:
+            self.encoder.forget(request)
         if self.swapping is not None:
             self.swapping.host.discard(request.index)
 
@@ -529,6 +542,8 @@ class Batch(Kept):
         request.batch_slot = -1
         if self.adapters is not None:
             self.adapters.leave(request)
+        if self.encoder is not None:
+            self.encoder.forget(request)
         self._note_lost(request)
         return content
 
@@ -538,7 +553,8 @@ class Batch(Kept):
         return StalledError(
             f"instance {index} cannot go on at t={now} us: request {request.request_id} needs "
             f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
-            help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
+            help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache; an"
+            " item of media long_prefill_token_threshold when it is not split (disable_chunked_mm_input)",
         )
 
 

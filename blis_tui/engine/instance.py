@@ -262,6 +262,8 @@ def unservable(batch: Batch, request: Request) -> str:
     one, the limits of the instance where it is leave what they leave: ``max_model_len``, and the KV cache.
     """
     prompt, limit = request.input_tokens, batch.limits.max_model_len
+    if batch.encoder is not None and (reason := batch.encoder.too_large(request)):
+        return reason
     if limit is not None and prompt >= limit:
         return f"prompt of {prompt} tokens, max_model_len is {limit}"
     if request.declared_tokens < 0:
@@ -285,7 +287,7 @@ def unservable(batch: Batch, request: Request) -> str:
 
 def roomy_tokens(batch: Batch) -> int:
     """With a declared answer, a request of at most so many tokens can run as it is; below 0 = ``unservable`` knows."""
-    if batch.speculative is not None:
+    if batch.speculative is not None or batch.encoder is not None:
         return -1
     limits, pool = batch.limits, batch.pool
     most = pool.total * limits.block_size_tokens

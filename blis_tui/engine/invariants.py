@@ -116,6 +116,8 @@ def _kv_conservation(state: Auditable) -> str:
             wrong = instance.pool.tiers.audit()
         if not wrong and batch.adapters is not None:
             wrong = batch.adapters.audit(list(batch.running.values()))
+        if not wrong and batch.encoder is not None:
+            wrong = batch.encoder.audit()
         if wrong:
             return f"instance {instance.index}: {wrong}"
     return ""

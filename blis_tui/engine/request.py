@@ -140,6 +140,16 @@ class Media(NamedTuple):
 NO_MEDIA: Final = Media()
 
 
+class MediaItem(NamedTuple):
+    """An image, a piece of audio or a video in a prompt."""
+
+    offset: int
+    """Tokens of the prompt before it."""
+    tokens: int
+    content: str
+    """Its name: items that are the same have the same."""
+
+
 _REQUEST: Final = (
     "adapter",
     "arrival_us",
@@ -167,6 +177,7 @@ _REQUEST: Final = (
     "length_capped",
     "max_output_tokens",
     "media",
+    "media_items",
     "model",
     "network",
     "output_tokens",
@@ -227,6 +238,7 @@ class Request:
         ignore_eos: whether it is known to generate all of its budget.
         reasoning: what it thinks before it answers; None = not told apart.
         media: tokens of its prompt that are no text.
+        media_items: the same item by item, by their place in the prompt; empty = not known, see ``items_of``.
     """
 
     __slots__ = _REQUEST
@@ -288,6 +300,7 @@ class Request:
         self.client = ""
         self.reasoning: Reasoning | None = None
         self.media = NO_MEDIA
+        self.media_items: tuple[MediaItem, ...] = ()
         self.ignore_eos = False
         self.retries = 0
 

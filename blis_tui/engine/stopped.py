@@ -32,6 +32,8 @@ ROOM: Final = "room"
 """There is too little room for it beside what running requests are expected to generate. Amounts are tokens."""
 ADAPTER: Final = "adapter"
 """Its LoRA adapter is not there or has no place."""
+ENCODER: Final = "encoder"
+"""Its next item of media exceeds what is left of the encoder's budget, or the room in its cache. Amounts are tokens."""
 LATE: Final = "late"
 """The requests that wait were preempted with a step under way, and may not be scheduled before that is over."""
 GATHERING: Final = "gathering"
@@ -51,6 +53,7 @@ CAUSES: Final = (
     ANSWERS,
     ROOM,
     ADAPTER,
+    ENCODER,
     LATE,
     GATHERING,
     UNSEEN,

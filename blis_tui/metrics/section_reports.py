@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.cluster.cluster import Cluster
+    from blis_tui.metrics.encoder import EncoderReport
     from blis_tui.metrics.request_log import RequestTable, Row, Way
     from blis_tui.spec.model import Experiment
 
@@ -67,6 +68,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
         reasoning=reasoning_report([*table.plain()], table, experiment.warm_up_us) if thinks else None,
         multimodal=multimodal_report([*table.plain()], table) if media else None,
+        encoder=_encoder(cluster) if any(pool.engine.encoder is not None for pool in experiment.pools) else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
         fairness=_fairness(rows, table) if full else None,
         rejections=rejections_of(experiment, cluster) if full else None,
@@ -84,6 +86,12 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
 
 def _adapters(experiment: Experiment, cluster: Cluster, table: RequestTable) -> AdaptersReport | None:
     return adapters_report(cluster.instances, list(table.plain()), table, experiment.warm_up_us)
+
+
+def _encoder(cluster: Cluster) -> EncoderReport | None:
+    from blis_tui.metrics.encoder import encoder_report  # noqa: PLC0415  (most runs have none)
+
+    return encoder_report(cluster.instances)
 
 
 def _preemption(cluster: Cluster) -> PreemptionReport:

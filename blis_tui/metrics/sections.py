@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.metrics.adapters import AdaptersReport
     from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport, RoutingReport
+    from blis_tui.metrics.encoder import EncoderReport
     from blis_tui.metrics.goodput import FitnessReport, SloReport
     from blis_tui.metrics.kv import KvCounts, TiersReport
     from blis_tui.metrics.optional import Anomalies, SessionReport, SpeculativeReport
@@ -153,6 +154,8 @@ class Sections:
     """Where clients or the trace say what of answers is reasoning."""
     multimodal: MultimodalReport | None = None
     """Where clients or the trace say what of prompts is no text."""
+    encoder: EncoderReport | None = None
+    """Where steps schedule the encoder of media (`engine.encoder` beside `vllm-v1`)."""
     slo: SloReport | None = None
     """Where the experiment has ``slo_targets``."""
     fairness: Fairness | None = None

@@ -124,6 +124,9 @@ def section_lines(report: Report) -> dict[str, str]:
     if (media := report.multimodal) is not None:
         counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
         lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
+    if (encoder := report.encoder) is not None:
+        hits = f"{_percent(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
+        lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
     if report.slo is not None:
         lines |= _slo(report.slo)
     if report.fairness is not None and report.fairness.tenants > 1:

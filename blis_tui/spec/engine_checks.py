@@ -12,6 +12,7 @@ from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
 from blis_tui.spec.diagnostics import about
+from blis_tui.spec.model.engine import ENCODER_BUDGETS
 from blis_tui.spec.operator_files import read_tables
 from blis_tui.spec.pools import pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
@@ -83,8 +84,10 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         drafter = document.get(*engine, "speculative", "method") or ""
         adapts = document.get(*engine, "lora") is not None
         stages = document.whole(*engine, "pipeline_parallel") or 1
-        for key, message, hint in refusals(str(kind), traits, stages, str(drafter), adapts=adapts):
-            yield about(document, (*engine, key), "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
+        budgets = [key for key in ENCODER_BUDGETS if document.get(*engine, "encoder", key)]
+        for key, message, hint in refusals(str(kind), traits, stages, str(drafter), adapts=adapts, budgets=budgets):
+            path = (*engine, *key.split("."))
+            yield about(document, path, "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")

@@ -41,6 +41,7 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "sessions": "optional.SessionReport",
         "reasoning": "reasoning.ReasoningReport",
         "multimodal": "reasoning.MultimodalReport",
+        "encoder": "encoder.EncoderReport",
         "fitness": "goodput.FitnessReport",
         "anomalies": "optional.Anomalies",
         "saturation": "saturation.Saturation",

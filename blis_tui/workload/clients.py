@@ -12,18 +12,19 @@ from blis_tui.errors import PolicyError
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS
-from blis_tui.workload.modalities import MediaDraws
+from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.rates import CurvedGaps, DrawnStages, ExactStages
 from blis_tui.workload.ratios import ratios_of, tokens_of
 from blis_tui.workload.sessions import SessionDraws
 
 if TYPE_CHECKING:
-    from blis_tui.engine.request import Media, Segments
+    from blis_tui.engine.request import Segments
     from blis_tui.engine.streams import Stream
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Budget, Client, PluginConfig, Workload
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.lengths import TokenCounts
+    from blis_tui.workload.modalities import DrawnMedia
     from blis_tui.workload.sessions import SessionRun
 
 
@@ -84,12 +85,12 @@ class ClientSource:
         self._reasons = any(one.reasoning is not None for one in workload.clients)
         self._ratios = ratios_of(client, plugins)
         self._ratio_stream = streams.stream(f"{path}/reasoning")
-        self._media = None if client.multimodal is None else MediaDraws(client.multimodal, plugins)
+        self._media = None if client.multimodal is None else MediaDraws(client.id, client.multimodal, plugins)
         self._media_stream = streams.stream(f"{path}/multimodal")
-        self._prompts: list[tuple[int, Segments, Media]] = []
+        self._prompts: list[tuple[int, Segments, DrawnMedia]] = []
         for number in range(client.repeated_prompts):
-            tokens, media = self._new_text()
-            self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens)), media))
+            tokens, drawn = self._new_text()
+            self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens)), drawn))
         self._fresh = (head, segments)
         self._sent = 0
         mix = client.adapters
@@ -131,27 +132,29 @@ class ClientSource:
         if self._prompts:
             turn = self._sent if user < 0 else user
             self._sent += 1
-            tokens, segments, media = self._prompts[turn % len(self._prompts)]
+            tokens, segments, drawn = self._prompts[turn % len(self._prompts)]
         else:
             head, segments = self._fresh
-            tokens, media = self._new_text()
+            tokens, drawn = self._new_text()
             tokens += head
         adapter = "" if self._adapters is None else self._adapters.draw()
         answer = self._outputs.sample(self._output_stream)
         request = self._request(index, arrival_us, tokens, answer, segments, adapter=adapter)
-        request.media = media
+        if drawn is not NOTHING_DRAWN:
+            request.media = drawn.media
+            request.media_items = placed(request, drawn.items, self._fresh[0])
         if self._reasons:
             ratio = 0.0 if self._ratios is None else self._ratios.sample(self._ratio_stream)
             request.reasoning = Reasoning(tokens_of(ratio, answer))
         return request
 
-    def _new_text(self) -> tuple[int, Media]:
+    def _new_text(self) -> tuple[int, DrawnMedia]:
         """Tokens of the next prompt, and which of them are no text."""
         tokens = self._inputs.sample(self._input_stream)
         if self._media is None:
-            return tokens, NO_MEDIA
-        media = self._media.draw(self._media_stream)
-        return tokens + media.tokens, media
+            return tokens, NOTHING_DRAWN
+        drawn = self._media.draw(self._media_stream)
+        return tokens + drawn.media.tokens, drawn
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
         """A call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
@@ -164,6 +167,8 @@ class ClientSource:
         )
         request.content = under_adapter(session.adapter, session.content(number))
         request.media = session.media(number)
+        if request.media is not NO_MEDIA:
+            request.media_items = session.media_items(number, request)
         if self._reasons:
             request.reasoning = Reasoning(session.reasoning_tokens(number))
         return request

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.engine.request import NO_MEDIA, Media
+from blis_tui.engine.encoder.items import content_at
+from blis_tui.engine.request import NO_MEDIA, Media, MediaItem
 from blis_tui.workload.lengths import LENGTHS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.engine.request import Request
     from blis_tui.engine.streams import Stream
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Modality, Multimodal
     from blis_tui.workload.lengths import TokenCounts
 
 
+class DrawnItem(NamedTuple):
+    """An image, a piece of audio or a video."""
+
+    tokens: int
+    content: str
+    """Its name; empty = it is like no other, but for those of prompts that are the same."""
+
+
+class DrawnMedia(NamedTuple):
+    """What a prompt has beside text."""
+
+    media: Media
+    items: tuple[DrawnItem, ...]
+    """They stand before its text, in this order."""
+
+
+NOTHING_DRAWN: Final = DrawnMedia(NO_MEDIA, ())
+
+
+def placed(request: Request, drawn: Iterable[DrawnItem], place: int) -> tuple[MediaItem, ...]:
+    """The items of a prompt that stand there, one behind the other."""
+    found: list[MediaItem] = []
+    for tokens, content in drawn:
+        found.append(MediaItem(place, tokens, content or content_at(request, place, tokens)))
+        place += tokens
+    return tuple(found)
+
+
 class MediaDraws:
     """What prompts of a client have beside text.
 
     Args:
+        client: its name.
         mix: which modalities, how often, and how many tokens an item takes.
         plugins: what the names of distributions may refer to.
 
@@ -27,21 +60,34 @@ class MediaDraws:
 
     __slots__ = ("_items",)
 
-    def __init__(self, mix: Multimodal, plugins: Registry) -> None:
-        self._items = [_Items(one, plugins) for one in (mix.images, mix.audio, mix.video)]
+    def __init__(self, client: str, mix: Multimodal, plugins: Registry) -> None:
+        kinds = {"image": mix.images, "audio": mix.audio, "video": mix.video}
+        self._items = [_Items(f"{client}/{name}", one, plugins) for name, one in kinds.items()]
 
-    def draw(self, stream: Stream) -> Media:
-        """The tokens of the next prompt's; each modality that the client has takes at least one number."""
-        found = Media(*(one.draw(stream) for one in self._items))
-        return found if any(found) else NO_MEDIA
+    def draw(self, stream: Stream) -> DrawnMedia:
+        """Those of the next prompt; each modality that the client has takes at least one number."""
+        found: list[DrawnItem] = []
+        counts: list[int] = []
+        for one in self._items:
+            items = one.draw(stream)
+            tokens = 0
+            for item in items:
+                tokens += item.tokens
+            counts.append(tokens)
+            found += items
+        return DrawnMedia(Media(*counts), tuple(found)) if found else NOTHING_DRAWN
 
 
 class _Items:
     """One modality."""
 
-    __slots__ = ("_counts", "_probability", "_tokens")
+    __slots__ = ("_counts", "_distinct", "_known", "_name", "_probability", "_tokens")
 
-    def __init__(self, modality: Modality | None, plugins: Registry) -> None:
+    def __init__(self, name: str, modality: Modality | None, plugins: Registry) -> None:
+        self._name = name
+        self._distinct = 0 if modality is None else modality.distinct
+        self._known: dict[int, int] = {}
+        """Tokens of those that come again, by their number."""
         self._probability = 0.0 if modality is None else modality.probability
         self._counts: TokenCounts | None = None
         self._tokens: TokenCounts | None = None
@@ -49,10 +95,15 @@ class _Items:
             self._counts = plugins.create(LENGTHS, modality.count.kind, modality.count.settings)
             self._tokens = plugins.create(LENGTHS, modality.tokens.kind, modality.tokens.settings)
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: Stream) -> list[DrawnItem]:
         if self._counts is None or self._tokens is None or stream.uniform() >= self._probability:
-            return 0
-        total = 0
-        for _ in range(self._counts.sample(stream)):
-            total += self._tokens.sample(stream)
-        return total
+            return []
+        return [self._draw_item(self._tokens, stream) for _ in range(self._counts.sample(stream))]
+
+    def _draw_item(self, tokens: TokenCounts, stream: Stream) -> DrawnItem:
+        if not self._distinct:
+            return DrawnItem(tokens.sample(stream), "")
+        number = stream.below(self._distinct)
+        if number not in self._known:
+            self._known[number] = tokens.sample(stream)
+        return DrawnItem(self._known[number], f"{self._name}-{number}")

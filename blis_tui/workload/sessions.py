@@ -7,6 +7,7 @@ when it starts, from a stream of its own: it does not depend on how fast the clu
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
@@ -14,18 +15,19 @@ from blis_tui.engine.request import NO_MEDIA
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import SessionCall
 from blis_tui.workload.lengths import LENGTHS
-from blis_tui.workload.modalities import MediaDraws
+from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.ratios import ratios_of, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.request import Media, Request, Segments
+    from blis_tui.engine.request import Media, MediaItem, Request, Segments
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Client, PluginConfig, Session
     from blis_tui.workload.adapters import AdapterDraws
     from blis_tui.workload.lengths import TokenCounts
+    from blis_tui.workload.modalities import DrawnMedia
 
 MAX_CALLS: Final = 100_000
 """Calls of one session. Each takes some 200 bytes while the session lasts."""
@@ -45,7 +47,7 @@ class Call:
         after: the calls that it waits for, by their position in the session.
         history: the first of them, where its prompt begins with the prompt and the answer of that; -1 = it does not.
         reasoning_tokens: those of its answer that are reasoning; they come first.
-        media: tokens of its new text that are no text.
+        drawn: what its new text has beside text.
     """
 
     input_tokens: int
@@ -54,7 +56,7 @@ class Call:
     after: tuple[int, ...]
     history: int
     reasoning_tokens: int = 0
-    media: Media = NO_MEDIA
+    drawn: DrawnMedia = NOTHING_DRAWN
 
 
 class Sent(NamedTuple):
@@ -104,6 +106,7 @@ class SessionRun:
         "_media",
         "_missing",
         "_names",
+        "_places",
         "_ready_us",
         "_unsent_followers",
         "adapter",
@@ -135,6 +138,8 @@ class SessionRun:
         self._last = [""] * len(calls)
         self._contents: list[Segments] = [()] * len(calls)
         self._media = [NO_MEDIA] * len(calls)
+        self._places = [0] * len(calls)
+        """Where the new text of each begins in its prompt."""
         self._answers = [call.output_tokens for call in calls]
         self._followers: list[list[int]] = [[] for _ in calls]
         for number, call in enumerate(calls):
@@ -157,12 +162,14 @@ class SessionRun:
         call = self._calls[number]
         self.scheduled -= 1
         segments = self._head
-        self._media[number] = call.media
+        self._media[number] = call.drawn.media
         if call.history >= 0:
             segments = self._heard(call.history)
             for one in call.after:
                 segments += () if one == call.history else self._said(one)
-            self._media[number] = call.media.beside(self._media[call.history])
+            self._media[number] = call.drawn.media.beside(self._media[call.history])
+        for _, tokens in segments:
+            self._places[number] += tokens
         segments += ((f"{self.name}/{number}", call.input_tokens),)
         self._contents[number] = self._with_answer(segments, number)
         for one in call.after:
@@ -191,6 +198,15 @@ class SessionRun:
     def media(self, number: int) -> Media:
         """Tokens of a call's prompt that are no text, what was said before included."""
         return self._media[number]
+
+    def media_items(self, number: int, request: Request) -> tuple[MediaItem, ...]:
+        """The same one by one, in the prompt of the request that the call is."""
+        found: list[tuple[MediaItem, ...]] = []
+        while number >= 0:
+            call = self._calls[number]
+            found.append(placed(request, call.drawn.items, self._places[number]))
+            number = call.history
+        return tuple(chain.from_iterable(reversed(found)))
 
     def follow(self, number: int, time_us: int, answer_tokens: int | None = None) -> list[tuple[int, int]]:
         """What follows a call that was answered then, or (with ``None`` tokens) sent then: calls and their times."""
@@ -295,7 +311,7 @@ class SessionDraws:
         self._begun = 0
         self._ratios = ratios_of(client, plugins)
         self._drops_reasoning = client.reasoning is not None and client.reasoning.history == "dropped"
-        self._media = None if client.multimodal is None else MediaDraws(client.multimodal, plugins)
+        self._media = None if client.multimodal is None else MediaDraws(client.id, client.multimodal, plugins)
         self._turns = _distribution(plugins, session.turns)
         self._think_ms = None if session.think_time_ms is None else _distribution(plugins, session.think_time_ms)
         self._nodes: list[_Node] = []
@@ -368,10 +384,11 @@ class SessionDraws:
                 after, wait_ms = previous, think_ms
             tokens = node.inputs.sample(stream)
             history = after[0] if after and node.history and self._session.history == "full" else -1
-            media = NO_MEDIA if self._media is None else self._media.draw(streams.media)
+            drawn = NOTHING_DRAWN if self._media is None else self._media.draw(streams.media)
             answer = node.outputs.sample(stream)
             thought = 0 if self._ratios is None else tokens_of(self._ratios.sample(streams.reasoning), answer)
-            calls.append(Call(tokens + media.tokens, answer, wait_ms * 1000, after, history, thought, media))
+            tokens += drawn.media.tokens
+            calls.append(Call(tokens, answer, wait_ms * 1000, after, history, thought, drawn))
         return calls
 
     def _context(self, call: Call, calls: Sequence[Call], contexts: Sequence[int]) -> int:

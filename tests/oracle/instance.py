@@ -17,6 +17,7 @@ from tests.builders import number_of
 
 from .adapters import Shelf
 from .drafts import Drafter
+from .encoder import EncoderCache
 from .gathering import Gathering
 from .host import Host
 from .other_rules import OTHERS
@@ -412,6 +413,12 @@ class Instance:
                 self.threshold = longest * 4 // 100
             if self.new and "max_num_active_seqs" in settings:
                 self.max_running = min(self.max_running, int(number_of(self.policy.batching, "max_num_active_seqs")))
+        self.encoder: EncoderCache | None = None
+        self.passed: list[Job] = []
+        self._shortages: list[tuple[int, int]] = []
+        """Whom a plan passes over for want of the encoder."""
+        if self.vllm and self.engine.encoder is not None:
+            self.encoder = EncoderCache(spec, latest=self.latest, ahead=self.plans_ahead)
         self.gathering: Gathering | None = None
         if self.rule == "tensorrt-llm":
             self.gathering = Gathering(self)
@@ -422,6 +429,8 @@ class Instance:
     def unservable(self, job: Job) -> str:
         """Why it can never be served here; of a split request only the prompt is computed here."""
         request, longest = job.request, self.engine.max_model_len
+        if self.encoder is not None and (reason := self.encoder.too_large(request)):
+            return reason
         if longest is not None and request.input_tokens >= longest:
             return f"prompt of {request.input_tokens} tokens, max_model_len is {longest}"
         declared = request.max_output_tokens
@@ -515,6 +524,9 @@ class Instance:
         plan = Plan(budget=self.engine.max_num_batched_tokens)
         if self.pool.tiers is not None:
             self.pool.tiers.begin(now)
+        self.passed = []
+        if self.encoder is not None:
+            self.encoder.begin(now)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
         if self.queue is not None:
             plan.requests += self.queue.through()
@@ -528,6 +540,8 @@ class Instance:
             if self.queue is not None and self.queue.pauses(job, now):
                 continue
             tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job, now), plan)
+            if job.prefilling and self.encoder is not None:
+                tokens = self.encoder.fit(job, job.computed, tokens, now)
             if tokens <= 0:
                 continue
             if not self.make_room(plan, job, tokens, now):
@@ -535,6 +549,8 @@ class Instance:
                     continue
                 break
             self.grant(plan, job, tokens, now)
+            if job.prefilling and self.encoder is not None:
+                self.encoder.take(job, now)
         plan.pads = self._padded(plan)
         if plan.preempted:
             plan.stop = Stop("preempted")
@@ -578,6 +594,8 @@ class Instance:
             head = self._next(now)
             if head is None:
                 plan.stop = Stop("late" if self.queue is not None else "adapter")
+                if self.passed:
+                    plan.stop = Stop("encoder", *self._shortages[0], self.passed[0].name)
                 break
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
             if holders and (head.preemptions or self._has_adapter_before(holders[0], head)):
@@ -602,7 +620,7 @@ class Instance:
     def _next(self, now: int) -> Job | None:
         """The first in the queue whose adapter has a place; those before it are passed over."""
         for job in self.waiting:
-            if self.queue is not None and self.queue.is_late(job):
+            if (self.queue is not None and self.queue.is_late(job)) or job in self.passed:
                 continue
             if self.shelf is None or self.shelf.passes(job, self.ending if self.latest else []):
                 return job
@@ -701,6 +719,8 @@ class Instance:
         plan.budget += plan.tokens.pop(job, 0)
         self.take_back(plan, job)
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
+        if self.encoder is not None:
+            self.encoder.drop(job)
         if self.queue is not None:
             self.queue.lost(job)
         if job in self.ending:
@@ -810,8 +830,18 @@ class Instance:
             known = self.gathering is not None or bool(settings.settings["reserve_full_input"])
             whole = max(job.target, slots) if known else slots
             reserve = self.watermark_blocks if self.running or self.ending else 0
+            if self.encoder is not None:
+                fitting = self.encoder.fit(job, start, tokens, now)
+                if not fitting:
+                    return self._lacks_encoder(plan, job)
+                if fitting < tokens:
+                    tokens = fitting
+                    whole = max(job.target, start + tokens) if known else start + tokens
+                    whole = whole if self.drafter is None or known else self.drafter.slots(start + tokens)
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
+            if self.encoder is not None:
+                self.encoder.drop(job)
             room = len(pool.free) - len([block for block in all_found if block.references == 0])
             if again or loads or not below[:room] or pool.tiers is None or pool.tiers.spec.kind == "offload":
                 need, free = pool.blocks_for(whole) - len(found) + idle, len(pool.free)
@@ -841,7 +871,35 @@ class Instance:
         job.void = void
         job.prefilling = not void
         self._begin(plan, job, tokens, now)
+        if self.encoder is not None:
+            if void:
+                self.encoder.drop(job)
+            else:
+                self.encoder.take(job, now)
         return True
+
+    def _lacks_encoder(self, plan: Plan, job: Job) -> bool:
+        """The encoder has no room for what comes next in its prompt: whether another one may go."""
+        assert self.encoder is not None
+        short = self.encoder.short
+        amounts = (0, 0) if short is None else short[1:]
+        if self.latest:
+            if not self.passed:
+                self._shortages = []
+            self.passed.append(job)
+            self._shortages.append(amounts)
+            return True
+        plan.stop = Stop("encoder", *amounts, job.name)
+        return False
+
+    def sent(self, plan: Plan, end: int) -> None:
+        """A step is carried out: what the encoder makes for it counts, and is free when the results are known."""
+        if self.encoder is None:
+            return
+        for job in plan.tokens:
+            self.encoder.encoded += self.encoder.costs.pop(job, 0)
+            self.encoder.found += self.encoder.finds.pop(job, 0)
+        self.encoder.ran(end, sorted(plan.tokens, key=lambda job: job.place))
 
     def enter(self, plan: Plan, job: Job, found: list[Block], tokens: int, now: int) -> None:
         """It runs from now on, with these cached blocks and a first chunk."""
@@ -960,6 +1018,7 @@ class Instance:
     # What a step costs and brings.
 
     def load(self, plan: Plan) -> StepLoad:
+        costs = {} if self.encoder is None else self.encoder.costs
         chunks = [
             Chunk(
                 request=job.request,
@@ -971,6 +1030,8 @@ class Instance:
             for job, tokens in plan.tokens.items()
             if job.prefilling and tokens > 0
         ]
+        for chunk in chunks:
+            chunk.encoded = next((tokens for job, tokens in costs.items() if job.request is chunk.request), 0)
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
 
@@ -1072,6 +1133,8 @@ class Instance:
         before = job.generated
         if job.wanted > 0:
             job.generated += tokens
+        if self.encoder is not None:
+            self.encoder.samples(job, end, tokens)
         if not first:
             self.itl_us[end - job.last_token_us] += 1
         job.last_token_us = end

@@ -242,6 +242,8 @@ class MortalOracle(Oracle):
         instance.pool.release(job.table, job.shareable(instance.pool.size))
         if instance.shelf is not None:
             instance.shelf.forget(job)
+        if instance.encoder is not None:
+            instance.encoder.forget(job)
 
     def _terminate_if_empty(self, number: int, now: int) -> None:
         if self.states[number] == "draining" and not self.board.in_flight(number):
@@ -279,6 +281,8 @@ class MortalOracle(Oracle):
         instance.pool.wipe()
         if instance.shelf is not None:
             instance.shelf.wipe()
+        if instance.encoder is not None:
+            instance.encoder.wipe()
         self.router.forget(number)
         instance.slowness = 1.0
         death = self.deaths[number]

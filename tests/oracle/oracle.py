@@ -44,7 +44,7 @@ from blis_tui.engine.speculative.records import DraftDone, DraftsVerified
 from blis_tui.spec.model import SLO_CLASSES
 
 from .control import Admission, Board, Router, saturation
-from .encoder import TokenByToken
+from .encoder import WithEncoder
 from .gateway import GatewayQueue, Ticket
 from .instance import Books, Instance, Job
 from .pipelines import StuckError
@@ -166,7 +166,8 @@ class Oracle:
         """One more instance, of which nobody has heard."""
         latency = create_latency(self.experiment.plugins, pool)
         if pool.engine.encoder is not None:
-            latency = TokenByToken(latency, pool.engine.encoder.token_us)
+            scheduled = self.policy.batching.kind == "vllm-v1"
+            latency = WithEncoder(latency, pool.engine.encoder.token_us, scheduled=scheduled)
         one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed)
         split = self.settings.disaggregation
         one.early_transfers = split is not None and split.transfer.starts == "step-start"
@@ -596,6 +597,8 @@ class Oracle:
         (instance.running if was_running else instance.waiting).remove(job)
         if instance.shelf is not None:
             (instance.shelf.stop if was_running else instance.shelf.forget)(job)
+        if instance.encoder is not None:
+            instance.encoder.forget(job)
         if instance.planned is not None:
             if not instance.vllm:
                 instance.take_back(instance.planned, job)
@@ -716,6 +719,7 @@ class Oracle:
         if plan.tokens and piped:
             duration = instance.through_us(duration, now)
         end = instance.free_us = now + duration
+        instance.sent(plan, end)
         if instance.queue is not None:
             instance.queue.sent(end)
         elif piped:

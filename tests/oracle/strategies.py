@@ -278,11 +278,19 @@ def speculative(draw: Draw) -> Speculative:
     )
 
 
-def encoding(engine: Engine) -> Engine:
-    """Every third engine's encoder takes its time, whatever else is drawn."""
-    return (
-        engine if engine.kv_blocks % 3 else replace(engine, encoder=Encoder(token_us=0.75 * engine.block_size_tokens))
+def encoding(engine: Engine, *, always: bool = False) -> Engine:
+    """Every third engine's encoder takes its time, whatever else is drawn, and has little room or enough."""
+    if engine.kv_blocks % 3 and not always:
+        return engine
+    some = engine.kv_blocks + engine.max_num_batched_tokens
+    encoder = Encoder(
+        token_us=0.75 * engine.block_size_tokens,
+        max_num_encoder_input_tokens=(3, 8, 25, 100)[some % 4],
+        encoder_cache_size=(12, 25, 5)[some % 3],
+        max_tokens_per_mm_item=0,
+        disable_chunked_mm_input=not some % 5,
     )
+    return replace(engine, encoder=encoder)
 
 
 def _any_engine(draw: Draw) -> Engine:
@@ -433,18 +441,24 @@ def adapted(draw: Draw, asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
 
 
 def draw_scenario(
-    draw: Draw, *, running_first: bool = True, starved: bool = False, adapters: bool = False, drafts: bool = False
+    draw: Draw,
+    *,
+    running_first: bool = True,
+    starved: bool = False,
+    adapters: bool = False,
+    drafts: bool = False,
+    media: bool = False,
 ) -> Scenario:
     """Any small simulation, with ``blis`` or ``vllm-v1`` batching, or else with one of the others.
 
     ``starved``: one with too few KV blocks; ``adapters``: one with LoRA adapters; ``drafts``: one with speculative
-    decoding.
+    decoding; ``media``: one whose encoder is scheduled.
     """
     pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
-    engine = encoding(_ENGINES[pressure](draw))
+    engine = encoding(_ENGINES[pressure](draw), always=media)
     asked = _asked(draw, engine, pressure)
     policy = _policy(draw, pressure)
-    if drafts and policy.batching.kind == "blis":
+    if (drafts or media) and policy.batching.kind == "blis":
         policy = replace(policy, batching=vllm(draw, watermark=0.0, enable_chunked_prefill=True))
     if not running_first:
         engine, policy = other(draw, engine, policy)
@@ -638,7 +652,16 @@ def pool_of(
     )
 
 
+def _pool_for(policy: Policy, pool: Pool) -> Pool:
+    """Other rules than vLLM's do not schedule the encoder."""
+    encoder = pool.engine.encoder
+    if encoder is None or policy.batching.kind == "vllm-v1":
+        return pool
+    return replace(pool, engine=replace(pool.engine, encoder=Encoder(token_us=encoder.token_us)))
+
+
 def assemble(policy: Policy, cluster: Cluster, pools: tuple[Pool, ...], *, horizon_us: int | None) -> Experiment:
+    pools = tuple(_pool_for(policy, pool) for pool in pools)
     return Experiment(
         name="small",
         description="",

@@ -188,6 +188,9 @@ def _compare(oracle: Oracle, run: _Run) -> None:
             assert instance.batch.host.books() == naive.host.books()
         cohort = instance.batch.speculative
         assert (cohort and cohort.tallies.state()) == (naive.drafter and naive.drafter.books())
+        encoder, cache = instance.batch.encoder, naive.encoder
+        assert (encoder and encoder.books()) == (cache and cache.books())
+        assert encoder is None or encoder.audit() == ""
         adapters, shelf = instance.batch.adapters, naive.shelf
         assert (adapters and adapters.books()) == (shelf and shelf.books())
         _audit(instance)
@@ -287,6 +290,17 @@ def test_they_agree_on_drafts_at_length() -> None:
 @given(drawn(partial(draw_scenario, adapters=True)))
 def test_they_agree_on_adapters(scenario: Scenario) -> None:
     _check(scenario)
+
+
+@examples(60)
+@given(drawn(partial(draw_scenario, media=True)))
+def test_they_agree_on_media(scenario: Scenario) -> None:
+    _check(scenario)
+
+
+@pytest.mark.slow
+def test_they_agree_on_media_at_length() -> None:
+    check_many(400, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
 
 
 @pytest.mark.slow

@@ -5,12 +5,18 @@ Run it where vLLM is installed; no GPU and no model are needed (``pip install vl
     export VLLM_TARGET_DEVICE=cpu
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 > runs.jsonl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 --async >> runs.jsonl
+    python tests/parity/make_vllm_cases.py --seed 1 --count 20 --media >> media.jsonl
 
 It drives the real ``EngineCore.step`` or ``step_with_batch_queue`` over the real ``Scheduler`` or ``AsyncScheduler``.
 Only the device is made up: it works off batches in order, each takes ``step_us``, and every sampled token is a new one.
 A line holds the ``case`` (under vLLM's names), the ``trace`` (arrival in microseconds, own prompt tokens, output
 tokens, prefix group, its tokens, class) and the ``steps``. What a plan preempts that computes nothing stands in the
 next step.
+
+With ``--media`` prompts have images: a trace's seventh column lists them as ``[offset, tokens, hash]``, and ``encoded``
+of a step those that it encodes, as ``[request, number]``. The model of the recorder knows none: what vLLM works out
+from one (the encoder's budget, the size of its cache) is set. Of vLLM 0.33.0 the Python files of its wheel do, before
+those of the environment (``PYTHONPATH``).
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 STEP_US: Final = 1000
+_MOST_EMPTY: Final = 1000
+"""After so many plans that compute nothing, vLLM hangs."""
 CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Their priorities are 0 to 4."""
 
@@ -41,6 +49,8 @@ def parts_of_vllm() -> Any:
         "vllm.config": "CacheConfig DeviceConfig ModelConfig ParallelConfig SchedulerConfig VllmConfig",
         "vllm.sampling_params": "SamplingParams",
         "vllm.utils.hashing": "get_hash_fn_by_name",
+        "vllm.multimodal.inputs": "MultiModalFeatureSpec PlaceholderRange",
+        "vllm.v1.core.encoder_cache_manager": "EncoderCacheManager",
         "vllm.v1.core.kv_cache_utils": "get_request_block_hasher init_none_hash",
         "vllm.v1.engine.core": "EngineCore",
         "vllm.v1.kv_cache_interface": "FullAttentionSpec KVCacheConfig KVCacheGroupSpec",
@@ -156,6 +166,10 @@ def core_of(vllm: Any, case: dict[str, Any], device: Device) -> Any:
         hash_block_size=case["block_size"],
         log_stats=False,
     )
+    if "encoder_cache_size" in case:
+        scheduling.disable_chunked_mm_input = case["disable_chunked_mm_input"]
+        scheduler.max_num_encoder_input_tokens = case["max_num_encoder_input_tokens"]
+        scheduler.encoder_cache_manager = vllm.EncoderCacheManager(case["encoder_cache_size"])
     core = object.__new__(vllm.EngineCore)
     device.scheduler = scheduler
     core.vllm_config, core.scheduler, core.model_executor, core.log_stats = vllm.config, scheduler, device, False
@@ -171,7 +185,7 @@ def requests_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list
     """The requests by arrival, in vLLM's form."""
     hasher = vllm.get_request_block_hasher(case["block_size"], vllm.hash) if case["enable_prefix_caching"] else None
     found = []
-    for number, (arrival_us, own, answer, group, shared, slo_class) in enumerate(trace):
+    for number, (arrival_us, own, answer, group, shared, slo_class, *media) in enumerate(trace):
         prompt = [int(f"{int(group[1:] or 0) + 1}0000000") + k for k in range(shared)] if shared else []
         prompt += [(1 << 32) + number * 1_000_000 + k for k in range(own)]
         request = vllm.Request(
@@ -180,6 +194,11 @@ def requests_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list
             vllm.SamplingParams(max_tokens=answer, ignore_eos=True),
             None,
             arrival_time=arrival_us + number / 1e5,  # of the same microsecond the first in the trace came first
+            mm_features=[
+                vllm.MultiModalFeatureSpec(None, "image", name, vllm.PlaceholderRange(offset, tokens))
+                for items in media
+                for offset, tokens, name in items
+            ],
             block_hasher=hasher,
             priority=CLASSES.index(slo_class) if case["policy"] == "priority" else 0,
         )
@@ -196,11 +215,14 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
     steps: list[dict[str, Any]] = []
     preempted: list[int] = []
     by_plan: dict[int, tuple[Any, dict[str, Any]]] = {}
+    empty = 0
 
     def watch(plan: Any, start: int) -> None:
+        nonlocal empty
         tokens = plan.num_scheduled_tokens
+        empty = 0 if tokens else empty + 1
         if not tokens:
-            if scheduler.has_unfinished_requests() and not device.in_flight:
+            if scheduler.has_unfinished_requests() and (not device.in_flight or empty > _MOST_EMPTY):
                 raise Skip("a step computes nothing")
             return
         known = plan.scheduled_cached_reqs
@@ -213,6 +235,9 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
             "preempted": list(preempted),
             "admitted": [int(name) for name in tokens if name in new],
         }
+        if "encoder_cache_size" in case:
+            items = plan.scheduled_encoder_inputs.items()
+            step["encoded"] = [[int(name), one] for name, numbers in items for one in numbers]
         preempted.clear()
         steps.append(step)
         by_plan[id(plan)] = (plan, step)
@@ -285,25 +310,66 @@ def random_load(dice: random.Random, *, asynchronous: bool) -> tuple[dict[str, A
     return case, trace
 
 
+def add_media(dice: random.Random, case: dict[str, Any], trace: list[list[Any]]) -> None:
+    """Items that come again, also in what prompts share; little room for them."""
+    kinds = [(f"h{number}", dice.randint(1, 12)) for number in range(dice.randint(2, 12))]
+    longest = max(tokens for _, tokens in kinds)
+    case |= {
+        "max_num_encoder_input_tokens": max(longest, dice.choice([0, 8, 16, 24, 64])),
+        "encoder_cache_size": max(longest, dice.choice([0, 8, 12, 16, 24, 64])),
+        "disable_chunked_mm_input": dice.random() < 0.3,
+    }
+    heads: dict[str, list[list[Any]]] = {}
+    for row in trace:
+        group, shared = row[3:5]
+        head = heads.setdefault(group, _items(dice, kinds, 0, case["max_model_len"] if group else 0))
+        # An item that the end of what it shares would cut in two is not there.
+        cut = min([offset for offset, tokens, _ in head if offset < shared < offset + tokens], default=shared)
+        row[1] += shared - cut
+        row[3], row[4] = group if cut else "", cut
+        row.append([one for one in head if one[0] + one[1] <= cut] + _items(dice, kinds, cut, cut + row[1]))
+
+
+def _items(dice: random.Random, kinds: list[tuple[str, int]], start: int, end: int) -> list[list[Any]]:
+    """Items that fit between two places of a prompt, with text between some of them."""
+    items: list[list[Any]] = []
+    while len(items) < 4 and dice.random() < 0.75:
+        name, tokens = dice.choice(kinds)
+        start += dice.choice([0, 0, 1, 3])
+        if start + tokens > end:
+            break
+        items.append([start, tokens, name])
+        start += tokens
+    return items
+
+
 def main() -> None:
     """Print the runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--async", dest="asynchronous", action="store_true", help="two batches in flight")
+    parser.add_argument("--version", default="0.32", help="of the vLLM that is there")
+    parser.add_argument("--media", action="store_true", help="prompts have images; half of the runs are asynchronous")
     options = parser.parse_args()
     vllm = parts_of_vllm()
     made = tried = 0
     while made < options.count:
         dice = random.Random(f"{options.seed} {tried}")  # noqa: S311
         tried += 1
-        case, trace = random_load(dice, asynchronous=options.asynchronous)
+        asynchronous = options.asynchronous or (options.media and dice.random() < 0.5)
+        case, trace = random_load(dice, asynchronous=asynchronous)
+        if options.media:
+            add_media(dice, case, trace)
         try:
             steps = steps_of(vllm, case, trace)
         except Skip:
             continue
+        if options.media and not any(step["encoded"] for step in steps):
+            continue
         made += 1
-        sys.stdout.write(json.dumps({"case": case, "trace": trace, "steps": steps}, separators=(",", ":")) + "\n")
+        run = {"version": options.version, "case": case, "trace": trace, "steps": steps}
+        sys.stdout.write(json.dumps(run, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Experiment
 
 
 def recorded(version: str) -> list[dict[str, Any]]:
@@ -33,10 +34,10 @@ SHARED: Final = Path(os.environ.get("BLIS_PARITY_VLLM_CASES", Path(__file__).par
 FOLDERS: Final = [folder for folder in (SHARED, SHARED / "async") if folder.is_dir()]
 
 
-def outcome(run: dict[str, Any]) -> Outcome:
+def document_of(run: dict[str, Any]) -> Experiment:
     case = run["case"]
     by_priority = case["policy"] == "priority"
-    made = experiment(
+    return experiment(
         batching="vllm-v1",
         settings={
             "version": run["version"],
@@ -57,10 +58,13 @@ def outcome(run: dict[str, Any]) -> Outcome:
         victim="priority" if by_priority else "tail",
         beta=(float(case["step_us"]), 0.0, 0.0),
     )
-    return Outcome(made, [_request(number, row) for number, row in enumerate(run["trace"])])
 
 
-def _request(number: int, row: list[Any]) -> Request:
+def outcome(run: dict[str, Any]) -> Outcome:
+    return Outcome(document_of(run), [request_of(number, row) for number, row in enumerate(run["trace"])])
+
+
+def request_of(number: int, row: list[Any]) -> Request:
     arrival_us, own_tokens, output_tokens, group, shared_tokens, slo_class = row
     segments = ((group, shared_tokens),) if shared_tokens else ()
     tokens = own_tokens + shared_tokens

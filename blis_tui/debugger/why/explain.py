@@ -25,6 +25,7 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, 
 from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import adapter_parts, live_part
+from blis_tui.debugger.why.media import media_parts
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
 from blis_tui.engine.records import Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
@@ -83,6 +84,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     parts += session_parts(debugger, life)
     parts += content_parts(debugger, life, live)
     parts += adapter_parts(debugger, life)
+    parts += media_parts(debugger, life)
     whole = e2e_breakdown(life, tape)
     comparison = None if whole is None else compare(life, whole, tape)
     parts += _latency_parts(life, tape, whole)

@@ -103,6 +103,7 @@ def cause_text(cause: str, profile: Profile) -> str:
         stopped.ANSWERS: "no KV blocks for whole answers",
         stopped.ROOM: "no room beside expected answers",
         stopped.ADAPTER: "waiting for its LoRA adapter",
+        stopped.ENCODER: "waiting for the encoder",
         stopped.LATE: "its last step under way",
         stopped.GATHERING: "prompts wait for others",
         stopped.UNSEEN: "the scheduler had not looked",
@@ -144,6 +145,10 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
             + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
         ),
         stopped.ADAPTER: "A LoRA adapter had no place in the batch (max_loras), or had to be loaded.",
+        stopped.ENCODER: (
+            "The next item of media exceeded what was left of the encoder's budget, or of the room in its cache"
+            + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
+        ),
         stopped.LATE: "What waits was preempted with a step under way, and is not scheduled before that ends.",
         stopped.GATHERING: (
             f"Prompts wait for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."

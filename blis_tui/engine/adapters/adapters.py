@@ -11,7 +11,7 @@ from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from blis_tui.engine.adapters.costs import LoadTimes
     from blis_tui.engine.events import EventQueue
@@ -173,18 +173,20 @@ class Adapters(StepPart):
         """It is planned."""
         self._line = None
 
-    def next(self, waiting: WaitingQueue) -> Request | None:
-        """The request to be admitted next; None = none can be.
+    def next(self, waiting: WaitingQueue, passed: Container[int] = ()) -> Request | None:
+        """The request to be admitted next, but for those that are passed over, by their index; None = none can be.
 
         A request that is passed over in a plan cannot be admitted later in it: it only adds adapters to those in use.
         """
         if self.beside:
-            return waiting.head()
+            return (
+                next((one for one in waiting.ordered() if one.index not in passed), None) if passed else waiting.head()
+            )
         if self._line is None:
             self._line, self._place = waiting.ordered(), 0
         while self._place < len(self._line):
             request = self._line[self._place]
-            if request.state is RequestState.WAITING:
+            if request.state is RequestState.WAITING and request.index not in passed:
                 if self._has_place(request.adapter):
                     return request
                 self._hold(request, "slots")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batch import Admitting
 from blis_tui.engine.plan import NO_PLAN
-from blis_tui.engine.stopped import ADAPTER, BLOCKS, LATE, PLACES, TOKENS, WATERMARK, Stopped
+from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
@@ -68,6 +68,8 @@ class Admission(Admitting):
         "_beside",
         "_budget",
         "_padded",
+        "_passed",
+        "_passes",
         "_places",
         "_plain",
         "_plan",
@@ -96,6 +98,10 @@ class Admission(Admitting):
         self._beside = False
         """Whether requests decode that ran before."""
         self._stuck = self._reloaded = -1
+        self._passes = traits.encoder == "passes"
+        """Whether a request that the encoder has no room for does not hold up those behind it."""
+        self._passed: dict[int, Stopped] = {}
+        """Those of this plan, by their index."""
 
     def run(self, plan: Plan, budget: int) -> None:
         """Admit all that it can into the plan of a step, with what is left of its token budget."""
@@ -109,13 +115,16 @@ class Admission(Admitting):
             self._padded = 0 if plan.chunks else self._rule.padded_tokens(batch)
             self._beside = bool(batch.load.decode_requests or plan.ghosts)
         all_may_go = adapters is None and not batch.stale
+        if self._passed:
+            self._passed = {}
         while waiting.items:
             if self._budget <= 0 or self._places <= 0:
                 self._plan.stopped = Stopped(PLACES if self._places <= 0 else TOKENS, 1)
                 break
-            request = waiting.head() if all_may_go else batch.next_waiting()
+            passed = self._passed
+            request = waiting.head() if all_may_go and not passed else batch.next_waiting(passed, len(passed))
             if request is None:
-                self._plan.stopped = Stopped(LATE if batch.stale else ADAPTER)
+                self._plan.stopped = next(iter(passed.values()), Stopped(LATE if batch.stale else ADAPTER))
                 break
             if batch.reserved and not batch.running:
                 request = self._first(request)
@@ -123,7 +132,8 @@ class Admission(Admitting):
                 self._plan.stopped = Stopped(ADAPTER, request=request)
                 break
             attempt = (request.index, batch.pool.epoch, self._budget, self._plan.threshold)
-            if attempt == batch.refused:  # nothing has changed since it did not fit
+            if attempt == batch.refused and (batch.encoder is None or not batch.encoder.asks(request)):
+                # Nothing has changed since it did not fit.
                 self._plan.stopped = batch.stopped
                 if not (batch.reserved and self._gives_way(request)):
                     break
@@ -140,6 +150,17 @@ class Admission(Admitting):
         """A request does not fit, and will not before something changes."""
         self._batch.refused = attempt
         self._plan.stopped = self._batch.stopped = stopped
+
+    def _has_no_encoder(self, request: Request) -> bool:
+        """The encoder has no room for the next item of a request's media: whether another one may be tried."""
+        encoder = self._batch.encoder
+        lack = None if encoder is None else encoder.lack
+        stopped = Stopped(ENCODER, request=request) if lack is None else Stopped(ENCODER, lack.need, lack.had, request)
+        if self._passes:
+            self._passed[request.index] = stopped
+            return True
+        self._plan.stopped = stopped
+        return self._gives_way(request)
 
     def _first(self, head: Request) -> Request:
         """Nothing runs, and some who wait hold KV blocks: which of them goes first, or the head."""
@@ -220,6 +241,11 @@ class Admission(Admitting):
                 self._plan.stopped = Stopped(TOKENS, tokens, budget, request)
                 return False
             tokens = budget
+        encoder = batch.encoder
+        if encoder is not None:
+            tokens = encoder.fit(request, start, tokens)
+            if not tokens:
+                return self._has_no_encoder(request)
         slots = start + tokens if batch.speculative is None else batch.speculative.slots_for(start + tokens)
         if self._reserves_whole_prompt and slots < known:
             slots = known
@@ -232,9 +258,16 @@ class Admission(Admitting):
                 return True
             cause = BLOCKS if need > free else WATERMARK
             self._refuse(attempt, Stopped(cause, need + kept, free, request, kept, batch.now))
+            if encoder is not None:
+                encoder.release(request)
             return self._gives_way(request)
         padding = tokens - 1 if pads else 0
         batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered, padding=padding)
+        if encoder is not None:
+            if pads:
+                encoder.release(request)
+            else:
+                encoder.take(request, self._plan.chunks[-1])
         self._budget = budget - tokens
         self._places -= 1
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from blis_tui.engine.batching.traits import Traits
 
@@ -22,7 +22,9 @@ class Refusal(NamedTuple):
     help: str
 
 
-def refusals(kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bool) -> Iterator[Refusal]:
+def refusals(
+    kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bool, budgets: Iterable[str] = ()
+) -> Iterator[Refusal]:
     """Everything that is wrong with an engine's settings, as the batching rule has it.
 
     Args:
@@ -31,7 +33,12 @@ def refusals(kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bo
         stages: of the pipeline; 1 = there is none.
         drafter: the method of speculative decoding; "" = there is none.
         adapts: whether the engine serves LoRA adapters.
+        budgets: keys of the encoder that say what it takes in a step, and what its cache holds.
     """
+    if not traits.encoder:
+        for key in budgets:
+            advice = "remove it, or take vllm-v1 batching"
+            yield Refusal(f"encoder.{key}", f"`{kind}` batching does not schedule the encoder of media", advice)
     if stages > 1 and not traits.pipelines:
         advice = "remove it, or take batching that does (vllm-v1, llm-serving-sim)"
         yield Refusal("pipeline_parallel", f"`{kind}` batching knows no pipeline_parallel", advice)

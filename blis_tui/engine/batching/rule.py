@@ -144,7 +144,8 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,
     victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
     """
-    if not batch.stalled and not batch.paused:
+    in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.concerns(batch.prefills))
+    if not in_order:
         if not batch.prefills and batch.cohort.lockstep:  # as nearly always where requests are admitted
             decodes = batch.load.decode_requests
             blocks = batch.cohort.due_blocks() if decodes else 0
@@ -222,7 +223,7 @@ def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
 def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
     """Walk the running list request by request: the budget or the blocks do not cover all."""
     pool = batch.pool
-    drafting = batch.speculative
+    drafting, encoder = batch.speculative, batch.encoder
     batch.dissolve_cohort()
     granted: dict[int, int] = {}
     decoding: dict[int, Request] = {}
@@ -240,6 +241,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         else:
             tokens = 1 if drafting is None else _at_most(plan.threshold, drafting.width(request))
         tokens = min(tokens, budget)
+        if prefilling and encoder is not None:
+            tokens = encoder.fit(request, request.computed_tokens, tokens)
         if tokens <= 0:
             continue  # as far as plans know, it may have come to the end of what there can be
         slots = request.computed_tokens + tokens if drafting is None else drafting.slots(request, tokens)
@@ -258,6 +261,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             break  # it was its own victim: none behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)
+            if encoder is not None:
+                encoder.take(request, plan.chunks[-1])
         elif drafting is None:
             pool.extend(request, slots)
             decoding[slot] = request

@@ -63,6 +63,11 @@ class Traits:
     """How many KV blocks fit is worked out for each ``rank``, or for a ``static`` share: see ``kv.rank_capacity``."""
     adapters: str = ""
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
+    encoder: str = ""
+    """How it schedules the encoder of media, by a budget and a cache: a request that it has no room for holds up those
+    behind it (``in-order``), or is passed over (``passes``); empty = it does not schedule it."""
+    whole_media_strictly: bool = False
+    """Media whose tokens may not be computed in parts are not split even where a step begins with them."""
     asks_for_more: str = ""
     """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
     fits_strictly: bool = False

@@ -21,6 +21,8 @@ ONLY_IN: Final = {
 RULES: Final = {
     "serves-behind-own-victim": ("0.33",),
     "ending-use-adapters": ("0.33",),
+    "passes-over-media": ("0.33",),
+    "whole-media-strictly": ("0.33",),
     "lone-request-has-no-threshold": (DEFAULT, "0.33"),
     "pads-admissions": (DEFAULT, "0.33"),
 }

@@ -34,7 +34,8 @@ class Settings:
         "The vLLM whose scheduler it is, where versions differ: 0.10 applies long_prefill_token_threshold to a lone "
         "request, too, and knows max_num_partial_prefills; later ones know max_num_active_seqs and the adaptive "
         "threshold; in 0.33 a request that is its own victim does not keep those behind it from running, and the "
-        "adapters of requests whose last token is being computed count.",
+        "adapters of requests whose last token is being computed count, and a waiting request whose next image the "
+        "encoder has no room for is passed over.",
         default=DEFAULT,
         enum=list(VERSIONS),
     )
@@ -102,6 +103,8 @@ class VllmV1Batching(RunningFirst):
             skips_empty_steps=True,
             ties_by_name=False,
             adapters="in-step",
+            encoder="passes" if version in RULES["passes-over-media"] else "in-order",
+            whole_media_strictly=version in RULES["whole-media-strictly"],
             pipelines="queue",
             ranks=True,
             cuts_output=True,

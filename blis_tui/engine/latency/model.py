@@ -28,9 +28,11 @@ class Chunk(Kept):
         new: tokens this step computes, at least 1.
         prompt: tokens this prefill must reach.
         cached: of ``computed``, the tokens that were found in the cache when this step admitted the request.
+        encoded: tokens of media that the encoder makes for it, where steps schedule the encoder.
+        found: tokens of media that it needs and the encoder's cache has.
     """
 
-    __slots__ = ("cached", "computed", "new", "prompt", "request")
+    __slots__ = ("cached", "computed", "encoded", "found", "new", "prompt", "request")
 
     def __init__(self, request: Request, computed: int, new: int, prompt: int, cached: int = 0) -> None:
         self.request = request
@@ -38,6 +40,7 @@ class Chunk(Kept):
         self.new = new
         self.prompt = prompt
         self.cached = cached
+        self.encoded = self.found = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -173,6 +173,13 @@ class Speculative:
         return self.method in _READ_HIDDEN_STATES
 
 
+ENCODER_BUDGETS: Final = (
+    *("max_num_encoder_input_tokens", "encoder_cache_size"),
+    *("max_tokens_per_mm_item", "disable_chunked_mm_input"),
+)
+"""Keys of an encoder that mean something only where steps schedule it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
     """What turns images, audio and video into tokens."""
@@ -184,6 +191,40 @@ class Encoder:
         maximum=10**6,
         examples=[8],
     )
+    max_num_encoder_input_tokens: int | None = key(
+        "Tokens of media that the encoder makes in one step at most (vllm-v1 batching); left out, as vLLM does it:"
+        " max_num_batched_tokens, or max_tokens_per_mm_item if that is more.",
+        absent=None,
+        minimum=1,
+        maximum=10**9,
+        examples=[8192],
+    )
+    encoder_cache_size: int | None = key(
+        "Tokens of media that the encoder's cache holds, under the hash of each item (vllm-v1 batching); left out ="
+        " likewise.",
+        absent=None,
+        minimum=1,
+        maximum=10**9,
+        examples=[8192],
+    )
+    max_tokens_per_mm_item: int = key(
+        "The largest item of media that the model takes, in tokens (vllm-v1 batching): what vLLM knows from the model."
+        " Left out, nothing is larger than max_num_batched_tokens.",
+        absent=0,
+        minimum=1,
+        maximum=10**9,
+        examples=[16384],
+    )
+    disable_chunked_mm_input: bool = key(
+        "Compute the tokens of an item in one step, not in parts (vllm-v1 batching; `--disable-chunked-mm-input`)."
+        " Left out: off.",
+        absent=False,
+    )
+
+    @property
+    def scheduled(self) -> tuple[str, ...]:
+        """Its keys that mean something only where steps schedule it, as far as they are given."""
+        return tuple(name for name in ENCODER_BUDGETS if getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -310,6 +310,14 @@ class Modality:
     tokens: PluginConfig = plug_in(
         _LENGTHS, "Tokens of each item; a number alone is always that many.", ref=_LENGTHS_HERE, examples=[1120]
     )
+    distinct: int = key(
+        "Each item is one of so many different ones, any as likely as another, which an encoder's cache may have"
+        " (`engine.encoder`). Left out, every item is new.",
+        absent=0,
+        minimum=1,
+        maximum=10**6,
+        examples=[50],
+    )
 
 
 _SOME: Final = [{"probability": 0.3, "count": {"kind": "uniform", "min": 1, "max": 3}, "tokens": 1120}]

@@ -1,0 +1,406 @@
+"""The encoder of one instance as vLLM schedules it: a budget of tokens for each step, and a cache of what it made.
+
+Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` (``_try_schedule_encoder_inputs``, ``_free_encoder_inputs``) and
+``v1/core/encoder_cache_manager.py``; where 0.33 differs, 0.33.0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.engine.encoder.items import items_of
+from blis_tui.engine.encoder.records import MediaEncoded, MediaHeld
+from blis_tui.engine.plan import NO_PLAN, StepPart
+from blis_tui.engine.request import NO_MEDIA, RequestState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.engine.latency.model import Chunk
+    from blis_tui.engine.plan import Done, Plan
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+
+BUDGET: Final = "budget"
+CACHE: Final = "cache"
+WHOLE: Final = "whole"
+
+
+class Lack(NamedTuple):
+    """What an item of media could not have."""
+
+    reason: str
+    need: int
+    had: int
+
+
+class _Fit(NamedTuple):
+    """What the encoder takes for a chunk of a prompt."""
+
+    encoded: Sequence[int]
+    """Numbers of the items."""
+    again: Sequence[int]
+    """Those that are the same as one of these."""
+    budget: int
+    """What that leaves of the step's."""
+    found_tokens: int
+    """Of items that were in the cache."""
+
+
+class _Over(NamedTuple):
+    """A step with media: when it ends, and whose, by their place in the batch."""
+
+    end_us: int
+    requests: Sequence[tuple[int, Request]]
+
+
+_NOTHING: Final = _Fit((), (), 0, 0)
+
+
+class Encoder(StepPart):
+    """Which items of media are encoded in which step.
+
+    An item is encoded whole, in the step that computes its first token, if the step's budget and the cache have room;
+    else the prompt is computed up to the item. What was made of it stays in the cache while a request needs it, that
+    is until its tokens are computed, and after that until room is needed, what was needed last goes last.
+
+    Args:
+        budget_tokens: that it may take in a step.
+        cache_tokens: that its cache holds.
+        step_tokens: that a step computes at most.
+        whole: whether the tokens of an item may not be computed in several steps.
+        strictly: likewise where a step begins with the item (vLLM 0.33).
+        ahead: whether a step is planned before the tokens of the one before it are known.
+        index: of the instance.
+        observers: whom it tells.
+
+    Attributes:
+        lack: why the latest chunk was cut; None = it was not.
+        encoded_tokens: of media that were encoded; likewise what follows, ever.
+        cached_tokens: of media that were in the cache when a prompt came to need them.
+        evicted_items: that made room.
+        holds: requests that had to wait, each once for each time.
+        held_us: how long, if they went on.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_budget",
+        "_budget_tokens",
+        "_cache_tokens",
+        "_fit",
+        "_fits",
+        "_freeable",
+        "_held_us",
+        "_index",
+        "_late",
+        "_needed",
+        "_needed_by",
+        "_now",
+        "_observers",
+        "_over",
+        "_plan",
+        "_room",
+        "_step_tokens",
+        "_strictly",
+        "_whole",
+        "cached_tokens",
+        "encoded_tokens",
+        "evicted_items",
+        "held_us",
+        "holds",
+        "lack",
+    )
+
+    def __init__(
+        self,
+        budget_tokens: int,
+        cache_tokens: int,
+        step_tokens: int,
+        observers: Observers,
+        index: int,
+        *,
+        whole: bool,
+        strictly: bool,
+        ahead: bool,
+    ) -> None:
+        self._budget_tokens = self._budget = budget_tokens
+        self._cache_tokens = self._room = cache_tokens
+        self._step_tokens = step_tokens
+        self._observers = observers
+        self._index = index
+        self._whole = whole
+        self._strictly = strictly
+        self._ahead = ahead
+        self._now = 0
+        self.lack: Lack | None = None
+        self.encoded_tokens = self.cached_tokens = self.evicted_items = self.holds = self.held_us = 0
+        self._needed_by: dict[str, dict[int, None]] = {}
+        """Content that is cached -> the requests that need it, by their index."""
+        self._freeable: dict[str, int] = {}
+        """What no request needs -> its tokens; what was needed last stands last."""
+        self._needed: dict[int, dict[int, None]] = {}
+        """Request -> numbers of its items that it needs from the cache."""
+        self._held_us: dict[int, int] = {}
+        """Request -> since when it waits for the encoder."""
+        self._fit = _NOTHING
+        self._fits: dict[int, int] = {}
+        """Request -> what the plan encodes for it, in tokens."""
+        self._over: list[_Over] = []
+        self._late: list[tuple[int, int, Request]] = []
+        """When a step ended, and whose prompt did in it, with an item: it is needed until the next step is over."""
+        self._plan: Plan = NO_PLAN
+
+    # ---- while a step is planned ----
+
+    def begin_plan(self, now: int) -> None:
+        """A step is to be planned: what those need no more that are over is free."""
+        self._now = now
+        self._budget = self._budget_tokens
+        self._fits = {}
+        while self._over and self._over[0].end_us <= now:
+            end_us, requests = self._over.pop(0)
+            late, self._late = self._late, []
+            before = [(slot, request) for end, slot, request in late if end < end_us]
+            self._late = [one for one in late if one[0] >= end_us]
+            for slot, request in sorted([*before, *requests], key=_place):
+                self._free_computed(request, slot, end_us, ended=(slot, request) in before)
+        late, self._late = self._late, [one for one in self._late if one[0] >= now]
+        for end_us, slot, request in late:
+            if end_us < now:
+                self._free_computed(request, slot, end_us, ended=True)
+
+    def _free_computed(self, request: Request, slot: int, end_us: int, *, ended: bool) -> None:
+        """A step is over: what a request has computed it needs no more.
+
+        Where plans are ahead of results, the last token of a prompt counts as computed when the next one is known.
+        """
+        last = not any(one is request for over in self._over for _, one in over.requests)
+        runs = request.state is RequestState.RUNNING or request.state is RequestState.WAITING
+        if last and not runs and request.completed_us <= self._now:
+            self.release(request)
+            return
+        items, waits = items_of(request), False
+        for number in sorted(self._needed.get(request.index, ())):
+            end = items[number].offset + items[number].tokens
+            if end > request.computed_tokens:
+                continue
+            if self._ahead and not ended and end == request.target_tokens:
+                waits = True
+            else:
+                self._free(request, number)
+        if waits and last:
+            self._late.append((end_us, slot, request))
+
+    def concerns(self, requests: Mapping[int, Request]) -> bool:
+        """Whether any of these has media."""
+        return any(request.media is not NO_MEDIA for request in requests.values())
+
+    def asks(self, request: Request) -> bool:
+        """Whether it matters what is in the cache when this one is to be admitted."""
+        return request.media is not NO_MEDIA
+
+    def fit(self, request: Request, computed: int, tokens: int) -> int:
+        """How many of so many tokens behind those that are computed can be, as far as the encoder is concerned.
+
+        What of its media is in the cache, the request needs from now on. ``take`` follows, or ``release``.
+        """
+        self.lack, self._fit = None, _NOTHING
+        if request.media is NO_MEDIA or not tokens:
+            return tokens
+        items = items_of(request)
+        encoded: list[int] = []
+        again: list[int] = []
+        contents: dict[str, None] = {}
+        taken = found = 0
+        end = computed + tokens
+        for number, (offset, length, content) in enumerate(items):
+            if offset + length <= computed:
+                continue
+            if offset >= end:
+                break
+            begins = computed <= offset if self._strictly else computed < offset
+            if self._whole and begins and end < offset + length:
+                self.lack = Lack(WHOLE, length, end - offset)
+                tokens = offset - computed
+                break
+            if content in contents:
+                again.append(number)
+                continue
+            if content in self._needed_by:
+                found += 0 if number in self._needed.get(request.index, ()) else length
+                self._need(request, number, content)
+                continue
+            if not self._makes_room(length, self._budget - taken, taken):
+                tokens = max(0, offset - computed)
+                break
+            taken += length
+            contents[content] = None
+            encoded.append(number)
+        self._fit = _Fit(encoded, again, self._budget - taken, found)
+        if not tokens and self.lack is not None:
+            self._hold(request, self.lack)
+        return tokens
+
+    def _makes_room(self, tokens: int, budget: int, taken: int) -> bool:
+        """Whether an item can be encoded beside as much as the chunk has so far; if so, there is room in the cache."""
+        if tokens > budget:
+            self.lack = Lack(BUDGET, tokens, budget)
+            return False
+        need, freeable = tokens + taken, 0
+        if need <= self._room:
+            return True
+        for size in self._freeable.values():
+            freeable += size
+        if need > self._room + freeable:
+            self.lack = Lack(CACHE, tokens, self._room + freeable - taken)
+            return False
+        while need > self._room:
+            oldest = next(iter(self._freeable))
+            self._room += self._freeable.pop(oldest)
+            del self._needed_by[oldest]
+            self.evicted_items += 1
+        return True
+
+    def take(self, request: Request, chunk: Chunk) -> None:
+        """The chunk for which the encoder fits is part of the plan."""
+        encoded, again, budget, found = self._fit
+        if self.lack is not None:
+            self._hold(request, self.lack)
+        elif request.index in self._held_us:
+            self.held_us += self._now - self._held_us.pop(request.index)
+        items, tokens = items_of(request), 0
+        for number in encoded:
+            item = items[number]
+            self._needed_by[item.content] = {}
+            self._room -= item.tokens
+            tokens += item.tokens
+            self._need(request, number, item.content)
+        for number in again:
+            found += items[number].tokens
+            self._need(request, number, items[number].content)
+        if encoded:
+            self._budget = budget
+            self._fits[request.index] = tokens
+        chunk.encoded, chunk.found = tokens, found
+        self._fit = _NOTHING
+
+    def release(self, request: Request) -> None:
+        """A request needs nothing of the cache any more; what a plan was to encode for it, it does not."""
+        for number in sorted(self._needed.get(request.index, ())):
+            self._free(request, number)
+        self._budget += self._fits.pop(request.index, 0)
+
+    def forget(self, request: Request) -> None:
+        """A request is here no more."""
+        self.release(request)
+        self._held_us.pop(request.index, None)
+
+    def _need(self, request: Request, number: int, content: str) -> None:
+        self._freeable.pop(content, None)
+        self._needed_by[content][request.index] = None
+        self._needed.setdefault(request.index, {})[number] = None
+
+    def _free(self, request: Request, number: int) -> None:
+        """A request does not need an item any more; if no other one of it is the same, nor its content."""
+        needed, items = self._needed[request.index], items_of(request)
+        del needed[number]
+        _, tokens, content = items[number]
+        if any(items[other].content == content for other in needed):
+            return
+        if not needed:
+            del self._needed[request.index]
+        holders = self._needed_by[content]
+        del holders[request.index]
+        if not holders:
+            self._freeable[content] = tokens
+
+    def _hold(self, request: Request, lack: Lack) -> None:
+        if request.index in self._held_us:
+            return
+        self._held_us[request.index] = self._now
+        self.holds += 1
+        observers = self._observers
+        if MediaHeld in observers.kinds:
+            observers.emit(MediaHeld(observers.event, self._now, request.request_id, self._index, *lack))
+
+    # ---- when it runs ----
+
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
+        """As long as the step takes; its media are counted, and free when it is over."""
+        self._plan = plan
+        requests: list[tuple[int, Request]] = []
+        for chunk in plan.chunks:
+            request = chunk.request
+            self.encoded_tokens += chunk.encoded
+            self.cached_tokens += chunk.found
+            if request.media is not NO_MEDIA:
+                requests.append((request.batch_slot, request))
+        if requests:
+            self._over.append(_Over(now + duration_us, requests))
+        return duration_us
+
+    def tell(self, done: Done) -> None:
+        """Whose media a step computed."""
+        observers = self._observers
+        if MediaEncoded in observers.kinds:
+            for chunk in self._plan.chunks:
+                if chunk.encoded or chunk.found:
+                    who = chunk.request.request_id, self._index
+                    observers.emit(MediaEncoded(observers.event, done.start_us, *who, chunk.encoded, chunk.found))
+        self._plan = NO_PLAN
+
+    def wipe(self) -> None:
+        """The instance has gone, and all requests have been taken out."""
+        self._needed_by, self._freeable, self._needed, self._held_us = {}, {}, {}, {}
+        self._over, self._late, self._fits = [], [], {}
+        self._fit, self._plan, self._room = _NOTHING, NO_PLAN, self._cache_tokens
+
+    # ---- what others want to know ----
+
+    def too_large(self, request: Request) -> str:
+        """Why the media of a request can never be encoded; empty = they can."""
+        for _, tokens, _ in items_of(request):
+            for limit, name in (
+                (self._budget_tokens, "max_num_encoder_input_tokens"),
+                (self._cache_tokens, "encoder_cache_size"),
+            ):
+                if tokens > limit:
+                    return f"media of {tokens} tokens, the encoder's {name} is {limit}"
+            if self._whole and tokens > self._step_tokens:
+                return f"media of {tokens} tokens are not split, max_num_batched_tokens is {self._step_tokens}"
+        return ""
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        return (
+            self._room,
+            tuple((content, tuple(requests)) for content, requests in self._needed_by.items()),
+            tuple(self._freeable),
+            _numbers(self._needed),
+            tuple(self._held_us.items()),
+            tuple((end, tuple(slot for slot, _ in requests)) for end, requests in self._over),
+            tuple((end, slot) for end, slot, _ in self._late),
+            *self.books(),
+        )
+
+    def books(self) -> tuple[int, ...]:
+        """What it counts."""
+        return (self.encoded_tokens, self.cached_tokens, self.evicted_items, self.holds, self.held_us)
+
+    def audit(self) -> str:
+        """What is wrong with the books; empty = nothing."""
+        if self._room < 0:
+            return f"the encoder's cache holds {-self._room} tokens too many"
+        free = [content for content, requests in self._needed_by.items() if not requests]
+        if sorted(free) != sorted(self._freeable):
+            return f"no request needs {free} of the encoder's cache, the books have {[*self._freeable]}"
+        return ""
+
+
+def _place(one: tuple[int, Request]) -> int:
+    return one[0]
+
+
+def _numbers(needed: Mapping[int, Mapping[int, None]]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    return tuple((request, tuple(numbers)) for request, numbers in needed.items())
