@@ -16,17 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCounts:
-    """The KV caches of all instances together.
-
-    ``blocks`` and ``peak_used`` are sums over instances (each at its own peak). ``hit_rate``: blocks found in the cache
-    at admissions, divided by those and the blocks newly taken, decoding included.
-    """
+    """The KV caches of instances together."""
 
     blocks: int
+    """KV blocks that there are: the sum over the instances."""
     peak_used: int
+    """KV blocks in use at the peak: the sum over the instances, each at its own peak. Blocks that only keep a cached
+    prefix and that no request holds are free."""
     hit_rate: float
+    """Hits per block, from 0 to 1: KV blocks that requests found in the prefix cache when they were scheduled, divided
+    by those and all blocks newly taken, for decodes too. So it is not the cached share of prompt tokens, which is
+    ``tokens.cached / tokens.input``."""
     preemptions: int
+    """Preemptions: how often a running request lost its KV blocks or its place in the batch; one request can have
+    many."""
     preempted_requests: int
+    """Requests that were preempted at least once."""
     allocation_failures: int = field(default=0, metadata=UNLESS_ZERO)
     """Attempts to give a request KV blocks that failed: one for each victim that was preempted for them, and one for
     each step that left the next request of the queue waiting for blocks; left out of the file where there were none."""

@@ -15,26 +15,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport:
-    """Sessions by what became of them, and what their users measured.
-
-    ``duration_ms``: from the first prompt to the last answer, of completed sessions. ``first_ttft_ms``: time to first
-    token of the calls that begin a session; ``later_ttft_ms``: of the others, whose prompts go on from what was said.
-    """
+    """Sessions by what became of them, and what their users measured."""
 
     started: int
-    """``completed + cancelled + unfinished``."""
+    """Sessions that began: ``completed + cancelled + unfinished``."""
     completed: int
+    """Sessions all of whose calls were answered."""
     cancelled: int
-    """A call of theirs got no answer."""
+    """Sessions of which a call got no answer: it was rejected, dropped, lost or timed out."""
     unfinished: int
-    """They have calls that are not sent, or not answered."""
+    """Sessions that have calls which are not sent, or not answered."""
     calls: int
-    """Requests that were sent."""
+    """Requests of sessions that arrived."""
     later_cached: float
-    """Of the prompt tokens of later calls, the share that was found in the prefix cache."""
+    """Of the prompt tokens of later calls that were scheduled, the share (0 to 1) that was found in the prefix
+    cache."""
     duration_ms: Distribution
+    """From a session's first prompt to its last answer, of completed sessions."""
     first_ttft_ms: Distribution
+    """Time to first token of the calls that begin a session."""
     later_ttft_ms: Distribution
+    """Time to first token of all other calls, whose prompts go on from what was said."""
 
 
 def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) -> SessionReport:

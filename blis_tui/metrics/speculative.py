@@ -18,19 +18,22 @@ class SpeculativeReport:
     """Drafts and what became of them, on all instances together, in vLLM's terms."""
 
     num_drafts: int
-    """Once for each request and step that verified any drafted token."""
+    """Drafts that were verified: one for each request and step with any drafted token."""
     num_draft_tokens: int
+    """Tokens of all these drafts, accepted or not."""
     num_accepted_tokens: int
-    """Those that lie beyond the end of an answer among them; bonus tokens do not count."""
+    """Draft tokens that were accepted, those beyond the end of an answer among them; the bonus token behind each draft
+    does not count."""
     draft_acceptance_rate: float
-    """Accepted tokens / drafted tokens."""
+    """``num_accepted_tokens / num_draft_tokens``, from 0 to 1."""
     mean_acceptance_length: float
-    """Accepted tokens per draft, and the bonus token."""
+    """Tokens that a draft brings: 1 (the bonus token) + ``num_accepted_tokens / num_drafts``; 0 where there were no
+    drafts."""
     acceptance_rates: tuple[float, ...]
-    """By position in the draft: accepted there / drafts."""
+    """By position in the draft: drafts of which that token was accepted, as a share (0 to 1) of ``num_drafts``."""
     tokens_per_step: float
-    """What a request's answer gained per decode step; at its end, and where a draft was cut short, fewer than the mean
-    acceptance length."""
+    """Output tokens that a request gained per decode step, steps without a draft included; at an answer's end, and
+    where a draft was cut short, fewer than ``mean_acceptance_length``."""
 
 
 def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | None:

@@ -19,33 +19,36 @@ class TierReport:
     """One tier of all instances together, in KV blocks."""
 
     offloaded: int
-    """That came from the GPU, or from the tier above."""
+    """KV blocks that came from the GPU, or from the tier above."""
     reloaded: int
-    """That went back to the GPU: hits."""
+    """KV blocks that went back to the GPU: hits."""
     dropped: int
-    """That had to make room."""
+    """KV blocks that had to make room."""
     held: int
-    """There at the end."""
+    """KV blocks there at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiersReport:
-    """The tiers of all instances. ``transfer_us``: of all transfers; ``added_us``: what they made steps longer."""
+    """The tiers of all instances."""
 
     offloaded: int
-    """Blocks that left the GPU's cache for a tier, and those that sank from one tier to the next."""
+    """KV blocks that left the GPU's cache for a tier, and those that sank from one tier to the next."""
     reloaded: int
-    """Blocks that came back."""
+    """KV blocks that came back to the GPU."""
     hit_rate: float
-    """Blocks that came back, divided by all that the GPU's cache had or got when requests were scheduled."""
+    """KV blocks that came back, as a share (0 to 1) of all that the GPU's cache had or newly took; ``kv.hit_rate`` has
+    the hits on the GPU."""
     thrashing: int
-    """Blocks that came back at most a millisecond after they had gone."""
+    """KV blocks that came back at most a millisecond after they had gone."""
     bytes_moved: int
-    """Both ways, over the links of all accelerators."""
+    """Bytes moved both ways, over the links of all GPUs."""
     transfer_us: int
+    """The sum of the times of all transfers, whether steps waited for them or not."""
     added_us: int
+    """By how much these transfers made steps longer."""
     tiers: Mapping[str, TierReport]
-    """By name."""
+    """By name: each tier."""
 
 
 def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersReport | None:
