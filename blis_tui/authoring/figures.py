@@ -2,7 +2,7 @@
 
 ``docs/reference/report.md`` and ``records.md`` are made from the same, so a figure is explained in one place, beside
 the field that holds it. The sources are read and not imported: a report has some thirty modules, most of which few
-runs need. They are there in every wheel, also beside compiled modules.
+runs need. None of these is compiled, so that every wheel has them.
 """
 
 from __future__ import annotations

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from blis_tui.authoring.figure_text import figure_text, is_named, near
 from blis_tui.authoring.figures import all_figures, classes_of, fields_of, figures_at, report_parts
+from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.metrics.report import Report
 from blis_tui.metrics.request_log import RequestRow
 from blis_tui.observe.recording import Observed
@@ -83,8 +86,7 @@ def _leaves(value: object, path: str = "") -> Iterator[str]:
     ],
 )
 def test_every_figure_of_a_report_is_explained(name: str) -> None:
-    with open(f"golden/{name}.report.json", encoding="utf-8") as file:  # noqa: PTH123
-        report = json.load(file)
+    report = json.loads(Path(f"golden/{name}.report.json").read_text(encoding="utf-8"))
     for leaf in _leaves(report):
         if leaf.startswith(("warnings.", "invariants.")):  # figures of a warning are named in its sentence
             continue
@@ -108,3 +110,14 @@ def test_names_and_places_can_be_left_out() -> None:
     assert [one.path for one in figures_at("instances.2.steps")] == ["instances.N.steps"]
     assert figures_at("instances.two.steps") == figures_at("kv.nothing") == []
     assert {"kv.hit_rate", "kv_tiers.hit_rate", "adapters.hit_rate"} <= {one.path for one in figures_at("hit_rate")}
+
+
+def test_the_sources_that_are_read_are_in_compiled_wheels_too() -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    compiled = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
+    records = {f"{record.__module__.replace('.', '/')}.py" for record in RECORD_KINDS.values()}
+    assert not records & {*compiled}
+    for file in compiled:
+        if file.startswith("blis_tui/metrics/"):
+            names = re.findall(r"^class (\w+)", Path(file).read_text(encoding="utf-8"), re.MULTILINE)
+            assert not {*names} & {*_PARTS, "RequestRow", "Report"}, file
