@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,7 @@ import blis_tui.cluster.records
 import blis_tui.engine.encoder.records
 import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.authoring import explain as keys
+from blis_tui.authoring import figure_text, figures
 from blis_tui.authoring.codes import explain, normal_code
 from blis_tui.authoring.tree import root
 from blis_tui.authoring.words import WORDS
@@ -19,9 +20,11 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
-from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.codes import CODES
+from blis_tui.spec.diagnostics import suggestion
+from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.schema import KINDS
+from blis_tui.spec.study.metrics import COSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
 
 _WIDTH: Final = 100
-_STATISTICS: Final = tuple(one.name for one in fields(Distribution))
+_ALIKE: Final = 0.8
 _CODE: Final = re.compile(r"(BLIS)?[0-9]+")
 
 
@@ -49,10 +52,11 @@ class Subject:
 
 
 def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
-    """Everything that is called so: a code, a warning, a kind of record, a term, or a key of documents.
+    """Everything that is called so: a code, a warning, a kind of record, a term, a key, a figure, a column or a field.
 
     Args:
-        word: as it is read somewhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``.
+        word: as it is read somewhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
+            ``kv.hit_rate``, ``queued_us``, ``step.duration_us``.
         kind: look only among the keys of that kind of document.
         plugins: whose settings are keys, too.
 
@@ -68,17 +72,14 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
         found = explain(normal_code(word))
         return [Subject(found.to_text(), asdict(found))]
     named = [*_named(word.lower())]
-    if "." in word or word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS:
+    held = [*_held(word), *([] if named else _of_rows(word))]
+    if word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS or ("." in word and not held):
         named += _at_path(word, plugins)
-    if named:
-        return named
-    matches = keys.search(word, plugins)
-    if len(matches) > 1:
-        return [Subject(keys.as_list(word, matches), keys.as_rows(matches))]
-    if matches:
-        chosen, key = matches[0]
-        return [Subject(keys.as_text(chosen, [key]), keys.as_data(chosen, [key]))]
-    raise _unknown(word, plugins)
+    if not named and "." not in word:
+        held += _searched(word, plugins, alone=not held)
+    if not named and not held:
+        raise _unknown(word, plugins)
+    return [*named, *held]
 
 
 def _key(path: str, plugins: Registry | None) -> Subject:
@@ -87,7 +88,7 @@ def _key(path: str, plugins: Registry | None) -> Subject:
 
 
 def _named(word: str) -> Iterator[Subject]:
-    """What has exactly that name, other than keys."""
+    """What has exactly that name, other than keys and what reports hold."""
     warning = explained(word)
     if warning is not None:
         yield Subject(warning, {"warning": word, "text": warning})
@@ -99,17 +100,70 @@ def _named(word: str) -> Iterator[Subject]:
             yield _term(one)
 
 
+def _searched(word: str, plugins: Registry | None, *, alone: bool) -> list[Subject]:
+    """The keys that it may be about; ``alone``: nothing else is called so."""
+    matches = keys.search(word, plugins)
+    if len(matches) > 1:
+        return [Subject(keys.as_list(word, matches, alone=alone), keys.as_rows(matches))]
+    return [Subject(keys.as_text(kind, [key]), keys.as_data(kind, [key])) for kind, key in matches]
+
+
+def _held(word: str) -> Iterator[Subject]:
+    """The figures of reports and studies that are called so."""
+    found = figures.figures_at(word)
+    if len(found) > 1:
+        text = figure_text.listed(f"{word}: figures of reports", figure_text.together(found))
+        yield Subject(text, [figure_text.figure_data(one) for one in found])
+    else:
+        yield from (Subject(figure_text.figure_text(one), figure_text.figure_data(one)) for one in found)
+    if word in COSTS:
+        yield Subject(f"{word}: a figure of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
+
+
+def _of_rows(word: str) -> Iterator[Subject]:
+    """What the columns of request files and the fields of records are that are called so."""
+    kind, _, name = word.rpartition(".")
+    columns = {one.name: one for one in figures.request_columns()} if kind in ("", "requests") else {}
+    if name in columns:
+        text = figure_text.field_text(columns[name], "a column of request files (`run --requests`)")
+        yield Subject(text, figure_text.field_data(columns[name], "column", "requests"))
+    yield from _record_fields(kind, name)
+
+
+def _record_fields(kind: str, name: str) -> Iterator[Subject]:
+    """The fields of that name, of one kind of record or of all that have it."""
+    kinds = [one for one in sorted(RECORD_KINDS) if kind in ("", one)]
+    held = [(one, field) for one in kinds for field in figures.part_of(RECORD_KINDS[one]).fields if field.name == name]
+    if len(held) > 1:
+        rows = [(f"{one}.{name}", field.meaning) for one, field in held]
+        data: Json = [figure_text.field_data(field, "field", one) for one, field in held]
+        yield Subject(figure_text.listed(f"{name}: fields of records", rows), data)
+        return
+    for one, field in held:
+        about = field.meaning or f"In the record of an event in which {RECORD_KINDS[one].shown.meaning}."
+        text = figure_text.field_text(replace(field, meaning=about), f"a field of `{one}` records")
+        yield Subject(text, figure_text.field_data(field, "field", one))
+
+
 def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
-    """The key there; else the term whose statistic a figure of a report is: ``latency.ttft_ms.p99``."""
+    """The key there."""
     try:
         return [_key(path, plugins)]
-    except keys.UnknownKeyError:
-        before, _, last = path.lower().rpartition(".")
-        name = before.rpartition(".")[2]
-        found = [_term(one) for one in WORDS if name in one.also] if last in _STATISTICS else []
-        if not found:
-            raise
-        return found
+    except keys.UnknownKeyError as error:
+        raise _unknown_figure(path, plugins) or error from None
+
+
+def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
+    """What to say of a path that is none of a key; None = it does not look like a figure's or a field's, either."""
+    section, _, rest = path.partition(".")
+    if section in RECORD_KINDS:
+        known = [f"{section}.{field.name}" for field in figures.part_of(RECORD_KINDS[section]).fields]
+        return UnknownSubjectError(f"`{section}` records have no field `{rest[:60]}`", help=suggestion(path, known))
+    known = [figures.filled(one.path, path) for one in figures.all_figures() if one.path.partition(".")[0] == section]
+    is_key = section in root("Experiment", plugins).children
+    if not known or (is_key and not get_close_matches(path, known, n=1, cutoff=_ALIKE)):
+        return None
+    return UnknownSubjectError(f"reports have no figure `{path[:80]}`", help=metric_hint(path, known))
 
 
 def _record(kind: str, record: type[Record]) -> Subject:
@@ -136,6 +190,8 @@ def _term(word: Word) -> Subject:
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
     known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
+    known += [one.field.name for one in figures.all_figures()]
+    known += [one.name for one in figures.request_columns()]
     near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
     if near:
         hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
@@ -145,16 +201,21 @@ def _unknown(word: str, plugins: Registry | None) -> BlisError:
     except keys.UnknownKeyError as error:
         if error.help and "did you mean" in error.help:
             return error
-    hint = "`blis-tui explain` lists codes, warnings, records and terms, `explain --kind experiment` all keys"
+    hint = "`blis-tui explain` lists codes, warnings, records, terms and figures, `explain --kind experiment` all keys"
     return UnknownSubjectError(f"nothing is called `{word[:60]}`", help=hint)
 
 
 def names() -> Iterator[tuple[str, str]]:
-    """Every code, warning, kind of record and term, each with a line about it."""
+    """Every code, warning, kind of record, term and figure of reports, each with a line about it."""
     yield from ((code, info.title) for code, info in CODES.items())
     yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
-    yield from ((one.name, textwrap.shorten(one.meaning, 70, placeholder=" ...")) for one in WORDS)
+    yield from ((one.name, _short(one.meaning)) for one in WORDS)
+    yield from ((name, _short(about)) for name, about in figure_text.overview())
+
+
+def _short(text: str) -> str:
+    return textwrap.shorten(text, 70, placeholder=" ...")
 
 
 def everything() -> Subject:
@@ -163,6 +224,7 @@ def everything() -> Subject:
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
     rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
+    rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
     return Subject("".join(f"{name}  {about}\n" for name, about in names()), rows)
 
 

@@ -9,9 +9,8 @@ import ast
 import re
 import sys
 from importlib import import_module
-from inspect import getdoc, getsource
+from inspect import getdoc
 from pathlib import Path
-from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
@@ -19,6 +18,7 @@ import blis_tui.cluster.records  # kinds are known once they are imported
 import blis_tui.engine.encoder.records
 import blis_tui.engine.stopped
 from blis_tui.authoring.codes import explain
+from blis_tui.authoring.figures import Field, Part, as_code, part_of, report_parts
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
@@ -148,7 +148,7 @@ def _errors_page() -> str:
 
 def _report_page() -> str:
     lines = [_NOTE, "# Report", ""]
-    lines += ["`blis-tui run` prints it as JSON in this order. Units are in the names.", ""]
+    lines += ["`blis-tui run` prints it as JSON in this order; `blis-tui explain FIGURE` says the same of one.", ""]
     parts = list(_report_parts())
     for found in parts:
         lines += _class_section(found, found.name, {one.name for one in parts})
@@ -165,21 +165,19 @@ def _report_page() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _report_parts() -> Iterable[ast.ClassDef]:
+def _report_parts() -> Iterable[Part]:
     """What a report consists of, each part behind what names it first."""
-    files = sorted((_PACKAGE / "metrics").rglob("*.py"))
-    known = {found.name: found for file in files for found in _classes(str(file.relative_to(_PACKAGE)))}
-    parts: dict[str, ast.ClassDef] = {}
+    known = report_parts()
+    parts: dict[str, Part] = {}
 
     def add(name: str) -> None:
         if name in known and name not in parts:
             parts[name] = known[name]
-            for field in known[name].body:
-                if isinstance(field, ast.AnnAssign):
-                    for inner in re.findall(r"\w+", ast.unparse(field.annotation)):
-                        add(inner)
+            for field in known[name].fields:
+                for inner in re.findall(r"\w+", field.annotation):
+                    add(inner)
             for base in known[name].bases:
-                add(ast.unparse(base))
+                add(base)
 
     for name in _REPORT_ROOTS:
         add(name)
@@ -195,7 +193,7 @@ def _checks() -> Iterator[str]:
     for node in ast.walk(table):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Lint":
             name, _, check = node.args
-            about = re.sub(r"``([^`]*)``", r"`\1`", " ".join(docs[ast.unparse(check).rpartition(".")[2]].split()))
+            about = as_code(" ".join(docs[ast.unparse(check).rpartition(".")[2]].split()))
             yield f"- `{ast.literal_eval(name)}`: {about}"
 
 
@@ -207,47 +205,24 @@ def _records_page() -> str:
         "",
     ]
     for kind, record in sorted(RECORD_KINDS.items()):  # they are known in the order in which they are imported
-        [found] = ast.parse(dedent(getsource(record))).body
-        if isinstance(found, ast.ClassDef):
-            lines += _class_section(found, kind)
-            if record.shown.on_demand:
-                lines += ["On demand: only subscribing to it by name brings it; it is in no file.", ""]
+        lines += _class_section(part_of(record), kind)
+        if record.shown.on_demand:
+            lines += ["On demand: only subscribing to it by name brings it; it is in no file.", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _class_section(found: ast.ClassDef, title: str, linked: Collection[str] = ()) -> list[str]:
-    text = re.sub(r"``([^`]*)``", r"`\1`", ast.get_docstring(found) or "")
-    fields = list(_fields(found, linked))
-    lines = [f"## {title}", "", text, ""]
-    if fields:
+def _class_section(found: Part, title: str, linked: Collection[str] = ()) -> list[str]:
+    lines = [f"## {title}", "", as_code(found.about), ""]
+    if found.fields:
         lines += ["| field | type | meaning |", "|---|---|---|"]
-        lines += [f"| `{name}` | {_cell(kind)} | {_cell(about)} |" for name, kind, about in fields]
+        lines += [_field(field, linked) for field in found.fields]
         lines.append("")
     return lines
 
 
-def _classes(file: str) -> list[ast.ClassDef]:
-    tree = ast.parse((_PACKAGE / file).read_text(encoding="utf-8"))
-    return [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-
-
-def _is_dataclass(found: ast.ClassDef) -> bool:
-    return any("dataclass" in ast.unparse(one) for one in found.decorator_list)
-
-
-def _fields(found: ast.ClassDef, linked: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Name, type and documentation (the text below it) of each field."""
-    for at, node in enumerate(found.body):
-        if not isinstance(node, ast.AnnAssign) or "ClassVar" in ast.unparse(node.annotation):
-            continue
-        name = ast.unparse(node.target)
-        if name.startswith("_"):
-            continue
-        after = found.body[at + 1] if at + 1 < len(found.body) else None
-        text = ""
-        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
-            text = " ".join(after.value.value.split())
-        yield name, _type(ast.unparse(node.annotation), linked), re.sub(r"``([^`]*)``", r"`\1`", text)
+def _field(field: Field, linked: Collection[str]) -> str:
+    facts = ", ".join(part for part in (_type(field.annotation, linked), field.unit) if part)
+    return f"| `{field.name}` | {_cell(facts)} | {_cell(field.meaning)} |"
 
 
 def _type(annotation: str, linked: Collection[str]) -> str:

@@ -239,13 +239,14 @@ def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
     return next((rank for rank, is_match in enumerate(matches) if is_match), None)
 
 
-def as_list(text: str, found: Sequence[tuple[str, Key]]) -> str:
-    """The best matches, a line each, for a person."""
+def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:
+    """The best matches, a line each, for a person; ``alone``: nothing else is called so."""
     rows = [(key.shown(kind), key.description) for kind, key in found[:_MOST_SHOWN]]
     width = max(len(path) for path, _ in rows)
     room = max(_WIDTH - width - 4, 30)
     more = len(found) - len(rows)
-    lines = [f"no key has the path `{printable(text)}`; keys that mention it:", ""]
+    name = printable(text)
+    lines = [f"no key has the path `{name}`; keys that mention it:" if alone else f"keys that mention `{name}`:", ""]
     lines += [f"  {path:<{width}}  {textwrap.shorten(about, room, placeholder=' ...')}" for path, about in rows]
     return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])]) + "\n"
 

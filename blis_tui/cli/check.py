@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Experiment
 
+_PATTERN: Final = frozenset("*?[")
+"""Characters of a pattern of a shell."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -81,8 +84,8 @@ def check(
     policy remembers must show in its `state()`. The first event that differs is named. --set and --seed are about that
     experiment.
 
-    Exit codes: 2 where a document is wrong, 3 where one cannot be read; 1 where a policy's runs differ, 4 where it
-    raises an exception.
+    Exit codes: 2 where a document is wrong, 3 where one cannot be read or a folder has none; 1 where a policy's runs
+    differ, 4 where it raises an exception or a call of it takes half a minute.
     """
     code = [path for path in paths if is_code(path)]
     if (source is not None or overrides or seed is not None) and not code:
@@ -90,16 +93,20 @@ def check(
     documents = [path for path in paths if path not in code]
     stdin_text = read_standard_input_text() if "-" in documents else None
     known = known_plugins(plugins)
-    outcomes = [_check(one, stdin_text, known) for one in yaml_files(documents)]
+    outcomes = [outcome for path in documents for outcome in _check_all(path, stdin_text, known)]
     as_text = output_format == "text"
     if as_text and documents:
         _print_text(outcomes)
     policies: list[Checked] = []
-    own = known_plugins((*plugins, *code)) if code else None
-    for policy in check_policies(own, source, overrides, seed) if own is not None else ():
-        policies.append(policy)
-        if as_text:
-            _print_policy(policy, policies)
+    if code:
+        from blis_tui.golden.unreturned import Returning  # noqa: PLC0415  (documents alone run nothing)
+
+        with Returning():
+            own = known_plugins((*plugins, *code))
+            for policy in check_policies(own, source, overrides, seed) if own is not None else ():
+                policies.append(policy)
+                if as_text:
+                    _print_policy(policy, policies)
     if not as_text:
         print_text(_as_json(outcomes, policies if code else None), nl=False)
     if any(outcome.unreadable for outcome in outcomes):
@@ -117,6 +124,13 @@ def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
         tell(f"FAIL  {policy.found}")
 
 
+def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> list[Outcome]:
+    """The documents of a path. A folder without any is one that was meant otherwise."""
+    found = [_check(one, stdin_text, plugins) for one in yaml_files([path])]
+    nothing = f"no documents are below {path}: no file `*.yaml` or `*.yml` that is not hidden"
+    return found or [Outcome(file=path, unreadable=nothing)]
+
+
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
     from blis_tui.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
@@ -130,7 +144,8 @@ def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Out
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
-        return Outcome(file=source, unreadable=str(error))
+        pattern = "\n  = help: no file is called so: a shell leaves a pattern as it is that matches none"
+        return Outcome(file=source, unreadable=f"{error}{pattern if _PATTERN.intersection(source) else ''}")
     return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
 
 

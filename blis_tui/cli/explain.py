@@ -1,4 +1,4 @@
-"""``blis-tui explain``: what a code, a warning, a record, a term or a key means."""
+"""``blis-tui explain``: what a code, a warning, a figure, a record, a term or a key means."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_op
 @plugins_option
 @reported
 def explain(word: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
-    """Explain WORD: the code of an error, a warning about a run, a kind of record, a term, or a key of documents.
+    """Explain WORD: an error's code, a warning, a figure of reports, a term, a kind of record, or a key of documents.
 
     \b
     BLIS1001             the code of an error
     overload             a warning about a run
-    preempted            a kind of record
-    ttft_ms, goodput     a term of screens and reports
+    kv.hit_rate, steady  a figure of reports, or a section of them
+    queued_us            a column of request files
+    preempted            a kind of record; preempted.freed_blocks is a field of it
+    TTFT, goodput        a term of screens and reports
     engine.max_num_seqs  a key: type, unit, default, range, values
     rate, tp             keys with this word, or that other tools call so
 
-    Without WORD, all codes, warnings, records and terms are listed; with --kind, the keys as a tree.
+    Without WORD, all codes, warnings, records, terms and figures are listed; with --kind, the keys as a tree.
     """  # noqa: D301  (click's mark for lines it must not join)
     from blis_tui.subjects import all_keys, everything, subjects  # noqa: PLC0415  (heavy imports only here)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.authoring.figures import figures_at
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import Difference, experiment_differences
 from blis_tui.errors import InputError
@@ -53,6 +55,8 @@ _MAIN: Final = re.compile(
 _LARGEST: Final = 2**63 - 1
 """Whole numbers of reports are counts and microseconds."""
 
+_LONGEST: Final = 40
+_NO_NUMBER: Final = "`blis-tui explain FIGURE` says what it is; write the file again with `blis-tui run -o FILE.json`"
 _NO_RESULTS: Final = frozenset({"meta", "step_time", "expectations", "warnings"})
 """Parts of a report that say what was simulated or wished, or judge what happened."""
 
@@ -143,14 +147,36 @@ def _figures(report: Mapping[str, object]) -> Iterator[tuple[str, float | None]]
 
 
 def _leaves(name: str, value: object) -> Iterator[tuple[str, float | None]]:
+    for path, leaf in _values(name, value):
+        if leaf is None or (isinstance(leaf, int | float) and not isinstance(leaf, bool)):
+            yield path, leaf
+
+
+def _values(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Everything in a part of a report that is neither a map nor a list, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _leaves(f"{name}.{key}", inner)
+            yield from _values(f"{name}.{key}", inner)
     elif isinstance(value, list):
         for at, inner in enumerate(value):
-            yield from _leaves(f"{name}.{at}", inner)
-    elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            yield from _values(f"{name}.{at}", inner)
+    else:
         yield name, value
+
+
+def _texts(report: Mapping[str, object]) -> Iterator[tuple[str, str | bool]]:
+    """What of a report's results is no number."""
+    for name, part in report.items():
+        if name not in _NO_RESULTS:
+            for path, value in _values(name, part):
+                if isinstance(value, str | bool):
+                    yield path, value
+
+
+def _shown(value: str | bool) -> str:
+    """A value as JSON has it, cut where it is long."""
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 # ---- requests ----
@@ -366,6 +392,9 @@ def stored(source: str, report: object, document: Mapping[str, object] | None = 
         if value is not None and not (abs(value) <= _LARGEST if isinstance(value, int) else isfinite(value)):
             shown = f"{value}" if isinstance(value, float) else "more than 64 bits"
             raise InputError(f"{source} is no report: `{metric}` is {shown}", help="no run writes such a figure")
+    for metric, text in _texts(report):
+        if any("number" in figure.field.type for figure in figures_at(metric)):
+            raise InputError(f"{source} is no report: `{metric}` is {_shown(text)}, not a number", help=_NO_NUMBER)
     return Stored(source=source, name=name, seed=seed, sha256=sha256, figures=report, document=document)
 
 
@@ -469,5 +498,13 @@ def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
         spec=None if left is None or right is None else tuple(experiment_differences(left, right)),
         metrics=tuple(rows(a.figures, b.figures)),
         requests=None if a.rows is None or b.rows is None else request_changes(a.rows, b.rows),
-        notes=notes,
+        notes=(*notes, *_engines(a, b)),
     )
+
+
+def _engines(a: Side, b: Side) -> Iterator[str]:
+    """What to know where the two were simulated by other rules."""
+    left, right = (side.figures.get("meta") for side in (a, b))
+    if isinstance(left, dict) and isinstance(right, dict) and left.get("engine") != right.get("engine"):
+        was, now = (_shown(str(meta.get("engine", ""))) for meta in (left, right))
+        yield f"A is of engine {was}, B of engine {now} (`meta.engine`): for that alone figures may differ"

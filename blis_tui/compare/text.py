@@ -49,7 +49,11 @@ def _side(letter: str, side: Side) -> str:
 
 def _documents(spec: Sequence[Difference] | None, *, same: bool) -> list[str]:
     if spec is None:
-        return ["specification: the same" if same else "specification: not the same (a report does not have it)"]
+        return [
+            "specification: the same"
+            if same
+            else "specification: not the same (other `spec_sha256`; a report has no more of it)"
+        ]
     if not spec:
         return ["specification: no differences"]
     lines = [f"specification: {plural(len(spec), 'difference')}"]

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError, SimulationError
+from blis_tui.golden.unreturned import Returning
 from blis_tui.spec.build import build_experiment
 from blis_tui.user_plugins import load_plugins
 
@@ -133,7 +134,8 @@ def _answer(line: str) -> dict[str, object]:
     try:
         plugins = load_plugins(job["plugins"])
         experiment = build_experiment(job["document"], trace_path=job["trace_path"], plugins=plugins)
-        return {"result": getattr(import_module(module), name)(experiment)}
+        with Returning():
+            return {"result": getattr(import_module(module), name)(experiment)}
     except BlisError as error:
         return {"told": " ".join(str(error).split())}
     except Exception as error:  # noqa: BLE001  (the other process says it, and goes on)

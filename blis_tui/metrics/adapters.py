@@ -21,15 +21,18 @@ _LISTED: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterReport:
-    """One adapter."""
+    """The requests of one LoRA adapter."""
 
     requests: int
-    """That asked for it."""
+    """Requests that asked for it."""
     completed: int
+    """Requests of these that completed."""
     output_tokens: int
+    """Output tokens of these requests, those that did not complete included."""
     loads: int
-    """Onto any instance."""
+    """Loads of it, onto any instance."""
     ttft_ms: Distribution
+    """``latency.ttft_ms`` of these requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +40,24 @@ class AdaptersReport:
     """The LoRA adapters of all instances together."""
 
     adapters: int
-    """Different ones that requests asked for."""
+    """Different adapters that requests asked for."""
     scheduled: int
     """Requests with an adapter that were scheduled; a preempted one counts again."""
     hit_rate: float
-    """The share of these whose adapter was on the accelerators."""
+    """The share of these, from 0 to 1, whose adapter was on the GPUs when they were scheduled."""
     loads: int
+    """Loads of adapters onto instances, from host memory or storage."""
     loads_from_storage: int
-    """Of these, those of adapters that the host's memory did not have."""
+    """Loads of adapters that the host's memory did not have; part of ``loads``."""
     evictions: int
     """Adapters that made room on the accelerators for others."""
     load_us: int
-    """Time of all loads: of steps that waited for them (`vllm-v1`), or beside steps (`blis`)."""
+    """The sum of the times of all loads: of steps that waited for them (``vllm-v1``), or beside steps (``blis``)."""
     holds: int
-    """Requests that were passed over, or waited for a load beside steps; a preempted one counts again."""
+    """Requests that were passed over in the queue for want of a place for their adapter, or waited for its load beside
+    steps; a preempted one counts again."""
     held_us: int
-    """How long they were, if they were scheduled."""
+    """The sum of the times that these waited so, of those that were scheduled."""
     busiest: Mapping[str, AdapterReport]
     """The 20 that most requests asked for, by name."""
 

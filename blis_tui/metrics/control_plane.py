@@ -26,8 +26,9 @@ class DeferralReport:
     """Requests that were put off until the cluster is idle."""
 
     deferred: int
+    """Requests that were put off; one that is put off again counts again."""
     waiting: int
-    """Those that still are, part of ``requests.still_queued``."""
+    """Requests that still are at the end, part of ``requests.still_queued``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +38,22 @@ class GatewayReport:
     offered: int
     """Admitted requests that came to it."""
     dispatched: int
+    """Requests that it sent on to the router."""
     full: int
-    """Turned away because it was full."""
+    """Requests that it turned away because it was full."""
     displaced: int
-    """Turned out of it for more urgent ones."""
+    """Requests turned out of its queue for more urgent ones."""
     expired: int
-    """Turned away because their time in it was up."""
+    """Requests turned away because they had waited for ``request_ttl_us``."""
     depth: int
-    """Still in it, part of ``requests.still_queued``."""
+    """Requests still in its queue at the end, part of ``requests.still_queued``."""
     peak_depth: int
+    """The most requests in its queue at a time."""
     held: int
     """Dispatched requests that had to wait."""
     wait_ms: Distribution
-    """Of all dispatched ones, those included that passed at once."""
+    """How long the gateway held dispatched requests, those included that passed at once (0), and those of the
+    warm-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +63,29 @@ class DisaggregationReport:
     split: int
     """Requests that were decided to be split."""
     prefilled: int
-    """Those of them whose prompt is computed."""
+    """Requests of them whose prompt is computed."""
     completed: int
+    """Requests of them whose answer was generated to its end."""
     dropped_at_decode: int
-    """Those whose KV blocks did not fit where they were to decode, part of ``requests.dropped_unservable``."""
+    """Requests whose KV blocks did not fit where they were to decode, part of ``requests.dropped_unservable``."""
     transfers: int
     """Transfers of KV blocks that were started."""
     transfers_under_way: int
+    """KV transfers that had not ended at the end of the run."""
     peak_concurrent_transfers: int
+    """The most KV transfers under way at a time."""
     transferred_bytes: int
-    """Of all that were started."""
+    """Bytes of all transfers that were started, those that broke off included."""
     transfer_ms: Distribution
+    """How long KV transfers took from start to end, latency of the link included; one sample for each request, the
+    warm-up's too."""
     prefills_per_s: float
-    """Per second of the whole run, as below."""
+    """``prefilled`` per second of the whole run."""
     decodes_per_s: float
+    """``completed`` per second of the whole run."""
     imbalance: float | None
-    """The larger of both rates divided by the smaller; 1 where both are 0, None where one is."""
+    """The larger of ``prefills_per_s`` and ``decodes_per_s`` divided by the smaller: a ratio from 1 on, with None where
+    one of them is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +96,9 @@ class RegretReport:
     """
 
     seen: Distribution
-    """By the instances as the router saw them."""
+    """By the instances as the router saw them; in score points, from 0 to 1."""
     true: Distribution
-    """By the instances as they were."""
+    """By the instances as they were, whatever the age of the router's view; in score points, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +106,13 @@ class RoutingReport:
     """Routing decisions, each weighed against its alternatives."""
 
     decisions: int
-    """A request that is split or starts again has several."""
+    """Routing decisions; a request that is split or starts again has several."""
     scored: int
-    """Those of policies that have scores."""
+    """Decisions of policies that have scores."""
     regretted: int
-    """Those of them that the true state of the instances speaks against."""
+    """Decisions of these that the true state of the instances speaks against: another one had a higher score."""
     regret: RegretReport
+    """What the scored decisions gave away."""
 
 
 def routing_report(regrets: Regrets) -> RoutingReport:

@@ -65,11 +65,11 @@ class Band:
     """The error of one metric's mean, in percent: above 0 where the simulation is slower than the server."""
 
     median: float
-    """Half of the absolute errors are below it."""
+    """In percent: half of the absolute errors are below it."""
     low: float
-    """Nine of ten errors lie between this one ..."""
+    """In percent: nine of ten errors lie between this one ..."""
     high: float
-    """... and this one."""
+    """... and this one, in percent."""
     servers: int
     """How many measured servers that rests on; those that are less like the simulated ones count in part."""
 
@@ -79,8 +79,11 @@ class ExpectedError:
     """What measured servers that are like the simulated ones let expect of a run's means; None = not measured."""
 
     ttft: Band | None
+    """Of the mean time to first token."""
     itl: Band | None
+    """Of the mean inter-token latency."""
     e2e: Band | None
+    """Of the mean end-to-end latency."""
 
 
 class Expectation(NamedTuple):

@@ -26,6 +26,7 @@ class Met:
     """How many completed requests kept to one target."""
 
     met: int
+    """Completed requests that kept to it."""
     counted: int
     """Completed requests that have such a figure: one token has no time per output token."""
 
@@ -35,29 +36,40 @@ class ClassSlo:
     """The requests of one class against its targets."""
 
     injected: int
+    """Requests of the class that arrived and were not turned away."""
     completed: int
+    """Requests of these whose answer was generated to its end."""
     good: int
-    """Completed requests that kept to all targets."""
+    """Completed requests that kept to all targets of the class."""
     attainment: float | None
-    """``good / injected``; None where none was injected."""
+    """``good / injected``, from 0 to 1; None where none was injected. Rejected requests do not count, those that never
+    completed do."""
     goodput_rps: float
     """Good requests per second of the whole run."""
     ttft: Met | None
-    """None = there is no such target."""
+    """Of the target ``ttft_ms``; None = there is no such target."""
     tpot: Met | None
+    """Of the target ``tpot_ms``; None = there is no such target."""
     e2e: Met | None
+    """Of the target ``e2e_ms``; None = there is no such target."""
     ttfat: Met | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Of the target ``ttfat_ms`` (time to first answer token); left out where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloReport:
-    """Requests against the targets of their SLO classes: those of classes that have any."""
+    """Requests against the targets of their SLO classes: those of classes that have any, the warm-up's included."""
 
     injected: int
+    """Requests of classes with targets that arrived and were not turned away."""
     good: int
+    """Completed requests that kept to all targets of their class."""
     attainment: float | None
+    """``good / injected``, from 0 to 1; None where none was injected."""
     goodput_rps: float
+    """Good requests per second of the whole run (``duration_us``)."""
     classes: Mapping[str, ClassSlo]
+    """By name: the requests of each class that has targets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +77,7 @@ class FitnessReport:
     """How good the run is by the experiment's weights."""
 
     score: float
-    """Sum of weight * component."""
+    """Sum of weight * component; a number without unit."""
     components: Mapping[str, float]
     """Each between 0 and 1, larger is better; 0 where nothing was observed."""
 

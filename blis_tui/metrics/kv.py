@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCounts:
-    """The KV caches of all instances together.
-
-    ``blocks`` and ``peak_used`` are sums over instances (each at its own peak). ``hit_rate``: blocks found in the cache
-    at admissions, divided by those and the blocks newly taken, decoding included.
-    """
+    """The KV caches of instances together."""
 
     blocks: int
+    """KV blocks that there are: the sum over the instances."""
     peak_used: int
+    """KV blocks in use at the peak: the sum over the instances, each at its own peak. Blocks that only keep a cached
+    prefix and that no request holds are free."""
     hit_rate: float
+    """Hits per block, from 0 to 1: KV blocks that requests found in the prefix cache when they were scheduled, divided
+    by those and all blocks newly taken, for decodes too. So it is not the cached share of prompt tokens, which is
+    ``tokens.cached / tokens.input``."""
     preemptions: int
+    """Preemptions: how often a running request lost its KV blocks or its place in the batch; one request can have
+    many."""
     preempted_requests: int
+    """Requests that were preempted at least once."""
     allocation_failures: int = field(default=0, metadata=UNLESS_ZERO)
     """Attempts to give a request KV blocks that failed: one for each victim that was preempted for them, and one for
     each step that left the next request of the queue waiting for blocks; left out of the file where there were none."""
@@ -69,33 +74,36 @@ class TierReport:
     """One tier of all instances together, in KV blocks."""
 
     offloaded: int
-    """That came from the GPU, or from the tier above."""
+    """KV blocks that came from the GPU, or from the tier above."""
     reloaded: int
-    """That went back to the GPU: hits."""
+    """KV blocks that went back to the GPU: hits."""
     dropped: int
-    """That had to make room."""
+    """KV blocks that had to make room."""
     held: int
-    """There at the end."""
+    """KV blocks there at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiersReport:
-    """The tiers of all instances. ``transfer_us``: of all transfers; ``added_us``: what they made steps longer."""
+    """The tiers of all instances."""
 
     offloaded: int
-    """Blocks that left the GPU's cache for a tier, and those that sank from one tier to the next."""
+    """KV blocks that left the GPU's cache for a tier, and those that sank from one tier to the next."""
     reloaded: int
-    """Blocks that came back."""
+    """KV blocks that came back to the GPU."""
     hit_rate: float
-    """Blocks that came back, divided by all that the GPU's cache had or got when requests were scheduled."""
+    """KV blocks that came back, as a share (0 to 1) of all that the GPU's cache had or newly took; ``kv.hit_rate`` has
+    the hits on the GPU."""
     thrashing: int
-    """Blocks that came back at most a millisecond after they had gone."""
+    """KV blocks that came back at most a millisecond after they had gone."""
     bytes_moved: int
-    """Both ways, over the links of all accelerators."""
+    """Bytes moved both ways, over the links of all GPUs."""
     transfer_us: int
+    """The sum of the times of all transfers, whether steps waited for them or not."""
     added_us: int
+    """By how much these transfers made steps longer."""
     tiers: Mapping[str, TierReport]
-    """By name."""
+    """By name: each tier."""
 
 
 def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersReport | None:

@@ -23,10 +23,13 @@ class ScalingEvent:
     """A decision of the autoscaler that took effect."""
 
     time_us: int
+    """When it took effect."""
     pool: str
+    """The pool that it is about."""
     change: int
     """Instances that come, or (negative) go."""
     reason: str
+    """Why the autoscaler decided so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +37,13 @@ class InstanceLife:
     """How an instance ended, and how long it held its accelerators."""
 
     instance: int
+    """Its index in the cluster, from 0."""
     pool: str
+    """The name of its pool."""
     state: str
     """``scheduling``, ``loading``, ``warming-up``, ``active``, ``draining``, ``terminated`` or ``failed``."""
     held_us: int
+    """How long it held its GPUs: from its placement until it was terminated, died for good, or the run ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +57,26 @@ class LifecycleReport:
     failures: int
     """Deaths of instances."""
     retries: int
-    """How often a request had to leave its instance and start again."""
+    """How often requests had to leave their instance and start again."""
     transfers_broken_off: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """KV transfers that ended with one of their instances; left out without disaggregation."""
     stranded: int
     """Requests that wait for an instance at the end."""
     scaled_up: int
-    """Instances that the autoscaler added; likewise below."""
+    """Instances that the autoscaler added."""
     scaled_down: int
+    """Instances that the autoscaler removed."""
     instance_hours: float
+    """Hours for which instances held their GPUs, added up over the instances."""
     gpu_hours: float
+    """The same, each instance's times the number of its GPUs."""
     cost: float | None
-    """Of the nodes, from when each is ready until it is given back; None where none has a ``cost_per_hour``."""
+    """Price of the nodes' time, in the currency of ``cost_per_hour``: of each node from when it is ready until it is
+    given back; None where none has such a price."""
     instances: tuple[InstanceLife, ...]
+    """Each instance that there ever was, in order of their indices."""
     scaling: tuple[ScalingEvent, ...]
+    """What the autoscaler did, in order of time."""
 
 
 def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> LifecycleReport | None:

@@ -23,18 +23,21 @@ _SERVED: Final = (RequestState.WAITING, RequestState.RUNNING, RequestState.COMPL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """The load that arrived, served or not, per second between the first arrival and the last.
+    """The load that arrived, served or not, between the first arrival and the last.
 
     Rates are the mean over the gaps between arrivals; None where all requests arrived at once.
     """
 
     requests_per_s: float | None
+    """Requests that arrived, per second: (requests - 1) / time from the first arrival to the last."""
     input_tokens_per_s: float | None
+    """Prompt tokens of these requests per second: ``requests_per_s`` times their mean prompt."""
     output_tokens_per_s: float | None
-    """Tokens of the answers that the requests ask for."""
+    """Output tokens that these requests ask for, per second; what they got is in ``throughput``."""
     first_arrival_us: int | None
-    """None when no request arrived; likewise below."""
+    """When the first request arrived; None when none did."""
     last_arrival_us: int | None
+    """When the last request arrived; None when none did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +53,13 @@ class Steady:
     end_us: int | None
     """The last arrival."""
     offered_requests_per_s: float | None
+    """Requests that arrived from ``start_us`` to ``end_us``, per second of that time. Where it is well above
+    ``requests_per_s``, a queue grows."""
     requests_per_s: float | None
-    """Requests completed in this time."""
+    """Requests completed from ``start_us`` to ``end_us``, per second of that time."""
     output_tokens_per_s: float | None
-    """Tokens of those requests."""
+    """Output tokens of the requests completed from ``start_us`` to ``end_us``, per second of that time; tokens of
+    theirs generated before it count, and those of requests that complete later do not."""
 
 
 class Presence:

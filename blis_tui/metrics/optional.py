@@ -21,26 +21,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport:
-    """Sessions by what became of them, and what their users measured.
-
-    ``duration_ms``: from the first prompt to the last answer, of completed sessions. ``first_ttft_ms``: time to first
-    token of the calls that begin a session; ``later_ttft_ms``: of the others, whose prompts go on from what was said.
-    """
+    """Sessions by what became of them, and what their users measured."""
 
     started: int
-    """``completed + cancelled + unfinished``."""
+    """Sessions that began: ``completed + cancelled + unfinished``."""
     completed: int
+    """Sessions all of whose calls were answered."""
     cancelled: int
-    """A call of theirs got no answer."""
+    """Sessions of which a call got no answer: it was rejected, dropped, lost or timed out."""
     unfinished: int
-    """They have calls that are not sent, or not answered."""
+    """Sessions that have calls which are not sent, or not answered."""
     calls: int
-    """Requests that were sent."""
+    """Requests of sessions that arrived."""
     later_cached: float
-    """Of the prompt tokens of later calls, the share that was found in the prefix cache."""
+    """Of the prompt tokens of later calls that were scheduled, the share (0 to 1) that was found in the prefix
+    cache."""
     duration_ms: Distribution
+    """From a session's first prompt to its last answer, of completed sessions."""
     first_ttft_ms: Distribution
+    """Time to first token of the calls that begin a session."""
     later_ttft_ms: Distribution
+    """Time to first token of all other calls, whose prompts go on from what was said."""
 
 
 def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) -> SessionReport:
@@ -87,19 +88,22 @@ class SpeculativeReport:
     """Drafts and what became of them, on all instances together, in vLLM's terms."""
 
     num_drafts: int
-    """Once for each request and step that verified any drafted token."""
+    """Drafts that were verified: one for each request and step with any drafted token."""
     num_draft_tokens: int
+    """Tokens of all these drafts, accepted or not."""
     num_accepted_tokens: int
-    """Those that lie beyond the end of an answer among them; bonus tokens do not count."""
+    """Draft tokens that were accepted, those beyond the end of an answer among them; the bonus token behind each draft
+    does not count."""
     draft_acceptance_rate: float
-    """Accepted tokens / drafted tokens."""
+    """``num_accepted_tokens / num_draft_tokens``, from 0 to 1."""
     mean_acceptance_length: float
-    """Accepted tokens per draft, and the bonus token."""
+    """Tokens that a draft brings: 1 (the bonus token) + ``num_accepted_tokens / num_drafts``; 0 where there were no
+    drafts."""
     acceptance_rates: tuple[float, ...]
-    """By position in the draft: accepted there / drafts."""
+    """By position in the draft: drafts of which that token was accepted, as a share (0 to 1) of ``num_drafts``."""
     tokens_per_step: float
-    """What a request's answer gained per decode step; at its end, and where a draft was cut short, fewer than the mean
-    acceptance length."""
+    """Output tokens that a request gained per decode step, steps without a draft included; at an answer's end, and
+    where a draft was cut short, fewer than ``mean_acceptance_length``."""
 
 
 def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | None:

@@ -15,26 +15,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionReport:
-    """Where the policy says more than ``victim: tail`` or ``priority`` with ``restore: recompute``; of all instances.
-
-    ``transfer_us`` is the time of all transfers, ``added_us`` what they made steps longer.
-    """
+    """Of all instances; where the policy says more than ``victim: tail`` or ``priority``, ``restore: recompute``."""
 
     recomputed_tokens: int
     """Tokens computed again, generated ones included."""
     swapped_out: int
-    """Victims whose KV blocks moved to the host."""
+    """Victims whose KV blocks moved to the host's memory."""
     swapped_in: int
-    """Of those, how many came back."""
+    """Victims that came back from there; those that timed out meanwhile did not."""
     host_full: int
     """Victims that would have been swapped, and were recomputed because the host had no room."""
     swapped_out_blocks: int
+    """KV blocks moved to the host."""
     swapped_in_blocks: int
     """KV blocks moved back; those that the GPU still had are not moved."""
     bytes_moved: int
-    """Both ways, over the links of all accelerators."""
+    """Bytes moved both ways, over the links of all GPUs."""
     transfer_us: int
+    """The sum of the times of all transfers, whether steps waited for them or not."""
     added_us: int
+    """By how much these transfers made steps longer: all of their time, or with ``overlap: true`` what of it the
+    computation did not cover."""
 
 
 def says_more(policy: Policy) -> bool:

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningReport:
-    """Reasoning and answers of all requests; the distributions are of those that reason.
-
-    ``ttfat_ms``: arrival to the first token of the answer itself (time to first answer token), as clients measure it.
-    ``reasoning_ms``: from the first token to that one.
-    """
+    """Reasoning and answers of all requests; the distributions leave the warm-up out."""
 
     requests: int
-    """That reason."""
+    """Requests that reason before they answer, that is, ask for any reasoning tokens."""
     answered: int
-    """Those of them that got a token of their answer."""
+    """Requests of them that got a token of the answer itself."""
     reasoning_tokens: int
-    """Generated; likewise below."""
+    """Output tokens generated that are reasoning."""
     answer_tokens: int
+    """Output tokens generated that are not; those of requests which do not reason among them."""
     share: float
-    """Of all output tokens, that of reasoning."""
+    """``reasoning_tokens`` as a share, from 0 to 1, of all output tokens."""
     ttfat_ms: Distribution
+    """Time to first answer token: from arrival to the first token behind the reasoning at the client, of requests that
+    reason and got there."""
     reasoning_ms: Distribution
+    """From the first token to that one: ``ttfat_ms`` less the time to first token, of the same requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,15 @@ class MultimodalReport:
     """What prompts consist of: tokens of all requests, whether or not they were served."""
 
     requests: int
-    """With a prompt that is not only text."""
+    """Requests with a prompt that is not only text."""
     text_tokens: int
+    """Prompt tokens that are text, those of requests with nothing else included."""
     image_tokens: int
+    """Prompt tokens that stand for images."""
     audio_tokens: int
+    """Prompt tokens that stand for audio."""
     video_tokens: int
+    """Prompt tokens that stand for video."""
 
 
 def reasons(experiment: Experiment, cluster: Cluster) -> bool:

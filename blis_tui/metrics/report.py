@@ -48,39 +48,65 @@ class Meta:
     """Which experiment gave these figures; equal ``spec_sha256`` and ``engine`` mean equal bytes."""
 
     experiment: str
+    """The experiment's ``name``."""
     spec_sha256: str
+    """SHA-256 of the experiment in its normal form: equal ones simulate the same, however their documents are
+    written."""
     seed: int
+    """The seed of all random streams."""
     engine: str
+    """The version of the simulation's rules. It changes when any result does, and not with the version of the
+    package."""
     complete: bool
-    """False when the run was interrupted."""
+    """False when the run was interrupted: the figures are those until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Requests by what became of them. ``total = injected + rejected``; the others add up to ``injected``."""
+    """Requests by what became of them.
+
+    ``total = injected + rejected``, and all others but ``length_capped`` add up to ``injected``.
+    """
 
     total: int
+    """Requests that arrived, whatever became of them."""
     injected: int
+    """Requests that arrived and were not turned away: ``total - rejected``."""
     rejected: int
+    """Requests turned away by admission, by a tenant's budget or by the gateway, and those that ask for a model which
+    no instance serves; ``rejections`` has them by cause."""
     completed: int
+    """Requests whose answer is complete, those cut short (``length_capped``) among them."""
     still_queued: int
-    """Waiting in a queue, or on the way to one, at the end."""
+    """Requests waiting in a queue, or on the way to one, at the end; preempted ones and those held by the gateway or
+    put off (``deferrals``) among them."""
     still_running: int
+    """Requests in the batch of an instance at the end."""
     dropped_unservable: int
+    """Requests that an instance can never serve: too long for ``max_model_len`` or for its whole KV cache; with
+    disaggregation also those whose KV blocks did not fit where they were to decode."""
     timed_out: int
+    """Requests whose deadline (``timeout_us``) passed before their last token."""
     length_capped: int
-    """Of the completed ones, those cut short by ``max_model_len``."""
+    """Requests that completed with fewer output tokens than their model would have generated, cut short by
+    ``max_model_len`` or by the budget that they declared; part of ``completed``."""
     lost: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Those that went down with their instance; left out where no instance comes or goes."""
+    """Requests that went down with their instance and were not sent again; left out where no instance comes or goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounts:
-    """Tokens of all requests: prompts that instances accepted, tokens generated, prompt tokens found in the cache."""
+    """Tokens of prompts and answers, of all requests."""
 
     input: int
+    """Prompt tokens of the requests that came into the queue of an instance and could be served there, cached ones
+    included; a split request counts once, one that starts again after a failure once more."""
     output: int
+    """Output tokens of all requests, those that did not complete included; what is generated again after a preemption
+    counts once."""
     cached: int
+    """Prompt tokens found in the prefix cache (or a tier below it) when their requests were first scheduled; part of
+    ``input``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,23 +114,30 @@ class Throughput:
     """Completed requests and generated tokens per simulated second of the whole run, start and drain included."""
 
     requests_per_s: float
+    """Completed requests, divided by ``duration_us`` in seconds; ``steady.requests_per_s`` is the rate without ramp-up
+    and drain."""
     output_tokens_per_s: float
+    """``tokens.output``, divided by ``duration_us`` in seconds: tokens of requests that did not complete count, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """What clients measured, in milliseconds; overheads outside of steps included.
-
-    ``ttft_ms``: arrival to first token, of all that got one. ``e2e_ms``: arrival to last token. ``itl_ms``: each
-    gap between two tokens of a request. ``tpot_ms``: a request's mean gap. ``scheduling_delay_ms``: arrival to the
-    first step that worked on the request.
-    """
+    """What clients measured, overheads outside of steps included; without the warm-up (``warm_up_us``)."""
 
     ttft_ms: Distribution
+    """Time to first token: from a request's arrival to its first token at the client, of all requests that got one."""
     e2e_ms: Distribution
+    """End-to-end latency: from arrival to the last token at the client, of completed requests."""
     itl_ms: Distribution
+    """Inter-token latency: the time between two tokens of a request that follow one another, one sample for each gap,
+    so that long answers weigh more. Gaps of requests that did not complete count, and tokens that come together
+    (speculative decoding) share one gap."""
     tpot_ms: Distribution
+    """Time per output token: (E2E - TTFT) / (output tokens - 1), one sample for each completed request with two output
+    tokens or more."""
     scheduling_delay_ms: Distribution
+    """From a request's arrival to the first step that worked on it, of all requests that were scheduled: admission,
+    gateway and queue, without the time after a preemption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +145,31 @@ class InstanceReport:
     """One instance's share."""
 
     instance: int
+    """Its index in the cluster, from 0."""
     replica: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Of its pool, from 0, where it is one of the ranks of a replica (``engine.data_parallel``)."""
+    """The index of its replica within its pool, from 0, where it is one of the ranks of one
+    (``engine.data_parallel``)."""
     rank: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Of its replica, from 0; likewise."""
+    """Its number within its replica, from 0, where it is one of the ranks of one."""
     routed: int
+    """Requests sent to it; one that is sent again after a failure counts again, and a split one at both its
+    instances."""
     completed: int
+    """Completed requests that it served last."""
     steps: int
+    """Steps it took, dummy batches not counted."""
     busy_us: int
-    """Sum of the durations of its steps."""
+    """The sum of the durations of its steps; where several are under way at a time (``pipeline_parallel``), more than
+    the time in which it worked."""
     output_tokens: int
+    """Output tokens of the requests that it served last, the first tokens of split ones included, which come from their
+    prefill instance."""
     peak_running: int
+    """The most requests in its batch at a time."""
     itl_ms: Distribution
+    """``latency.itl_ms`` of the tokens that it generated."""
     kv: KvCounts
+    """Its KV cache and its preemptions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +177,21 @@ class GroupReport:
     """The requests of one SLO class or tenant."""
 
     total: int
+    """Requests of the group that arrived, whatever became of them."""
     rejected: int
+    """Requests of it turned away, as in ``requests.rejected``."""
     completed: int
+    """Requests of it whose answer was generated to its end."""
     dropped_unservable: int
+    """Requests of it that no instance could serve, as in ``requests.dropped_unservable``."""
     timed_out: int
+    """Requests of it whose deadline passed before their last token."""
     output_tokens: int
+    """Output tokens of all its requests, those that did not complete included."""
     ttft_ms: Distribution
+    """``latency.ttft_ms`` of its requests."""
     e2e_ms: Distribution
+    """``latency.e2e_ms`` of its requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,23 +199,35 @@ class Report(Sections):
     """Everything a run found out, in the order of the file; the sections that apply come before ``invariants``."""
 
     meta: Meta
+    """Which experiment was simulated, and with which version of the rules."""
     step_time: Mapping[str, StepTime]
-    """For each pool."""
+    """By pool: what its instances run, and how their steps are timed."""
     requests: RequestCounts
+    """Requests by what became of them."""
     tokens: TokenCounts
+    """Tokens of prompts and answers."""
     duration_us: int
     """Simulated time of the last event, or the horizon where that cut the run."""
     throughput: Throughput
+    """Completed requests and generated tokens per second of the whole run."""
     offered: Offered
+    """The load that arrived, served or not."""
     steady: Steady
+    """What arrived and what was served in the second half of the arrivals."""
     latency: Latencies
+    """What clients measured."""
     kv: KvCounts
+    """The KV caches of all instances together, and preemptions."""
     instances: tuple[InstanceReport, ...]
+    """The share of each instance, in order of their indices."""
     slo_classes: Mapping[str, GroupReport]
+    """By name: the requests of each SLO class."""
     tenants: Mapping[str, GroupReport]
+    """By name: the requests of each tenant; requests without one are in none."""
     invariants: Mapping[str, str]
     """Identifier -> ``ok``, ``not checked``, or what is wrong."""
     expectations: tuple[Verdict, ...]
+    """What the experiment's ``expect`` asked for, and whether it holds."""
     warnings: tuple[Finding, ...]
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
@@ -170,7 +235,7 @@ class Report(Sections):
     experiment: Experiment = field(repr=False, compare=False)
     """What was simulated; not part of the JSON document, as ``rows``."""
     step_models: Mapping[str, StepTimeModel] = field(repr=False, compare=False)
-    """Pool -> the step-time model of its instances; likewise."""
+    """Pool -> the step-time model of its instances; not part of the JSON document, as ``rows``."""
     rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
     left_out: tuple[LeftOut, ...] = field(default=(), repr=False, compare=False)

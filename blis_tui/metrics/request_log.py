@@ -74,62 +74,90 @@ class RequestRow(NamedTuple):
     """One request, as a row of ``--requests`` files and data frames; None where it never happened."""
 
     request_id: str
+    """The request's name: that of the trace, or ``request_N``, N counting arrivals from 0."""
     state: str
+    """What became of it: ``completed``, ``rejected``, ``dropped-unservable``, ``timed-out``, ``lost``; at the end of a
+    run that was cut also ``in-transit``, ``waiting`` or ``running``."""
     instance: int | None
+    """Index of the instance that served it last; of a split request, the one that decodes."""
     arrival_us: int
+    """When it reached the cluster. All moments are microseconds of simulated time."""
     queued_us: int | None
+    """When it came into an instance's waiting queue: after admission, gateway, routing and the time in front of the
+    engine."""
     scheduled_us: int | None
+    """When a step first worked on it; what a preemption changes it does not."""
     first_token_us: int | None
+    """When its first token was generated, at the engine."""
     completed_us: int | None
+    """When its last token was generated, at the engine."""
     ttft_us: int | None
+    """Time to first token, from arrival, as its client sees it: ``first_token_us - arrival_us`` and the overheads
+    behind the step."""
     e2e_us: int | None
+    """Time from arrival to the last token, as its client sees it; None where it did not complete."""
     input_tokens: int
+    """Tokens of its whole prompt, cached ones included."""
     output_tokens: int
+    """Output tokens generated; ``requested_output_tokens`` is what it would generate."""
     cached_tokens: int
+    """Prompt tokens found in the prefix cache when it was first scheduled."""
     preemptions: int
+    """How often it was preempted since it was sent to its instance."""
     slo_class: str
+    """Its SLO class."""
     tenant_id: str
+    """Its tenant; empty = none."""
     session_id: str
+    """The session that it belongs to; empty = none."""
     round_index: int | None
+    """Which call of its session it is, from 0; None = it belongs to none."""
     requested_output_tokens: int
-    """What it asked for; ``output_tokens`` is what it got."""
+    """Output tokens that its answer would have if nothing cut it short; ``output_tokens`` is what it got."""
     prefix_group: str
+    """The group of requests that share the head of their prompts with it; empty = none."""
     prefix_tokens: int
     """How many of the ``input_tokens`` its group shares."""
     deadline_us: int | None
+    """When it times out, in microseconds of simulated time; None = never."""
     prefill_instance: int | None = None
-    """Where its prompt was computed, if on another one. This column and those below are in files where they can say
-    something (``Experiment.has_detours``)."""
+    """Index of the instance that computed its prompt, if another one. In files where requests can be split or held by a
+    gateway (``Experiment.has_detours``)."""
     transfer_start_us: int | None = None
+    """When its KV blocks started on their way to the instance that decodes. In the same files as
+    ``prefill_instance``."""
     transfer_us: int | None = None
-    """How long its KV blocks took to the instance that decodes."""
+    """How long its KV blocks took to the instance that decodes. In the same files as ``prefill_instance``."""
     gateway_us: int | None = None
-    """How long the gateway held it before it dispatched it."""
+    """How long the gateway held it before it dispatched it. In the same files as ``prefill_instance``."""
     model: str = ""
     """The model that it asks for; empty = any. In files where the cluster serves several."""
     retries: int = 0
-    """How often it had to start again. In files where instances come and go."""
+    """How often it had to start again on another instance. In files where instances come and go."""
     prefix_segments: str = ""
     """The shared head of its prompt in parts, of which group and tokens tell the first: names and tokens as JSON. In
     files where a head has several."""
     adapter: str = ""
     """The LoRA adapter that it asks for. In files where any request does."""
     reasoning_tokens: int = 0
-    """How many of the output tokens that it asks for are reasoning; they come first. This column and the two below are
-    in files where clients or the trace say so."""
+    """How many of the output tokens that it asks for are reasoning; they come first. In files where clients or the
+    trace say so."""
     first_answer_us: int | None = None
-    """When the first token behind them was produced."""
+    """When the first token behind its reasoning was generated. In the same files as ``reasoning_tokens``."""
     ttfat_us: int | None = None
-    """Arrival to that token, as its client sees it: time to first answer token."""
+    """Time to first answer token: from arrival to that token, as its client sees it. In the same files as
+    ``reasoning_tokens``."""
     image_tokens: int = 0
-    """How many of the ``input_tokens`` stand for images. This column and the two below are in files where any do."""
+    """How many of the ``input_tokens`` stand for images. In files where any token stands for media."""
     audio_tokens: int = 0
+    """How many of the ``input_tokens`` stand for audio. In files where any token stands for media."""
     video_tokens: int = 0
+    """How many of the ``input_tokens`` stand for video. In files where any token stands for media."""
     max_output_tokens: int = 0
-    """The budget that it declared for its answer; 0 = none. This column and the one below are in files where any
-    request declares something else than it would generate."""
+    """The budget that it declared for its answer; 0 = none. In files where any request declares something else than it
+    would generate."""
     ignore_eos: int = 0
-    """1 = nothing but the budget ends its answer."""
+    """1 = nothing but the budget ends its answer. In the same files as ``max_output_tokens``."""
 
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]

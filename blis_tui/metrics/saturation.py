@@ -35,11 +35,13 @@ class Saturation:
     """
 
     detector: str
+    """Always ``composite``, the name of BLIS's detector."""
     label: str
     """``stable``, ``backlogged`` or ``overloaded``: the most frequent verdict of the run's last 30 s."""
     score: float
-    """At the last arrival or completion, as below."""
+    """The score at the last arrival or completion, from 0 to 1; a number without unit."""
     confidence: float
+    """From 0 to 1: arrivals / 20, at most 1."""
 
 
 def composite(rows: Sequence[tuple[Row, Way]]) -> Saturation:

@@ -32,7 +32,7 @@ from blis_tui.metrics.sections import (
 from blis_tui.metrics.stats import of_samples, whole_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.metrics.encoder import EncoderReport
@@ -64,7 +64,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         speculative=speculative_report(cluster.instances),
         adapters=_adapters(experiment, cluster, table) if adapts else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
-        models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
+        models=_models(models, cluster, rows, experiment.warm_up_us) if len(models) > 1 else None,
         sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
         reasoning=reasoning_report([*table.plain()], table, experiment.warm_up_us) if thinks else None,
         multimodal=multimodal_report([*table.plain()], table) if media else None,
@@ -186,16 +186,21 @@ def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, Poo
     return found
 
 
-def _model(name: str, cluster: Cluster, rows: Travelled) -> ModelReport:
+def _models(names: Iterable[str], cluster: Cluster, rows: Travelled, warm_up_us: int) -> tuple[ModelReport, ...]:
+    return tuple(_model(name, cluster, rows, warm_up_us) for name in names)
+
+
+def _model(name: str, cluster: Cluster, rows: Travelled, warm_up_us: int) -> ModelReport:
     instances = [at for at, pool in enumerate(cluster.pools) if pool.model.name == name]
     there = [row for row, _ in rows if row.instance in instances]
+    timed = [row for row in there if row.arrival_us >= warm_up_us]
     return ModelReport(
         model=name,
         instances=len(instances),
         completed=len([row for row in there if row.state == RequestState.COMPLETED]),
         output_tokens=whole_sum([row.output_tokens for row in there]),
-        ttft_ms=of_samples([row.ttft_us for row in there if row.ttft_us >= 0]),
-        e2e_ms=of_samples([row.e2e_us for row in there if row.e2e_us >= 0]),
+        ttft_ms=of_samples([row.ttft_us for row in timed if row.ttft_us >= 0]),
+        e2e_ms=of_samples([row.e2e_us for row in timed if row.e2e_us >= 0]),
     )
 
 

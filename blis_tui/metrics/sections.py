@@ -32,36 +32,51 @@ class PoolReport:
     role: str
     """``prefill``, ``decode``, or ``any``: both."""
     model: str
+    """The name of the model that its instances serve."""
     hardware: str
+    """The name of their GPU."""
     tensor_parallel: int
+    """GPUs that each layer is split over (of each pipeline stage)."""
     instances: int
+    """Instances of the pool, those that have gone included."""
     routed: int
-    """Requests sent there; a request that is split counts in both its pools."""
+    """Requests sent there; one that is split counts in both its pools, and one that is sent again counts again."""
     prefilled: int
-    """Prompts computed there for another instance."""
+    """Requests whose prompt was computed there for another instance."""
     completed: int
+    """Completed requests that it served last: those that are split count where they decode."""
     steps: int
+    """Steps of its instances."""
     busy_us: int
+    """The sum of the durations of its instances' steps."""
     busy_share: float
-    """Of the time of all its instances (under ``pipeline_parallel`` of as many at once as there are stages), that in
-    steps."""
+    """From 0 to 1: ``busy_us`` as a share of ``duration_us`` times its instances (under ``pipeline_parallel`` also
+    times the stages, since as many steps can be under way at a time). The time before an instance came and after it
+    went counts as idle."""
     output_tokens: int
-    """Of the requests that it served last, first tokens computed elsewhere included."""
+    """Output tokens of the requests that it served last, first tokens computed elsewhere included."""
     peak_running: int
-    """Sum over its instances, each at its own peak."""
+    """The most requests in a batch at a time: the sum over its instances, each at its own peak."""
     kv: KvCounts
+    """The KV caches of its instances together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReport:
-    """The requests that one model served."""
+    """The requests that the instances of one model served."""
 
     model: str
+    """The name of the model."""
     instances: int
+    """Instances that serve it, those that have gone included."""
     completed: int
+    """Completed requests that these served last."""
     output_tokens: int
+    """Output tokens of all requests that these served last."""
     ttft_ms: Distribution
+    """``latency.ttft_ms`` of these requests."""
     e2e_ms: Distribution
+    """``latency.e2e_ms`` of these requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +84,10 @@ class Fairness:
     """How evenly tenants are served."""
 
     tenants: int
+    """Tenants that sent any request."""
     jain_index: float
-    """Jain's index of their output tokens: 1 = all got the same, 1 / tenants = one got everything, 0 = no tenants."""
+    """Jain's index of the output tokens of tenants, from 1 / tenants (one got everything) to 1 (all got the same); 0
+    where there are no tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +95,10 @@ class WarmUp:
     """What the latencies leave out."""
 
     until_us: int
-    """Requests that arrived earlier are left out, and gaps between tokens of steps that began earlier."""
+    """Requests that arrived earlier are left out, and gaps between tokens of steps that began earlier: the experiment's
+    ``warm_up_us``."""
     requests: int
-    """How many that are."""
+    """Requests that are left out for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +110,11 @@ class PromptThroughput:
     """
 
     computed_tokens: int
+    """Prompt tokens computed in steps."""
     cached_tokens: int
+    """Prompt tokens found in the cache when a step scheduled their request."""
     tokens_per_s: float
-    """Both, per simulated second of the whole run."""
+    """Both, per second of the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +122,12 @@ class PipelineReport:
     """How well batches fill the stages of pipelined instances, all of these together."""
 
     active_us: int
-    """During which a batch was under way, added up over the instances."""
+    """Time during which any batch was under way, added up over the instances."""
     batches: float
-    """Under way at the same time while any was: the mean."""
+    """The mean number of batches that were under way at the same time, while any was: at most the number of stages."""
     bubble_share: float
-    """Of the time of all stages while any batch was under way, that in which they idled."""
+    """From 0 to 1: of the time of all stages while any batch was under way, the share in which they idled (the pipeline
+    bubble)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +135,20 @@ class RanksReport:
     """How well the ranks of model replicas keep each other busy that take their steps together, all replicas as one."""
 
     replicas: int
+    """Replicas whose ranks take their steps together."""
     ranks: int
-    """Of all replicas."""
+    """Ranks of all these replicas."""
     steps: int
-    """A step of a replica counts once, however many of its ranks compute in it."""
+    """Steps of replicas in which any rank computed; each counts once, however many of its ranks did."""
     dummy_batches: int
-    """In these steps, of ranks that had no request to compute for."""
+    """Batches of one token that ranks ran in these steps because they had no request to compute for."""
     dummy_share: float
-    """Of the batches that ranks ran in these steps."""
+    """``dummy_batches`` as a share, from 0 to 1, of all batches that ranks ran in these steps."""
     waiting_us: int
-    """In steps that ranks computed in, until the slowest rank was done too, added up over the ranks."""
+    """Time that ranks which computed waited for the slowest one of their step, added up over the ranks."""
     waiting_share: float
-    """Of the time of these steps, added up likewise (the ``busy_us`` of their instances)."""
+    """``waiting_us`` as a share, from 0 to 1, of the time of these steps, added up likewise (the ``busy_us`` of their
+    instances)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,52 +156,55 @@ class Sections:
     """Parts of a report that it has only where they apply."""
 
     warm_up: WarmUp | None = None
-    """Where the experiment has ``warm_up_us``."""
+    """What the latencies leave out; where the experiment has ``warm_up_us``."""
     prompt_throughput: PromptThroughput | None = None
-    """Where the batching rule's engine counts so."""
+    """Prompt tokens per second, cached ones included; where the batching rule's engine counts so."""
     pipeline: PipelineReport | None = None
-    """Where an instance has ``pipeline_parallel``."""
+    """How well batches fill the stages; where an instance has ``pipeline_parallel``."""
     ranks: RanksReport | None = None
-    """Where ranks of ``data_parallel`` share experts."""
+    """How well ranks that step together keep each other busy; where ranks of ``data_parallel`` share experts."""
     speculative: SpeculativeReport | None = None
-    """Where an instance verifies drafts."""
+    """Drafts and what became of them; where an instance verifies drafts."""
     adapters: AdaptersReport | None = None
-    """Where instances have LoRA adapters."""
+    """LoRA adapters, how often they were loaded, and who waited; where instances have any."""
     pools: Mapping[str, PoolReport] | None = None
-    """By name, where there is more than one."""
+    """By name: the instances of each pool, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
-    """Where there is more than one."""
+    """The requests of each model, where there is more than one."""
     sessions: SessionReport | None = None
-    """Where clients hold sessions."""
+    """Sessions by what became of them; where clients hold any."""
     reasoning: ReasoningReport | None = None
-    """Where clients or the trace say what of answers is reasoning."""
+    """Reasoning and answers apart; where clients or the trace say what of answers is reasoning."""
     multimodal: MultimodalReport | None = None
-    """Where clients or the trace say what of prompts is no text."""
+    """What prompts consist of; where clients or the trace say what of prompts is no text."""
     encoder: EncoderReport | None = None
-    """Where steps schedule the encoder of media (`engine.encoder` beside `vllm-v1`)."""
+    """What the encoder of media did; where steps schedule it (``engine.encoder`` beside ``vllm-v1``)."""
     slo: SloReport | None = None
-    """Where the experiment has ``slo_targets``."""
+    """Goodput: requests that kept to the targets of their class; where the experiment has ``slo_targets``."""
     fairness: Fairness | None = None
-    """Where the cluster is more than one pool behind two policies, or with ``report: full``; likewise ``rejections``,
-    ``anomalies`` and ``saturation``."""
+    """How evenly tenants are served; where the cluster is more than one pool behind two policies, or with ``report:
+    full``."""
     rejections: Mapping[str, int] | None = None
-    """Requests turned away by whom: the admission policy's name, ``tenant-budget``, ``gateway-full``, ..."""
+    """Requests turned away, by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; where
+    ``fairness`` is."""
     deferrals: DeferralReport | None = None
-    """Where the policy has ``deferral``."""
+    """Requests put off until the cluster is idle; where the policy has ``deferral``."""
     gateway: GatewayReport | None = None
-    """Where the policy has one."""
+    """The queue in front of the router; where the policy has one."""
     disaggregation: DisaggregationReport | None = None
-    """Where the cluster has it."""
+    """Requests whose prefill and decode run on two instances; where the cluster has it."""
     routing: RoutingReport | None = None
-    """Where the experiment has ``counterfactual``."""
+    """Routing decisions, each weighed against its alternatives; where the experiment has ``counterfactual``."""
     preemption: PreemptionReport | None = None
-    """Where the policy restores victims otherwise than by default."""
+    """What preemptions cost and moved; where the policy restores victims otherwise than by default."""
     kv_tiers: TiersReport | None = None
-    """Where instances have tiers below their KV caches."""
+    """Tiers below the KV caches; where instances have any."""
     fitness: FitnessReport | None = None
-    """Where the experiment has ``fitness``."""
+    """How good the run is by given weights; where the experiment has ``fitness``."""
     anomalies: Anomalies | None = None
+    """Counts of what should not happen; where ``fairness`` is."""
     saturation: Saturation | None = None
+    """Whether the load was too much, by BLIS's detector; where ``fairness`` is."""
 
 
 def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:

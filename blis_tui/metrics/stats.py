@@ -28,18 +28,25 @@ UNLESS_ZERO: Final = {"left_out": True, "zero": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Summary of a latency in milliseconds; every field is None when nothing was observed.
+    """Summary of a latency in milliseconds (of regret, in score points); None when nothing was observed.
 
     Percentiles interpolate linearly between the two samples around rank ``p/100 * (n - 1)``.
     """
 
     mean: float | None
+    """The arithmetic mean."""
     min: float | None
+    """The smallest sample."""
     p50: float | None
+    """The median."""
     p90: float | None
+    """The 90th percentile: nine in ten samples are no larger."""
     p95: float | None
+    """The 95th percentile."""
     p99: float | None
+    """The 99th percentile; of fewer than 100 samples it lies between the largest two."""
     max: float | None
+    """The largest sample."""
 
     def texts(self, statistics: Iterable[str], form: str = ",.2f") -> list[str]:
         """Some of them as the cells of a table, in a format of Python's; a dash where nothing was observed."""

@@ -20,10 +20,13 @@ class StepTime:
     """What the instances of a pool run, and how their steps are timed."""
 
     model: str
+    """The name of the model."""
     hardware: str
+    """The name of the GPU."""
     tensor_parallel: int
+    """GPUs that each layer is split over (of each pipeline stage)."""
     pipeline_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Left out where there is one stage."""
+    """Stages that the layers are spread over; left out where there is one."""
     data_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Ranks of a replica, each an instance; left out where there is one."""
     expert_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
@@ -31,10 +34,10 @@ class StepTime:
     kind: str
     """The step-time model, chosen where the experiment says ``auto``."""
     expected_error_percent: ExpectedError | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """With ``report: full``, of what was compared with servers like that, with the coefficients it has. Otherwise left
-    out: later versions know better, and nothing else depends on it."""
+    """By how much the means may be off, of what was compared with servers like that, with the coefficients it has; with
+    ``report: full``, otherwise left out: later versions know better, and nothing else depends on it."""
     not_measured: Mapping[str, str] | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Likewise: metric -> why nothing is known of its error."""
+    """Metric -> why nothing is known of its error; with ``report: full``, where any is not known."""
 
 
 def step_times(experiment: Experiment, found: Mapping[str, Expectation] | None = None) -> dict[str, StepTime]:

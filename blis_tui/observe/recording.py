@@ -43,7 +43,9 @@ class Observed:
     """One request: what was asked for, and what came."""
 
     request_id: str
+    """Its name."""
     index: int
+    """Its place in the order in which requests were to be sent, from 0."""
     due_us: int
     """When it was to be sent."""
     sent_us: int
@@ -53,32 +55,43 @@ class Observed:
     outcome: str
     """One of ``OUTCOMES``."""
     input_tokens: int
-    """Asked for; the server's own count is ``prompt_tokens``."""
+    """Prompt tokens asked for; the server's own count is ``prompt_tokens``."""
     output_tokens: int
-    """Likewise."""
+    """Output tokens asked for; the server's own count is ``completion_tokens``."""
     chunks: tuple[tuple[int, int], ...] = ()
     """When each piece of the answer came, and how many tokens it has."""
     prompt_tokens: int | None = None
-    """As the server counts; None = it does not say. So below."""
+    """Prompt tokens as the server counts them; None = it does not say."""
     completion_tokens: int | None = None
+    """Output tokens as the server counts them; None = it does not say."""
     cached_tokens: int | None = None
+    """Prompt tokens found in its prefix cache, as the server counts them; None = it does not say."""
     told_ids: bool = False
     """Whether the tokens of each chunk are known by their ids; else they are counted by their texts."""
     merged: int = 0
     """Chunks that were read together with an earlier one, and have its time."""
     status: int = 0
-    """Of HTTP; 0 = there was none."""
+    """The status of HTTP; 0 = there was none."""
     finish_reason: str = ""
+    """Why its answer ended, as the server says; empty = it does not."""
     error: str = ""
+    """What went wrong; empty = nothing."""
     segments: Segments = ()
+    """The shared head of its prompt in parts: names and tokens."""
     answer_segment: str = ""
     """What its answer is called in the prompts that begin with it; empty = none does."""
     slo_class: str = "standard"
+    """Its SLO class."""
     tenant: str = ""
+    """Its tenant; empty = none."""
     model: str = ""
+    """The model that it asks for; empty = any."""
     adapter: str = ""
+    """The LoRA adapter that it asks for; empty = none."""
     session_id: str = ""
+    """The session that it belongs to; empty = none."""
     round_index: int = 0
+    """Which call of its session it is, from 0."""
     deadline_us: int = 0
     """When its client would have given it up; 0 = never."""
 

@@ -9,6 +9,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.compare.comparison import stored
 
 SMALL = """\
 apiVersion: blis/v1
@@ -184,6 +185,39 @@ def test_a_file_that_is_no_report(text: str, said: str) -> None:
     Path("wrong.json").write_text(text)
     result = diff("wrong.json", "small.blis.yaml")
     assert (result.exit_code, said in result.stderr) == (ExitCode.IO, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"hit_rate":', '"hit_rate": "lots", "was":', '`kv.hit_rate` is "lots", not a number'),
+        ('"completed":', '"completed": true, "was":', "`requests.completed` is true, not a number"),
+        ('"steps":', '"steps": "many", "was":', '`instances.0.steps` is "many", not a number'),
+    ],
+)
+def test_a_figure_that_is_no_number_is_told_of_with_its_place(before: str, after: str, said: str) -> None:
+    run("small.blis.yaml", "-o", "kept.json")
+    text = Path("kept.json").read_text()
+    assert before in text
+    Path("wrong.json").write_text(text.replace(before, after, 1))
+    for sides in (("wrong.json", "kept.json"), ("kept.json", "wrong.json")):
+        result = diff(*sides)
+        assert result.exit_code == ExitCode.IO
+        assert f"error: wrong.json is no report: {said}" in result.stderr
+
+
+def test_reports_whose_figures_are_texts_where_they_should_be_are_read() -> None:
+    for path in sorted((Path(__file__).parents[2] / "golden").glob("*.report.json")):
+        assert stored(path.name, json.loads(path.read_text(encoding="utf-8"))).source == path.name
+
+
+def test_other_rules_of_simulation_are_told_of() -> None:
+    run("small.blis.yaml", "-o", "kept.json")
+    Path("later.json").write_text(Path("kept.json").read_text().replace('"engine": "1"', '"engine": "2"'))
+    assert 'note: A is of engine "1", B of engine "2"' in diff("kept.json", "later.json").stdout
+    (note,) = json.loads(diff("later.json", "kept.json", "--format", "json").stdout)["notes"]
+    assert note.startswith('A is of engine "2", B of engine "1"')
+    assert "note:" not in diff("kept.json", "kept.json").stdout
 
 
 def test_kept_results_stay_as_they_are() -> None:

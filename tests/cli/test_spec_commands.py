@@ -217,26 +217,65 @@ def test_records_and_terms_are_explained() -> None:
     for name in ("ttft_ms", "TTFT", "time to first token"):
         assert blis("explain", name).stdout.startswith("TTFT: a term")
     wrong = blis("explain", "goodputs")
-    assert (wrong.exit_code, "did you mean `goodput`?" in wrong.stderr) == (ExitCode.USAGE, True)
+    assert (wrong.exit_code, "did you mean `goodput`" in wrong.stderr) == (ExitCode.USAGE, True)
 
 
 def test_every_name_that_is_listed_is_explained() -> None:
     listed = json.loads(blis("explain", "--format", "json").stdout)
-    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term"}
+    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term", "figure"}
     for one in listed:
         kind, name = next(iter(one.items()))
         if kind != "code":
             assert f"{name}: a " in "".join(part.text for part in subjects(name))
 
 
-def test_figures_of_reports_are_terms() -> None:
+def test_figures_of_reports_are_explained() -> None:
     report = json.loads((Path(__file__).parents[2] / "golden/quickstart.report.json").read_text())
-    for figure, statistics in report["latency"].items():
-        assert subjects(figure)
+    for name, statistics in report["latency"].items():
+        term, figures = subjects(name)  # what the word means, and the figures that are called so
+        assert ": a term" in term.text
+        assert f"latency.{name}" in figures.text
         for statistic in statistics:
-            assert subjects(f"latency.{figure}.{statistic}") == subjects(figure)
+            (one,) = subjects(f"latency.{name}.{statistic}")
+            assert one.text.startswith(f"latency.{name}.{statistic}: a figure of reports")
+            assert "milliseconds" in one.text
+    shown = blis("explain", "kv.hit_rate").stdout
+    assert shown.startswith("kv.hit_rate: a figure of reports\n\nHits per block, from 0 to 1")
+    assert "`expect`, `plan --slo`" in shown
+    found = json.loads(blis("explain", "slo_classes.batch.ttft_ms.p99", "--format", "json").stdout)
+    assert (found["figure"], found["unit"], found["expect"]) == ("slo_classes.NAME.ttft_ms.p99", "milliseconds", True)
     (key,) = subjects("workload.clients.output_tokens.max")  # is a key, whatever else ends so
     assert key.text.startswith("workload.clients.output_tokens.max ")
+
+
+def test_columns_and_fields_of_records_are_explained() -> None:
+    assert blis("explain", "queued_us").stdout.startswith("queued_us: a column of request files")
+    assert blis("explain", "step.duration_us").stdout.startswith("duration_us: a field of `step` records")
+    (found,) = subjects("preempted.freed_blocks")
+    assert found.data == {
+        "field": "freed_blocks",
+        "of": "preempted",
+        "meaning": "",
+        "type": "whole number",
+        "unit": "KV blocks",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("kv.hit_rat", "kv.hit_rate"),
+        ("latency.ttft.p99", "latency.ttft_ms.p99"),  # `latency` is a key of documents, too
+        ("latency.bete", "latency.beta"),
+        ("step.durat", "step.duration_us"),
+        ("hit_rat", "hit_rate"),
+        ("slo_classes.batch.e2e.p99", "slo_classes.batch.e2e_ms.p99"),
+    ],
+)
+def test_an_unknown_figure_is_near_a_known_one(name: str, nearest: str) -> None:
+    wrong = blis("explain", name)
+    assert wrong.exit_code == ExitCode.USAGE
+    assert f"did you mean `{nearest}`" in wrong.stderr
 
 
 def test_a_former_name_does_what_the_command_does_now(tmp_path: Path) -> None:

@@ -265,3 +265,20 @@ def test_jains_index() -> None:
     assert jain_index([0, 0]) == 1.0
     assert jain_index([7, 7, 7]) == 1.0
     assert jain_index([9, 0, 0]) == pytest.approx(1 / 3)
+
+
+def test_models_have_the_latencies_of_their_requests_without_the_warm_up() -> None:
+    names = ("llama-3.1-8b-instruct", "qwen3-14b")
+    pools = [{"name": name, "instances": 1, "model": name} for name in names]
+    clients = [{"id": name, "model": name, "input_tokens": 300, "output_tokens": 30} for name in names]
+    made = {"cluster": {"pools": pools}, "workload": {"requests": 60, "rate_per_s": 40, "clients": clients}}
+    report = blis_tui.run(blis_tui.load("quickstart", set={**made, "expect": [], "warm_up_us": 500_000}))
+    assert report.models is not None
+    assert {one.model for one in report.models} == {*names}
+    for one in report.models:
+        rows = [row for row in report.rows if row.model == one.model]
+        times = [row.e2e_us for row in rows if row.arrival_us >= 500_000 and row.e2e_us is not None]
+        assert (one.completed, one.output_tokens) == (len(rows), 30 * len(rows))
+        assert 0 < len(times) < len(rows)
+        assert (one.e2e_ms.min, one.e2e_ms.max) == (min(times) / 1000, max(times) / 1000)
+        assert one.e2e_ms.mean == pytest.approx(sum(times) / len(times) / 1000)

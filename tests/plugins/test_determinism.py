@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
+import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +12,15 @@ from click.testing import CliRunner
 
 import blis_tui
 from blis_tui.cli.main import cli
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, SimulationError
 from blis_tui.golden.determinism import find_nondeterminism
+from blis_tui.golden.unreturned import Returning
+from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from blis_tui.spec.model import Experiment
 
 POLICY = """\
 import random, time
@@ -34,10 +41,14 @@ class Own:
 SIZE = {"workload.requests": 20, "cluster.instances": 4, "policy.routing": "own"}
 
 
-def found(folder: Path, choose: str, state: str = "", init: str = "") -> str:
+def loaded(folder: Path, choose: str, state: str = "", init: str = "") -> Experiment:
     path = folder / "own.py"
     path.write_text(POLICY.format(choose=choose, state=state, init=init), encoding="utf-8")
-    return find_nondeterminism(blis_tui.load("quickstart", set=SIZE, plugins=[path]))
+    return blis_tui.load("quickstart", set=SIZE, plugins=[path])
+
+
+def found(folder: Path, choose: str, state: str = "", init: str = "") -> str:
+    return find_nondeterminism(loaded(folder, choose, state, init))
 
 
 @pytest.mark.parametrize(
@@ -98,3 +109,37 @@ def test_the_command_tries_every_policy_of_a_script(script: str, tmp_path: Path)
     bad = runner.invoke(cli, ["check", str(path), *size, "--set", "policy.routing=own"])
     assert (bad.exit_code, bad.stdout) == (1, "policy.routing own: differs\n")
     assert bad.stderr.startswith("FAIL  a second run differs at this record:\n  first {")
+
+
+needs_a_timer = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no interval timers")
+
+
+@needs_a_timer
+def test_a_policy_that_never_returns_is_broken_off_in_its_line(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    endless = loaded(
+        tmp_path, "self.turn += 1\n        while self.turn > 3: len(CALLS)\n        return 0, ''", "self.turn,"
+    )
+    with pytest.raises(SimulationError) as caught, Returning(0.3):
+        find_nondeterminism(endless)
+    assert "`choose` has not returned for 0.3 s" in str(caught.value)
+    assert "own.py:13" in str(caught.value)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+
+
+@needs_a_timer
+def test_so_is_a_script_that_cannot_be_imported_for_that(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("while True:\n    pass\n", encoding="utf-8")
+    with pytest.raises(PolicyError, match="`<module>` has not returned") as caught, Returning(0.3):
+        load_plugins([path])
+    assert "own.py:" in str(caught.value)
+
+
+@needs_a_timer
+def test_calls_that_return_may_take_as_long_together_as_they_like() -> None:
+    end_s = time.monotonic() + 0.5
+    with Returning(0.15):
+        while time.monotonic() < end_s:
+            fnmatch.filter(["a"] * 5000, "b*")  # code of others: of the standard library

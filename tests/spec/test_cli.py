@@ -138,6 +138,20 @@ def test_of_a_long_trace_the_first_rows_are_checked(tmp_path: Path, monkeypatch:
     assert run_validate(str(document)).exit_code == 2
 
 
+def test_a_folder_without_documents_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden/one.yaml").write_text("kind: Hardware\n")
+    result = run_validate(str(tmp_path), "quickstart")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "2 documents, 1 with errors")
+    assert f"error: no documents are below {tmp_path}: no file `*.yaml` or `*.yml` that is not hidden" in result.stderr
+
+
+def test_a_pattern_that_matches_nothing_is_told_of(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["check", str(tmp_path / "*.blis.yaml")])
+    assert result.exit_code == 3
+    assert "a shell leaves a pattern as it is that matches none" in result.stderr
+
+
 def test_documents_and_policies_are_checked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(

@@ -41,7 +41,7 @@ class Finding:
     request: str | None = None
     """The request to look at; None where no single one shows it."""
     instance: int | None = None
-    """The instance to look at; likewise."""
+    """The index of the instance to look at; None where no single one shows it."""
 
 
 def load_keys(experiment: Experiment) -> tuple[str, ...]:

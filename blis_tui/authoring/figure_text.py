@@ -1,0 +1,149 @@
+"""What a figure of reports, a column of request files or a field of records is, as text or as plain data."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.authoring.figures import NAME, NUMBER, all_figures
+from blis_tui.spec.study.metrics import COSTS, is_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from blis_tui.authoring.figures import Field, Figure
+    from blis_tui.spec.source import Json
+
+_WIDTH: Final = 100
+_NEAR: Final = 6
+_NUMERIC: Final = ("number", "whole number")
+
+
+def is_named(figure: Figure) -> bool:
+    """Whether ``expect`` and studies can name it."""
+    steps = ("0" if step == NUMBER else step for step in figure.path.split("."))
+    return not figure.is_section and is_metric(".".join(steps).replace(NAME, "name"))
+
+
+def figure_data(figure: Figure) -> dict[str, Json]:
+    """What is known of it, as plain data."""
+    section = figure.way[0]
+    return {
+        "figure": figure.path,
+        "meaning": _meaning(figure),
+        "type": figure.field.type,
+        "unit": figure.unit,
+        "section": None if section is figure.field else section.name,
+        "expect": is_named(figure),
+        "near": [*near(figure)],
+    }
+
+
+def figure_text(figure: Figure) -> str:
+    """What is known of it, for a person."""
+    section = figure.way[0]
+    kind = "a section of reports" if figure.is_section and len(figure.way) == 1 else "a figure of reports"
+    lines = [f"{figure.path}: {kind}", "", *textwrap.wrap(_meaning(figure), _WIDTH), ""]
+    facts = {
+        "section": "" if section is figure.field else f"{section.name}: {section.meaning}",
+        "type": figure.field.type,
+        "unit": figure.unit,
+        "named by": _named_by(figure),
+        "written": _written(figure),
+        "near": ", ".join(near(figure)),
+    }
+    for name, text in facts.items():
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11) if text else ()
+    below = [one for one in all_figures() if one.way[:-1] == figure.way]
+    if below:
+        lines += ["", "  figures", *_table([(one.path, one.field.meaning) for one in below])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _meaning(figure: Figure) -> str:
+    """Its own words; of a statistic, those of what it sums up, too."""
+    meaning = figure.field.meaning
+    return f"{meaning} Of {figure.way[-2].name}: {figure.way[-2].meaning}" if figure.is_statistic else meaning
+
+
+def _named_by(figure: Figure) -> str:
+    if not is_named(figure):
+        return ""
+    if figure.field.type.removesuffix(" or null") in _NUMERIC:
+        return "`expect`, `plan --slo`, `sweep --slo`, and objectives and columns of studies"
+    return "`expect` (`equals`)"
+
+
+def _written(figure: Figure) -> str:
+    """What stands for the parts of its path that depend on the run."""
+    steps = figure.path.split(".")
+    names = [f"{NAME} is a name of {before}" for before, step in pairwise(steps) if step == NAME]
+    places = [f"{NUMBER} is a place in {before}, from 0" for before, step in pairwise(steps) if step == NUMBER]
+    return "; ".join((*names, *places))
+
+
+def near(figure: Figure) -> list[str]:
+    """What is like it: figures of the same name in other sections, then its neighbours."""
+    if figure.is_section:
+        return []
+    depth = 2 if figure.is_statistic else 1
+    name = figure.path.split(".")[-depth:]
+    same = [one.path for one in all_figures() if one.path.split(".")[-depth:] == name]
+    if figure.is_statistic:
+        sums = [one for one in all_figures() if one.way[:-1] == figure.way[:-2] and one.is_distribution]
+        beside = [f"{one.path}.{figure.field.name}" for one in sums]
+    else:
+        beside = [one.path for one in all_figures() if one.way[:-1] == figure.way[:-1] and not one.is_section]
+    return [one for one in dict.fromkeys((*same, *_around(beside, figure.path))) if one != figure.path][:_NEAR]
+
+
+def _around(paths: list[str], path: str) -> list[str]:
+    """The paths, those that stand next to one of them first."""
+    at = paths.index(path) if path in paths else 0
+    return sorted(paths, key=lambda one: abs(paths.index(one) - at))
+
+
+def field_text(field: Field, of: str) -> str:
+    """What is known of a column or a field, for a person."""
+    lines = [f"{field.name}: {of}", ""]
+    lines += [*textwrap.wrap(field.meaning, _WIDTH), ""] if field.meaning else []
+    lines += [f"  {name:<9}{text}" for name, text in (("type", field.type), ("unit", field.unit)) if text]
+    return "\n".join(lines) + "\n"
+
+
+def field_data(field: Field, what: str, of: str) -> dict[str, Json]:
+    """The same as plain data; ``what``: a column or a field, ``of`` which file or kind of record."""
+    return {what: field.name, "of": of, "meaning": field.meaning, "type": field.type, "unit": field.unit}
+
+
+def together(found: Sequence[Figure]) -> list[tuple[str, str]]:
+    """Figures with their meanings; those that are the same of other parts of the cluster share a line."""
+    paths: dict[Field, list[str]] = {}
+    for one in found:
+        paths.setdefault(one.field, []).append(one.path)
+    also = {field: f" (Also {', '.join(others)}.)" if others else "" for field, (_, *others) in paths.items()}
+    return [(first, f"{field.meaning}{also[field]}") for field, (first, *_) in paths.items()]
+
+
+def listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Several of one name, a line each."""
+    return "\n".join([title, "", *_table(rows)]) + "\n"
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    shown: Sequence[tuple[str, str]] = [*rows]
+    width = max(len(name) for name, _ in shown)
+    room = max(_WIDTH - width - 6, 30)
+    lines = []
+    for name, about in shown:
+        first, *more = textwrap.wrap(about, room) or [""]
+        lines.append(f"    {name:<{width}}  {first}".rstrip())
+        lines += [f"    {'':<{width}}  {one}" for one in more]
+    return lines
+
+
+def overview() -> list[tuple[str, str]]:
+    """Every figure and section of reports but single statistics, each with a sentence; those of studies last."""
+    found = [(one.path, one.field.meaning) for one in all_figures() if not one.is_statistic]
+    return [*found, *COSTS.items()]
