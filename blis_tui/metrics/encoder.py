@@ -17,17 +17,17 @@ class EncoderReport:
     """The encoders of all instances together."""
 
     encoded_tokens: int
-    """Of media that were encoded; those of a preempted request may be again."""
+    """Tokens of media that were encoded; those of a preempted request may be encoded again."""
     cached_tokens: int
-    """Of media that were in the encoder's cache when a prompt came to them."""
+    """Tokens of media that were in the encoder's cache when a prompt came to them."""
     hit_rate: float
-    """Their share of both."""
+    """The share (0 to 1) of media tokens that were in the cache: cached, divided by encoded and cached."""
     evicted_items: int
-    """Items that made room in the cache for others."""
+    """Number of items that left the cache to make room for others."""
     holds: int
     """How often a prompt was computed only up to an item, or not at all, because the encoder could not take that."""
     held_us: int
-    """How long until they went on, added up."""
+    """Microseconds until these prompts went on, added up."""
 
 
 def encoder_report(instances: Sequence[Instance]) -> EncoderReport | None:

@@ -121,12 +121,7 @@ def section_lines(report: Report) -> dict[str, str]:
         lines |= _sessions(report.sessions)
     if (thought := report.reasoning) is not None:
         lines["reasoning"] = _reasoning(thought)
-    if (media := report.multimodal) is not None:
-        counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
-        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
-    if (encoder := report.encoder) is not None:
-        hits = f"{_percent(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
-        lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
+    lines |= _media(report)
     if report.slo is not None:
         lines |= _slo(report.slo)
     if report.fairness is not None and report.fairness.tenants > 1:
@@ -154,6 +149,17 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["saturation"] = _saturation(report.saturation, report.duration_us)
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
+    return lines
+
+
+def _media(report: Report) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    if (media := report.multimodal) is not None:
+        counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
+        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
+    if (encoder := report.encoder) is not None:
+        hits = f"{_percent(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
+        lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
     return lines
 
 

@@ -234,6 +234,8 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
         "workload.requests": 20,
     }
     sections["ranks"] = blis_tui.run(blis_tui.load("quickstart", set=wide)).to_dict()["ranks"]
+    photos = blis_tui.run(blis_tui.load("photos", set={"expect": [], "horizon_us": 100_000}))
+    sections["encoder"] = photos.to_dict()["encoder"]
     for metric in (one for one in all_metrics() if not one.startswith("lifecycle.") and one not in LEFT_OUT):
         group, _, name = metric.rpartition(".")
         inside: object = sections
