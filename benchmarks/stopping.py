@@ -1,14 +1,19 @@
-"""What ends when a bound can no longer hold: CPU time of plans and sweeps with and without stopping runs early.
+"""What ends when a bound can no longer hold: calls and CPU time of plans and sweeps with and without stopping early.
 
-    python -m benchmarks.stopping
+    python -m benchmarks.stopping [WORD...]
+
+With words, only the questions that have them all in their line.
 
 Every question is asked twice, in this process and with nothing kept between: once as `plan` and `sweep --early-stop`
-do it, once with every run to its end. The answers must be the same. A line has the seconds of CPU time that the runs
-took, their ratio, and how many of the runs were stopped.
+do it, once with every run to its end. The answers must be the same. A line has the calls that the runs took (of
+Python and of C functions: the same on every machine), the seconds of CPU time while they were counted, the ratios of
+both, and how many of the runs were stopped.
 """
 
 from __future__ import annotations
 
+import cProfile
+import sys
 from dataclasses import replace
 from functools import partial
 from time import process_time
@@ -60,6 +65,7 @@ class _Timed(HereRunner):
         super().__init__()
         self._stops = stops
         self.cpu_s = 0.0
+        self.calls = 0
         self.runs = self.stopped = 0
         self._asked: dict[str, Task] = {}
 
@@ -71,9 +77,10 @@ class _Timed(HereRunner):
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
         """What has ended, under the task that was asked for."""
-        before = process_time()
-        found = super().collect(block=block)
+        before, profile = process_time(), cProfile.Profile()
+        found = profile.runcall(super().collect, block=block)
         self.cpu_s += process_time() - before
+        self.calls += sum(entry.callcount for entry in profile.getstats())
         self.runs += len(found)
         self.stopped += sum(outcome.status == "stopped" for _, outcome in found)
         return [(self._asked[task.key], outcome) for task, outcome in found]
@@ -111,10 +118,13 @@ def _sweep(runner: _Timed, source: str, axes: tuple[str, ...], slos: tuple[str, 
 
 
 def _tell(name: str, ask: Callable[[_Timed], object]) -> None:
+    if not all(word in name for word in sys.argv[1:]):
+        return
     stopping, whole = _Timed(stops=True), _Timed(stops=False)
     same = ask(stopping) == ask(whole)
     print(
-        f"{name:<78} {whole.cpu_s:7.1f} s {stopping.cpu_s:7.1f} s {stopping.cpu_s / whole.cpu_s:6.2f}"
+        f"{name:<78} {whole.calls / 1e6:8.1f} M {stopping.calls / 1e6:8.1f} M {stopping.calls / whole.calls:6.2f}"
+        f" {whole.cpu_s:7.1f} s {stopping.cpu_s:7.1f} s {stopping.cpu_s / whole.cpu_s:6.2f}"
         f"  {stopping.stopped} of {stopping.runs} stopped{'' if same else '; OTHER ANSWERS'}",
         flush=True,
     )
@@ -122,7 +132,7 @@ def _tell(name: str, ask: Callable[[_Timed], object]) -> None:
 
 def main() -> None:
     """Ask everything twice."""
-    print(f"{'':<78} {'whole':>9} {'stopped':>9}  ratio")
+    print(f"{'':<78} {'whole':>10} {'stopped':>10}  ratio {'whole':>9} {'stopped':>9}  ratio")
     for source, overrides, slo, rate in _PLANS:
         about = "--max-rate" if rate is None else f"--rate {rate:g}"
         _tell(f"plan {source} {slo} {about}", partial(_plan, source=source, overrides=overrides, slo=slo, rate=rate))
