@@ -124,7 +124,7 @@ def test_a_pipeline_is_empty_before_its_instance_stops_and_nothing_enters_it(bat
     settings = {**VLLM, "async_scheduling": False} if batching == "vllm-v1" else {}
     made = varying(failure(instance=1, at_us=500, repair_us=300))
     (pool,) = made.pools
-    pool = replace(pool, engine=replace(pool.engine, pipeline_parallel=3, max_num_seqs=8))
+    pool = replace(pool, engine=replace(pool.engine, pipeline_parallel=3, max_num_seqs=8, max_num_batched_tokens=8))
     policy = replace(made.policy, batching=PluginConfig(kind=batching, settings=settings))
     outcome = Outcome(replace(made, pools=(pool,), policy=policy), asked(60, every_us=20))
     steps = [one for one in outcome.records if isinstance(one, StepFinished) and one.instance == 1]
