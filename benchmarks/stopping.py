@@ -1,14 +1,19 @@
-"""What ends when a bound can no longer hold: CPU time of plans and sweeps with and without stopping runs early.
+"""What ends when a bound can no longer hold: calls and CPU time of sweeps with and without stopping early.
 
-    python -m benchmarks.stopping
+    python -m benchmarks.stopping [WORD...]
 
-Every question is asked twice, in this process and with nothing kept between: once as `plan` and `sweep --early-stop`
-do it, once with every run to its end. The answers must be the same. A line has the seconds of CPU time that the runs
-took, their ratio, and how many of the runs were stopped.
+With words, only the questions that have them all in their line.
+
+Every question is asked twice, in this process and with nothing kept between: once as `sweep --early-stop` does it,
+once with every run to its end. The answers must be the same. A line has the calls that the runs took (of Python and of
+C functions: the same on every machine), the seconds of CPU time while they were counted, the ratios of both, and how
+many of the runs were stopped.
 """
 
 from __future__ import annotations
 
+import cProfile
+import sys
 from dataclasses import replace
 from functools import partial
 from time import process_time
@@ -17,7 +22,6 @@ from typing import TYPE_CHECKING
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
-from blis_tui.study.planning.plan import Question, plan
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep
@@ -28,18 +32,6 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study
     from blis_tui.study.task import Outcome, Task
 
-_LLAMA = ("model=llama-3.1-8b-instruct",)
-_PLANS: tuple[tuple[str, tuple[str, ...], str, float | None], ...] = (
-    ("quickstart", _LLAMA, "latency.ttft_ms.p99<=200", 60.0),
-    ("quickstart", _LLAMA, "latency.ttft_ms.p99<=200", None),
-    ("quickstart", _LLAMA, "latency.ttft_ms.mean<=100", None),
-    ("quickstart", _LLAMA, "latency.e2e_ms.p90<=4000", 60.0),
-    ("quickstart", _LLAMA, "latency.itl_ms.p99<=20", 60.0),
-    ("quickstart", _LLAMA, "latency.ttft_ms.p99<=200", 600.0),
-    ("quickstart", _LLAMA, "latency.tpot_ms.mean<=12", None),
-    ("service-classes", (), "slo.attainment>=0.95", None),
-)
-"""Experiment, overrides, bound, rate; without a rate, the highest one is looked for."""
 _LONG = ("cluster.instances=1..4", "workload.rate_per_s=40..200..40", "workload.requests=5000")
 _SWEEPS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("quickstart", _LONG, ("latency.ttft_ms.p99<=200",)),
@@ -60,6 +52,7 @@ class _Timed(HereRunner):
         super().__init__()
         self._stops = stops
         self.cpu_s = 0.0
+        self.calls = 0
         self.runs = self.stopped = 0
         self._asked: dict[str, Task] = {}
 
@@ -71,50 +64,36 @@ class _Timed(HereRunner):
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
         """What has ended, under the task that was asked for."""
-        before = process_time()
-        found = super().collect(block=block)
+        before, profile = process_time(), cProfile.Profile()
+        found = profile.runcall(super().collect, block=block)
         self.cpu_s += process_time() - before
+        self.calls += sum(entry.callcount for entry in profile.getstats())
         self.runs += len(found)
         self.stopped += sum(outcome.status == "stopped" for _, outcome in found)
         return [(self._asked[task.key], outcome) for task, outcome in found]
 
 
-def _study(source: str, axes: tuple[str, ...], slos: tuple[str, ...], overrides: tuple[str, ...], seeds: str) -> Study:
+def _study(source: str, axes: tuple[str, ...], slos: tuple[str, ...]) -> Study:
     document, base = open_study_or_experiment(source, None)
-    study_of_arguments(document, axes=axes, slos=slos, objectives=(), seeds=seeds, case=None, prices=())
-    return read_study(document, base=base, given=overrides, plugins=None)
-
-
-def _plan(
-    runner: _Timed, source: str, overrides: tuple[str, ...], slo: str, rate: float | None
-) -> tuple[int, int | None, str] | None:
-    question = Question(
-        study=_study(source, (), (slo,), overrides, "3"),
-        rate_per_s=rate,
-        max_rate=rate is None,
-        size_path="cluster.instances",
-        least=1,
-        most=64,
-        duration_s=60.0,
-        precision=0.1,
-        confidence=None,
-    )
-    best = plan(question, runner, MemoryStore(), lambda _: None, lambda _: None).best
-    return None if best is None else (best.point.number, best.size, repr(best.knee))
+    study_of_arguments(document, axes=axes, slos=slos, objectives=(), seeds="2", case=None, prices=())
+    return read_study(document, base=base, given=(), plugins=None)
 
 
 def _sweep(runner: _Timed, source: str, axes: tuple[str, ...], slos: tuple[str, ...]) -> list[bool | None]:
-    runs = Sweep(_study(source, axes, slos, (), "2"), store=MemoryStore(), early_stop=True)
+    runs = Sweep(_study(source, axes, slos), store=MemoryStore(), early_stop=True)
     for _ in runs.run(runner):
         pass
     return [row.ok for row in runs.result().rows]
 
 
 def _tell(name: str, ask: Callable[[_Timed], object]) -> None:
+    if not all(word in name for word in sys.argv[1:]):
+        return
     stopping, whole = _Timed(stops=True), _Timed(stops=False)
     same = ask(stopping) == ask(whole)
     print(
-        f"{name:<78} {whole.cpu_s:7.1f} s {stopping.cpu_s:7.1f} s {stopping.cpu_s / whole.cpu_s:6.2f}"
+        f"{name:<78} {whole.calls / 1e6:8.1f} M {stopping.calls / 1e6:8.1f} M {stopping.calls / whole.calls:6.2f}"
+        f" {whole.cpu_s:7.1f} s {stopping.cpu_s:7.1f} s {stopping.cpu_s / whole.cpu_s:6.2f}"
         f"  {stopping.stopped} of {stopping.runs} stopped{'' if same else '; OTHER ANSWERS'}",
         flush=True,
     )
@@ -122,10 +101,7 @@ def _tell(name: str, ask: Callable[[_Timed], object]) -> None:
 
 def main() -> None:
     """Ask everything twice."""
-    print(f"{'':<78} {'whole':>9} {'stopped':>9}  ratio")
-    for source, overrides, slo, rate in _PLANS:
-        about = "--max-rate" if rate is None else f"--rate {rate:g}"
-        _tell(f"plan {source} {slo} {about}", partial(_plan, source=source, overrides=overrides, slo=slo, rate=rate))
+    print(f"{'':<78} {'whole':>10} {'stopped':>10}  ratio {'whole':>9} {'stopped':>9}  ratio")
     for source, axes, slos in _SWEEPS:
         _tell(f"sweep {source} {' '.join((*axes, *slos))}", partial(_sweep, source=source, axes=axes, slos=slos))
 

@@ -1,119 +1,80 @@
 """What authors of plug-ins import: plug points, and the types that plug-ins see and answer with.
 
-``docs/plugins.md`` shows how to write one. Nothing inside this package imports this module.
+``docs/plugins.md`` shows how to write one, and has all of these. Nothing inside this package imports this module. What
+is imported ``as`` itself is there for others to import (PEP 484).
 """
+# ruff: noqa: PLC0414
 
-from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer, Weight
-from blis_tui.cluster.policy import (
-    ADMISSION,
-    DECIDER,
-    ROUTING,
-    SATURATION,
-    SCORING,
-    AdmissionPolicy,
-    Decider,
-    RoutingPolicy,
-    Saturation,
-    Scorer,
-)
-from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
-from blis_tui.engine.batch import Batch
-from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
-from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.latency.creation import coefficients
-from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel
-from blis_tui.engine.plan import Plan, Preemption
-from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
-from blis_tui.engine.preemption.victims import VICTIM, Seats, VictimRule
-from blis_tui.engine.profile import Limits
-from blis_tui.engine.records import Description, Record
-from blis_tui.engine.request import Media, Request, Segments
-from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
-from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
-from blis_tui.engine.stopped import Stopped
-from blis_tui.engine.streams import Stream
-from blis_tui.panes import PaneLine, PaneView, Told, pane
-from blis_tui.registry import NoSettings, setting
-from blis_tui.spec.model import Engine, Hardware, Model, Pool, Trace
-from blis_tui.workload.arrivals import ARRIVALS, Gaps
-from blis_tui.workload.lengths import LENGTHS, TokenCounts
-from blis_tui.workload.ratios import RATIOS, Ratios
-from blis_tui.workload.trace_table import LeftOut, TraceColumns
-from blis_tui.workload.trace_text import Problems, TraceText
-from blis_tui.workload.traces import TRACES
-
-__all__ = [
-    "ADMISSION",
-    "ARRIVALS",
-    "BATCHING",
-    "DECIDER",
-    "LATENCY",
-    "LENGTHS",
-    "PRIORITY",
-    "RATIOS",
-    "RESTORE",
-    "ROUTING",
-    "SATURATION",
-    "SCHEDULING",
-    "SCORING",
-    "TRACES",
-    "VICTIM",
-    "AdmissionPolicy",
-    "Batch",
-    "BatchRule",
-    "CacheView",
-    "Chunk",
-    "Context",
-    "Costs",
-    "Decider",
-    "Description",
-    "Engine",
-    "FcfsQueue",
-    "FigureScorer",
-    "Fleet",
-    "Gaps",
-    "Hardware",
-    "IncomingRequest",
-    "InstanceSignals",
-    "LeftOut",
-    "Limits",
-    "Media",
-    "Model",
-    "NoSettings",
-    "Overheads",
-    "PaneLine",
-    "PaneView",
-    "Plan",
-    "Pool",
-    "Preemption",
-    "PriorityRule",
-    "Problems",
-    "Ratios",
-    "Record",
-    "Request",
-    "RestoreRule",
-    "RoutingPolicy",
-    "RunningFirst",
-    "Saturation",
-    "Scorer",
-    "Seats",
-    "Segments",
-    "SortedQueue",
-    "SparseScorer",
-    "StepLoad",
-    "StepTimeModel",
-    "Stopped",
-    "Stream",
-    "TokenCounts",
-    "Told",
-    "Trace",
-    "TraceColumns",
-    "TraceText",
-    "Traits",
-    "VictimRule",
-    "WaitingQueue",
-    "Weight",
-    "coefficients",
-    "pane",
-    "setting",
-]
+from blis_tui.cluster.policies.scoring import FigureScorer as FigureScorer
+from blis_tui.cluster.policies.scoring import SparseScorer as SparseScorer
+from blis_tui.cluster.policies.scoring import Weight as Weight
+from blis_tui.cluster.policy import ADMISSION as ADMISSION
+from blis_tui.cluster.policy import DECIDER as DECIDER
+from blis_tui.cluster.policy import ROUTING as ROUTING
+from blis_tui.cluster.policy import SATURATION as SATURATION
+from blis_tui.cluster.policy import SCORING as SCORING
+from blis_tui.cluster.policy import AdmissionPolicy as AdmissionPolicy
+from blis_tui.cluster.policy import Decider as Decider
+from blis_tui.cluster.policy import RoutingPolicy as RoutingPolicy
+from blis_tui.cluster.policy import Saturation as Saturation
+from blis_tui.cluster.policy import Scorer as Scorer
+from blis_tui.cluster.signals import CacheView as CacheView
+from blis_tui.cluster.signals import Context as Context
+from blis_tui.cluster.signals import Fleet as Fleet
+from blis_tui.cluster.signals import IncomingRequest as IncomingRequest
+from blis_tui.cluster.signals import InstanceSignals as InstanceSignals
+from blis_tui.engine.batch import Batch as Batch
+from blis_tui.engine.batching.rule import BATCHING as BATCHING
+from blis_tui.engine.batching.rule import BatchRule as BatchRule
+from blis_tui.engine.batching.rule import RunningFirst as RunningFirst
+from blis_tui.engine.batching.traits import Traits as Traits
+from blis_tui.engine.latency.creation import coefficients as coefficients
+from blis_tui.engine.latency.model import LATENCY as LATENCY
+from blis_tui.engine.latency.model import Chunk as Chunk
+from blis_tui.engine.latency.model import Overheads as Overheads
+from blis_tui.engine.latency.model import StepLoad as StepLoad
+from blis_tui.engine.latency.model import StepTimeModel as StepTimeModel
+from blis_tui.engine.plan import Plan as Plan
+from blis_tui.engine.plan import Preemption as Preemption
+from blis_tui.engine.preemption.restore import RESTORE as RESTORE
+from blis_tui.engine.preemption.restore import Costs as Costs
+from blis_tui.engine.preemption.restore import RestoreRule as RestoreRule
+from blis_tui.engine.preemption.victims import VICTIM as VICTIM
+from blis_tui.engine.preemption.victims import Seats as Seats
+from blis_tui.engine.preemption.victims import VictimRule as VictimRule
+from blis_tui.engine.profile import Limits as Limits
+from blis_tui.engine.records import Description as Description
+from blis_tui.engine.records import Record as Record
+from blis_tui.engine.request import Media as Media
+from blis_tui.engine.request import Request as Request
+from blis_tui.engine.request import Segments as Segments
+from blis_tui.engine.scheduling.priority import PRIORITY as PRIORITY
+from blis_tui.engine.scheduling.priority import PriorityRule as PriorityRule
+from blis_tui.engine.scheduling.queue import SCHEDULING as SCHEDULING
+from blis_tui.engine.scheduling.queue import FcfsQueue as FcfsQueue
+from blis_tui.engine.scheduling.queue import SortedQueue as SortedQueue
+from blis_tui.engine.scheduling.queue import WaitingQueue as WaitingQueue
+from blis_tui.engine.stopped import Stopped as Stopped
+from blis_tui.engine.streams import Stream as Stream
+from blis_tui.panes import PaneLine as PaneLine
+from blis_tui.panes import PaneView as PaneView
+from blis_tui.panes import Told as Told
+from blis_tui.panes import pane as pane
+from blis_tui.registry import NoSettings as NoSettings
+from blis_tui.registry import setting as setting
+from blis_tui.spec.model import Engine as Engine
+from blis_tui.spec.model import Hardware as Hardware
+from blis_tui.spec.model import Model as Model
+from blis_tui.spec.model import Pool as Pool
+from blis_tui.spec.model import Trace as Trace
+from blis_tui.workload.arrivals import ARRIVALS as ARRIVALS
+from blis_tui.workload.arrivals import Gaps as Gaps
+from blis_tui.workload.lengths import LENGTHS as LENGTHS
+from blis_tui.workload.lengths import TokenCounts as TokenCounts
+from blis_tui.workload.ratios import RATIOS as RATIOS
+from blis_tui.workload.ratios import Ratios as Ratios
+from blis_tui.workload.trace_table import LeftOut as LeftOut
+from blis_tui.workload.trace_table import TraceColumns as TraceColumns
+from blis_tui.workload.trace_text import Problems as Problems
+from blis_tui.workload.trace_text import TraceText as TraceText
+from blis_tui.workload.traces import TRACES as TRACES

@@ -124,6 +124,8 @@ class Plugin:
     module: str
     origin: Origin | None = None
     """Where it comes from; None = it is this package's own."""
+    of_blis: bool = False
+    """It is there for comparing with the simulator BLIS alone: lists have it last."""
 
 
 class Named(Protocol):
@@ -156,6 +158,10 @@ class Point:
         self.members = tuple(sorted({*protocol.__annotations__, *public}))
 
 
+FOR_BLIS: Final = "For comparing with BLIS."
+"""Ends the summaries of such plug-ins."""
+
+
 class PlugPoint(Point, Generic[P, T]):
     """A place where a spec names an implementation: called with its settings and ``P``, it answers a ``T``."""
 
@@ -164,11 +170,17 @@ class PlugPoint(Point, Generic[P, T]):
         name: str,
         summary: str,
         settings: type[S] = cast("type", NoSettings),  # noqa: B008  (a constant)
+        *,
+        of_blis: bool = False,
     ) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
-        """Mark a class or function as the implementation that a spec calls ``name``; it is called with its settings."""
+        """Mark a class or function as the implementation that a spec calls ``name``; it is called with its settings.
+
+        ``of_blis``: it is for comparing with the simulator BLIS alone, which its summary then says.
+        """
+        about = f"{summary} {FOR_BLIS}" if of_blis else summary
 
         def mark(make: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-            setattr(make, _MARK, Plugin(self.path, name, summary, settings, make, make.__module__))
+            setattr(make, _MARK, Plugin(self.path, name, about, settings, make, make.__module__, of_blis=of_blis))
             return make
 
         return mark

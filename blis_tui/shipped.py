@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
     "policy.admission": {
         "always-admit": "blis_tui.cluster.policies.admission",
-        "gaie-legacy": "blis_tui.cluster.policies.admission",
         "reject-all": "blis_tui.cluster.policies.admission",
         "tier-shed": "blis_tui.cluster.policies.admission",
         "token-bucket": "blis_tui.cluster.policies.admission",
+        "gaie-legacy": "blis_tui.cluster.policies.admission",
     },
     "policy.routing": {
-        "always-busiest": "blis_tui.cluster.policies.routing",
         "least-estimated-ttft": "blis_tui.cluster.policies.routing",
         "least-loaded": "blis_tui.cluster.policies.routing",
         "power-of-two": "blis_tui.cluster.policies.routing",
         "round-robin": "blis_tui.cluster.policies.routing",
         "session-affinity": "blis_tui.cluster.policies.routing",
         "weighted": "blis_tui.cluster.policies.weighted",
+        "always-busiest": "blis_tui.cluster.policies.routing",
     },
     "policy.routing.scorers": {
         "active-requests": "blis_tui.cluster.policies.scoring",
@@ -59,15 +59,15 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "fcfs": "blis_tui.engine.scheduling.orders",
         "priority-fcfs": "blis_tui.engine.scheduling.orders",
         "sjf": "blis_tui.engine.scheduling.orders",
-        "reverse-priority": "blis_tui.engine.scheduling.orders",
         "lof": "blis_tui.engine.scheduling.radix_order",
         "lpm": "blis_tui.engine.scheduling.radix_order",
+        "reverse-priority": "blis_tui.engine.scheduling.orders",
     },
     "policy.priority": {
         "constant": "blis_tui.engine.scheduling.priority",
         "slo-based": "blis_tui.engine.scheduling.priority",
-        "inverted-slo": "blis_tui.engine.scheduling.priority",
         "slo-class": "blis_tui.engine.scheduling.priority",
+        "inverted-slo": "blis_tui.engine.scheduling.priority",
     },
     "policy.batching": {
         "blis": "blis_tui.engine.batching.blis",
@@ -89,13 +89,13 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "latency": {
         "auto": "blis_tui.engine.latency.auto",
-        "blackbox": "blis_tui.engine.latency.blackbox",
-        "crossmodel": "blis_tui.engine.latency.crossmodel",
         "fitted": "blis_tui.engine.latency.fitted",
         "operators": "blis_tui.engine.latency.operators",
         "recorded": "blis_tui.engine.latency.recorded",
         "roofline": "blis_tui.engine.latency.roofline",
         "trained-physics": "blis_tui.engine.latency.trained_physics",
+        "blackbox": "blis_tui.engine.latency.blackbox",
+        "crossmodel": "blis_tui.engine.latency.crossmodel",
         "trained-roofline": "blis_tui.engine.latency.trained_roofline",
     },
     "workload.clients.arrivals": {

@@ -15,11 +15,13 @@ from blis_tui.authoring import explain as keys
 from blis_tui.authoring import figure_text, figures
 from blis_tui.authoring.codes import explain, normal_code
 from blis_tui.authoring.tree import root
-from blis_tui.authoring.words import WORDS
+from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
 from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
+from blis_tui.registry import FOR_BLIS
+from blis_tui.shipped import builtin
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.hints import metric_hint
@@ -183,8 +185,15 @@ def _record(kind: str, record: type[Record]) -> Subject:
 
 def _term(word: Word) -> Subject:
     also = [one for one in word.also if one != word.name.lower()]
-    title = f"{word.name}: a term" + (f"  (also {', '.join(also)})" if also else "")
-    text = "\n".join([title, "", *textwrap.wrap(word.meaning, _WIDTH)]) + "\n"
+    is_list = word.name == REPRODUCING_BLIS
+    title = f"{word.name}: a term" + (f"  (also {', '.join(also)})" if also and not is_list else "")
+    lines = [title, "", *textwrap.wrap(word.meaning, _WIDTH)]
+    if is_list:
+        ours = [one for one in builtin().plugins if one.of_blis]
+        for one in ours:
+            about = one.summary.removesuffix(FOR_BLIS).rstrip()
+            lines += ["", f"{one.path}: {one.name}", textwrap.indent(textwrap.fill(about, _WIDTH - 2), "  ")]
+    text = "\n".join(lines) + "\n"
     return Subject(text, {"term": word.name, "also": [*also], "meaning": word.meaning})
 
 

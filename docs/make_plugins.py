@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from blis_tui.keys import Key
     from blis_tui.plug_points import Row
+    from blis_tui.registry import Plugin
 
 _WIDTH: Final = 100
 """Of lines of prose."""
@@ -42,6 +43,11 @@ PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
 INDEX: Final = Path(blis_tui.shipped.__file__)
 _BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
 _END: Final = "<!-- end of plug points -->\n"
+
+
+def public_names() -> list[str]:
+    """What authors of plug-ins may import."""
+    return sorted(name for name in vars(blis_tui.plugins) if not name.startswith("_"))
 
 
 def text_of() -> str:
@@ -58,13 +64,16 @@ def index_text() -> str:
 
 @cache
 def _marked() -> dict[str, dict[str, str]]:
-    """Plug point -> name -> module: what modules mark, one module after the other."""
-    found: dict[str, dict[str, str]] = {row.point.path: {} for row in POINTS}
+    """Plug point -> name -> module: what modules mark, one module after the other; last what is for BLIS alone."""
+    found: dict[str, dict[str, Plugin]] = {row.point.path: {} for row in POINTS}
     for package in (blis_tui.cluster, blis_tui.engine, blis_tui.workload):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for plugin in plugins_in([import_module(info.name)]):
-                found[plugin.path][plugin.name] = plugin.module
-    return found
+                found[plugin.path][plugin.name] = plugin
+    return {
+        path: {name: one.module for name, one in sorted(named.items(), key=lambda pair: pair[1].of_blis)}
+        for path, named in found.items()
+    }
 
 
 _INDEX: Final = "SHIPPED: Final[Mapping[str, Mapping[str, str]]] = "
@@ -81,7 +90,7 @@ def _made() -> str:
     lines += ["", "## What plug-ins see and answer with", ""]
     lines += ["The rest of `blis_tui.plugins`, in alphabetical order.", ""]
     protocols = [row.point.protocol for row in POINTS]
-    for name in blis_tui.plugins.__all__:
+    for name in public_names():
         value: object = getattr(blis_tui.plugins, name)
         if not isinstance(value, Point) and value not in protocols:
             lines += [f"### {name}", "", *_code(name, value), ""]
@@ -105,7 +114,7 @@ def _ruff(code: str) -> str:
 
 def _mark(row: Row) -> str:
     """What authors mark a plug-in of it with."""
-    return next(name for name in blis_tui.plugins.__all__ if getattr(blis_tui.plugins, name) is row.point)
+    return next(name for name in public_names() if getattr(blis_tui.plugins, name) is row.point)
 
 
 def _protocol(row: Row) -> str:

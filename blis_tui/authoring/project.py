@@ -85,7 +85,7 @@ jobs:
       # What has changed: on the page of the run, and below the pull request (the token of a fork may not write there).
       - if: failure()
         run: |
-          if blis-tui golden report --format github > golden-report.md; then rm golden-report.md; fi
+          if blis-tui golden status --format github > golden-report.md; then rm golden-report.md; fi
           if [ -s golden-report.md ]; then cat golden-report.md >> "$GITHUB_STEP_SUMMARY"; fi
       - if: failure() && github.event_name == 'pull_request'
         continue-on-error: true
@@ -109,7 +109,7 @@ blis:
     - pytest --blis-obsolete=fail --blis-update=new --junitxml=golden.xml
   after_script:
     - |
-      if blis-tui golden report --format gitlab > golden-report.md; then rm golden-report.md; fi
+      if blis-tui golden status --format gitlab > golden-report.md; then rm golden-report.md; fi
       if [ -s golden-report.md ] && [ -n "$BLIS_TOKEN" ] && [ -n "$CI_MERGE_REQUEST_IID" ]; then
         curl --fail --silent --show-error -H "PRIVATE-TOKEN: $BLIS_TOKEN" --data-urlencode body@golden-report.md \\
           "$CI_API_V4_URL/projects/$CI_PROJECT_ID/merge_requests/$CI_MERGE_REQUEST_IID/notes"

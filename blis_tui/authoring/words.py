@@ -19,6 +19,9 @@ class Word:
     meaning: str
 
 
+REPRODUCING_BLIS: Final = "Reproducing BLIS"
+
+
 def _word(name: str, also: str, *sentences: str) -> Word:
     return Word(name, tuple(part.strip() for part in also.split(",")), " ".join(sentences))
 
@@ -201,5 +204,11 @@ WORDS: Final = (
         "true regret",
         "What a routing decision cost: the difference to the best choice, by the scores known then, or by running",
         "every choice (true regret).",
+    ),
+    _word(
+        REPRODUCING_BLIS,
+        "blackbox, crossmodel, trained-roofline, gaie-legacy, always-busiest, inverted-slo, reverse-priority",
+        "What is there for comparing with the simulator BLIS alone: its step-time models, and rules that it has. For",
+        "servers take the defaults: the accuracy of step times was measured with them.",
     ),
 )

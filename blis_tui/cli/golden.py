@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.golden.store import GoldenFiles
+    from blis_tui.registry import Registry
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)
 _folder = click.option(
@@ -32,28 +33,71 @@ _root = click.option(
     "--root", type=click.Path(path_type=Path), default=Path(), help="Folder the tests run in [default: this one]."
 )
 
+_LISTS: Final = ("table", "json")
+_COMMENTS: Final = ("markdown", "github", "gitlab")
+
 
 @click.group()
 def golden() -> None:
     """Golden tests: every experiment and every study below the folder where pytest runs.
 
-    `pytest` compares; a result that differs waits next to the golden until you accept or reject it.
+    `pytest` compares; a result that differs waits next to the golden until you accept or reject it: see what waits with
+    `status`, and decide with `review`.
     """
 
 
-@golden.command(short_help="List goldens: which wait for a decision, which are obsolete or broken.")
+@golden.command(short_help="Show how goldens stand: which wait, and what their new results would change.")
 @_names
 @_folder
 @_root
 @plugins_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice([*_LISTS, "diff", *_COMMENTS]),
+    default="table",
+    show_default=True,
+    help="A list; or what waiting results would change, with the first event that diverges; or that as a comment on a "
+    "pull request.",
+)
+@click.option("--json", "style", flag_value="json", hidden=True)
 @reported
-def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plugins: tuple[str, ...]) -> None:
-    """List goldens: which wait for a decision, which are obsolete or broken. Exit code 1 when anything does or is."""
-    from blis_tui.golden.review import survey  # noqa: PLC0415
-    from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
+def status(names: tuple[str, ...], folder: Path, root: Path, style: str, plugins: tuple[str, ...]) -> None:
+    """Show which goldens wait for a decision, which are obsolete or broken, and what new results would change.
 
-    entries = survey(folder, root, names, known_plugins(plugins))
+    Exit code 1 when a result waits, a golden is obsolete or broken, or (as a comment) what is expected does not hold.
+    On CI `pytest --blis-update=new` leaves the results that comments speak of.
+    """
+    known = known_plugins(plugins)
+    if style in _COMMENTS:
+        from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415  (heavy imports only when it runs)
+
+        text, fine = comment(folder, root, names, known, STYLES[style])
+        print_text(text, nl=False)
+    elif style == "diff":
+        fine = _differences(folder, root, names, known)
+    else:
+        fine = _list(folder, root, names, known, as_json=style == "json")
+    if not fine:
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
+def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry | None) -> bool:
+    """Tell what waiting results would change; whether none waits."""
+    from blis_tui.golden.review import difference_text  # noqa: PLC0415
+
+    waiting = _found(folder, names, pending=True)
+    for files in waiting:
+        print_text(difference_text(files, root, known) + "\n")
+    return not waiting
+
+
+def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
+    """List all goldens; whether none waits, is obsolete or broken."""
+    from blis_tui.golden.review import survey  # noqa: PLC0415
+    from blis_tui.units import plural  # noqa: PLC0415
+
+    entries = survey(folder, root, names, known)
     if as_json:
         print_text(to_json([entry.to_dict() for entry in entries]), nl=False)
     else:
@@ -64,111 +108,59 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plug
         waiting = len([entry for entry in entries if entry.waiting])
         counts = [f"{len([entry for entry in entries if entry.state == one])} {one}" for one in ("obsolete", "broken")]
         print_text(f"{plural(len(entries), 'golden')}, {waiting} waiting, {', '.join(counts)}")
-    if any(entry.waiting or entry.state != "golden" for entry in entries):
-        sys.exit(ExitCode.CHECK_FAILED)
+    return not any(entry.waiting or entry.state != "golden" for entry in entries)
 
 
-@golden.command(short_help="Show what waiting results would change.")
+@golden.command(short_help="Decide about waiting results: one by one, or all that are named.")
 @_names
 @_folder
 @_root
 @plugins_option
-@reported
-def diff(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...]) -> None:
-    """Show what waiting results would change, with the first event that differs."""
-    from blis_tui.golden.review import difference_text  # noqa: PLC0415
-
-    known = known_plugins(plugins)
-    for files in _found(folder, names, pending=True):
-        print_text(difference_text(files, root, known) + "\n")
-
-
-@golden.command("report", short_help="What has changed, as a comment on a change of code.")
-@_names
-@_folder
-@_root
-@plugins_option
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(["github", "gitlab", "markdown"]),
-    default="markdown",
-    show_default=True,
-    help="Where it is to be shown: how long it may be, and whether all differences stand folded below it.",
-)
-@reported
-def report_(names: tuple[str, ...], folder: Path, root: Path, style: str, plugins: tuple[str, ...]) -> None:
-    """Write what has changed as a comment on a pull request.
-
-    Figures before and after, what was expected, the first event that diverged, and the command that opens the debugger
-    there. Exit code 1 when a result waits, a golden is obsolete or broken, or what it expects does not hold.
-
-    On CI `pytest --blis-update=new` leaves the results that it speaks of.
-    """
-    from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415
-
-    text, holds = comment(folder, root, names, known_plugins(plugins), STYLES[style])
-    print_text(text, nl=False)
-    if not holds:
-        sys.exit(ExitCode.CHECK_FAILED)
-
-
-@golden.command(short_help="Make waiting results the goldens.")
-@_names
-@_folder
+@click.option("--accept", "verdict", flag_value="accept", help="Make waiting results the goldens, without asking.")
+@click.option("--reject", "verdict", flag_value="reject", help="Forget them, without asking.")
 @click.option("--force", is_flag=True, help="Also accept results of another Python or system than the golden's.")
 @reported
-def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
-    """Make waiting results the goldens: those that NAME (or a pattern) matches, or all."""
-    from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
+def review(
+    names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...], verdict: str | None, force: bool
+) -> None:
+    """Decide about waiting results, those that NAME (or a pattern) matches or all.
 
-    for files in _found(folder, names, pending=True):
-        accept_one(files, force=force)
-        print_text(f"accepted {printable(files.name)}")
-
-
-@golden.command(short_help="Forget waiting results.")
-@_names
-@_folder
-@reported
-def reject(names: tuple[str, ...], folder: Path) -> None:
-    """Forget waiting results: those that NAME (or a pattern) matches, or all."""
-    for files in _found(folder, names, pending=True):
-        files.drop_pending()
-        print_text(f"rejected {printable(files.name)}")
-
-
-@golden.command(short_help="Decide about waiting results one by one.")
-@_names
-@_folder
-@_root
-@plugins_option
-@reported
-def review(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...]) -> None:
-    """Decide about waiting results one by one: a accept, r reject, s skip, d show again, q quit.
-
-    Without a terminal it lists them with the commands that decide.
+    One by one: a accept, r reject, s skip, d show again, q quit. Without a terminal it lists them with the commands
+    that decide; with --accept or --reject nothing is asked.
     """
-    from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
-    from blis_tui.golden.review import difference_text  # noqa: PLC0415
-
-    known = known_plugins(plugins)
     waiting = _found(folder, names, pending=True)
-    if not sys.stdin.isatty():
+    if verdict is not None:
+        for files in waiting:
+            _decide(files, verdict, force=force)
+            print_text(f"{verdict}ed {printable(files.name)}")
+    elif not sys.stdin.isatty():
         for files in waiting:
             name = printable(files.name)
-            print_text(f"{name}\n    blis-tui golden diff {name}\n    blis-tui golden accept {name}")
-            print_text(f"    blis-tui golden reject {name}")
-        return
+            print_text(f"{name}\n    blis-tui golden status --format diff {name}")
+            print_text(f"    blis-tui golden review --accept {name}\n    blis-tui golden review --reject {name}")
+    else:
+        _ask_about(waiting, root, known_plugins(plugins), force=force)
+
+
+def _decide(files: GoldenFiles, verdict: str, *, force: bool) -> None:
+    from blis_tui.golden.review import accept  # noqa: PLC0415
+
+    if verdict == "accept":
+        accept(files, force=force)
+    else:
+        files.drop_pending()
+
+
+def _ask_about(waiting: Sequence[GoldenFiles], root: Path, known: Registry | None, *, force: bool) -> None:
+    from blis_tui.golden.review import difference_text  # noqa: PLC0415
+
     for number, files in enumerate(waiting, 1):
         print_text(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root, known)}\n")
         answer = _ask(lambda files=files: difference_text(files, root, known))  # type: ignore[misc]
         if answer == "q":
             return
-        if answer == "a":
-            accept_one(files)
-        elif answer == "r":
-            files.drop_pending()
+        if answer != "s":
+            _decide(files, "accept" if answer == "a" else "reject", force=force)
 
 
 @golden.command(short_help="Store the record streams of goldens.")
@@ -176,9 +168,9 @@ def review(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str,
 @_folder
 @_root
 @plugins_option
-@click.option("--full", is_flag=True, required=True, help="Store the record streams themselves, compressed.")
+@click.option("--full", is_flag=True, hidden=True)
 @reported
-def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins: tuple[str, ...]) -> None:  # noqa: ARG001  (says what is done)
+def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins: tuple[str, ...]) -> None:  # noqa: ARG001  (was needed once)
     """Store the records of goldens, so that after a change of the engine the exact event can be named.
 
     A golden whose result this engine does not give any more is left alone.

@@ -50,6 +50,10 @@ FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("spec", "explain"): ("explain",),
     ("spec", "migrate"): ("upgrade",),
     ("import",): ("spec", "import"),
+    ("golden", "diff"): ("golden", "status", "--format", "diff"),
+    ("golden", "report"): ("golden", "status", "--format", "markdown"),
+    ("golden", "accept"): ("golden", "review", "--accept"),
+    ("golden", "reject"): ("golden", "review", "--reject"),
 }
 """What a command was called before -> what it is now; the former names go with version 1.0."""
 

@@ -266,8 +266,10 @@ class LifecycleControl(AlwaysUp):
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
-        """Stop it at the end of the step that is under way, if one is."""
-        end = self._step_end(index)
+        """Stop it at the end of the step that is under way, if one is; in a pipeline, of the last of them."""
+        halted_us = self._roster.instances[index].halt()
+        step_us = self._last_of(index, "step") if halted_us is None else halted_us
+        end = max(step_us, self._last_of(index, "request-left"))
         if end <= now:
             self._stop(index, now)
         else:
@@ -277,11 +279,12 @@ class LifecycleControl(AlwaysUp):
         self._stop(_index(event), now)
         return True
 
-    def _step_end(self, index: int) -> int:
+    def _last_of(self, index: int, kind: str) -> int:
+        """When the last of an instance's events of a kind happens; -1 = none is pending."""
         ends = [
             time
             for time, _, _, event in self._pipeline.queue.entries()
-            if event.instance_index == index and event.kind in ("step", "request-left")
+            if event.instance_index == index and event.kind == kind
         ]
         return max(ends, default=-1)
 

@@ -323,6 +323,11 @@ class Batch(Kept):
         if self.encoder is not None:
             self.encoder.wipe()
 
+    def forget_flights(self) -> None:
+        """No batch with any of its requests is under way."""
+        self.busy.clear()
+        self.stale, self.blind, self.paused = {}, {}, ()
+
     def awaits_blocks(self) -> bool:
         """Whether no request runs, and KV blocks are on their way here from another instance."""
         return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())

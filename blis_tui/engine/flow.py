@@ -88,6 +88,13 @@ class Flow(Kept):
     def withdrawn(self, now: int) -> None:
         """A request has left with nothing that waited or ran; others may fit now."""
 
+    def halt(self) -> int | None:
+        """The instance dies: plan nothing more; returns when all that is under way is over (-1 = nothing is).
+
+        None: the step event that is pending comes then.
+        """
+        return None
+
     def abandon(self) -> None:
         """Stop in the middle of everything: the requests have been taken out."""
         self.batch.abandon()

@@ -246,6 +246,10 @@ class Instance(Kept):
             observers.emit(TimedOut(observers.event, now, request.request_id, self.index, was_running, generated))
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
+    def halt(self) -> int | None:
+        """Plan nothing more; see ``Flow``."""
+        return self.flow.halt()
+
     def abandon(self) -> None:
         """Stop in the middle of everything: its requests have been taken out."""
         self.flow.abandon()

@@ -112,9 +112,10 @@ class Stages(Flow):
         places: how many batches may be under way.
         under_way: the batches in the pipeline, in the order in which they entered it.
         upcoming: when the next batch may enter.
+        halted: no other batch enters, as the instance dies when those are through that are under way.
     """
 
-    __slots__ = ("pipe", "places", "under_way", "upcoming")
+    __slots__ = ("halted", "pipe", "places", "under_way", "upcoming")
 
     def __init__(self, steps: Steps, stages: int) -> None:
         super().__init__(steps)
@@ -124,6 +125,7 @@ class Stages(Flow):
         self.places = stages
         self.under_way: list[UnderWay] = []
         self.upcoming: Pass | None = None
+        self.halted = False
 
     def step(self, now: int) -> int:
         """Let a batch enter the pipeline; returns when the next one may, or NO_STEP where none can be formed."""
@@ -164,7 +166,7 @@ class Stages(Flow):
 
     def want_step(self, now: int) -> None:
         """There is a pass to come as long as there is work; it may turn out to come earlier than thought."""
-        if self.has_work:
+        if self.has_work and not self.halted:
             self._come_by(self._next_us(now, [one.end_us for one in self.under_way]))
 
     def withdrawn(self, now: int) -> None:
@@ -201,10 +203,18 @@ class Stages(Flow):
                 if batch.ending.get(request.batch_slot) is request:
                     batch.release_ending(request)
 
+    def halt(self) -> int | None:
+        """No other batch enters; returns when the last of those under way is through."""
+        self.halted = True
+        self.upcoming = None
+        self.step_pending = True  # its stop stands for it
+        return max((one.end_us for one in self.under_way), default=-1)
+
     def abandon(self) -> None:
         """Stop in the middle of everything: the requests have been taken out."""
+        self.halted = self.step_pending = False
         self.under_way.clear()
-        self.batch.busy.clear()
+        self.batch.forget_flights()
         self.batch.release_all()
         super().abandon()
 
@@ -313,7 +323,7 @@ class BatchQueue(Stages):
 
     def want_step(self, now: int) -> None:
         """The engine plans again when the oldest batch is over."""
-        if self.has_work:
+        if self.has_work and not self.halted:
             self._come_by(next((one.end_us for one in self.under_way if one.end_us >= now), now))
 
     def _next_us(self, now: int, ends_us: list[int]) -> int:
@@ -322,6 +332,8 @@ class BatchQueue(Stages):
     def abandon(self) -> None:
         """Stop in the middle of everything: the requests have been taken out."""
         self.idle = None
+        if self.sampled is not None:
+            self.sampled.clear()
         super().abandon()
 
     def state(self) -> tuple[object, ...]:

@@ -57,7 +57,7 @@ class GoldenDivergence:
         if self.exact is None:
             lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
             lines += [printable(f"  + {record_text(fields)}") for fields in self.records]
-            lines.append("    (`blis-tui golden record --full` stores the records: then the exact event can be found)")
+            lines.append("    (`blis-tui golden record` stores the records: then the exact event can be found)")
             return "\n".join(lines)
         lines = divergence_lines(self.exact, ("-", "+"))
         if self.state:

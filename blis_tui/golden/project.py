@@ -117,7 +117,7 @@ def from_here(path: Path) -> str:
 
 def accept_command(files: GoldenFiles) -> str:
     """What accepts a waiting result, as one types it in the present folder."""
-    return f"blis-tui golden accept {quote(files.name)}{_folder_option(files.folder)}"
+    return f"blis-tui golden review --accept {quote(files.name)}{_folder_option(files.folder)}"
 
 
 def _folder_option(folder: Path) -> str:

@@ -70,9 +70,13 @@ def _offer_coefficients(definitions: _Part, plugins: Iterable[Plugin]) -> None:
 
 
 def _list_names(node: _Part, plugins: Iterable[Plugin]) -> list[Plugin]:
-    """Fill an ``enum``: names that are there keep their places, others come last."""
+    """Fill an ``enum``: names that are there keep their places, then others, and last what is for BLIS alone."""
     known = as_list(node.get("enum"))
-    listed = sorted(plugins, key=lambda plugin: known.index(plugin.name) if plugin.name in known else len(known))
+
+    def place(plugin: Plugin) -> tuple[bool, int]:
+        return plugin.of_blis, known.index(plugin.name) if plugin.name in known else len(known)
+
+    listed = sorted(plugins, key=place)
     node["enum"] = [plugin.name for plugin in listed]
     node["enumDescriptions"] = [plugin.summary for plugin in listed]
     return listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import about, suggestion
-from blis_tui.spec.pools import pool_paths, stacks, where
+from blis_tui.spec.pools import pool_paths, where
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
@@ -235,21 +235,10 @@ def _check_lifecycle(document: Document) -> Iterator[Diagnostic]:
             " instance is undefined: leave `starts` out; `overlap: layer-wise` sends them during the prefill"
         )
         yield about(document, path, _LIFE, message, hint=hint)
-    yield from _check_pipelines(document, cluster)
     yield from _check_failures(document, cluster)
     yield from _check_nodes(document, cluster)
     if "autoscaler" in cluster:
         yield from _check_bounds(document, cluster)
-
-
-def _check_pipelines(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
-    """Several batches would be under way in an instance that goes."""
-    goes = next((key for key in ("failures", "autoscaler") if key in cluster), None)
-    for owner in stacks(document):
-        path = where(document, owner, "engine", "pipeline_parallel")
-        if goes is not None and _whole(document.get(*path), 1) > 1:
-            message = f"pipeline_parallel with `{goes}` is not simulated"
-            yield about(document, path, _LIFE, message, hint=f"remove `{goes}`, or set `pipeline_parallel: 1`")
 
 
 def _pools_by_name(cluster: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:

@@ -166,7 +166,7 @@ def _search(study: Study, tried: Sequence[tuple[str, Json, Json]]) -> Generator[
     """All runs at once: first those of the experiment as it is."""
     point = Point(0, ())
     values: list[Mapping[str, object]] = [{}, *({path: value} for path, _, value in tried)]
-    rows = yield [Run(point=point, values=one, seed=seed, whole=True) for one in values for seed in study.seeds]
+    rows = yield [Run(point=point, values=one, seed=seed) for one in values for seed in study.seeds]
     return rows
 
 

@@ -28,8 +28,8 @@ _PARTS: Final = sorted(
     & report_parts().keys()
 )
 _UNIT: Final = re.compile(
-    r"\b(requests?|tokens?|items|kv blocks|drafts|preemptions?|attempts|steps?|sessions|batch(es)?|instances|gpus|stages"
-    r"|ranks|replicas|servers|tenants|adapters|loads|deaths|transfers|decisions|victims|pairs|bytes|hours|price|percent"
+    r"\b(requests?|tokens?|kv blocks|drafts|preemptions?|attempts|steps?|sessions|batch(es)?|instances|gpus|stages"
+    r"|items|ranks|replicas|servers|tenants|adapters|loads|deaths|transfers|decisions|victims|pairs|bytes|hours|price|percent"
     r"|ratio|from 0|share|score points|without unit|the figure's unit|index|seed|event|call|how often|chunks"
     r"|jain's index|mean|sample|median|percentile|status)\b|[01] = ",
     re.IGNORECASE,

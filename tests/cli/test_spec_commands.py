@@ -460,7 +460,7 @@ def test_a_completion_script_is_accepted_by_its_shell(shell: str, tmp_path: Path
         (["run", "quick"], ["quickstart"]),
         (["run", "quickstart", "--set", "engine.kv"], ["engine.kv_blocks="]),
         (["run", "quickstart", "--set", "policy", "=", "v"], ["vllm-v1"]),  # bash takes `policy=v` apart
-        (["run", "quickstart", "--set", "latency.kind", "="], ["blackbox", "roofline", "crossmodel"]),
+        (["run", "quickstart", "--set", "latency.kind", "="], ["roofline", "trained-physics", "operators"]),
     ],
 )
 def test_bash_completes(words: list[str], replies: list[str], tmp_path: Path) -> None:

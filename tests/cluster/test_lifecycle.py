@@ -28,7 +28,7 @@ from blis_tui.spec.model import (
     NodePool,
     PluginConfig,
 )
-from tests.builders import ListSource, Outcome, experiment, request
+from tests.builders import VLLM, ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -117,6 +117,26 @@ def test_a_step_is_never_torn_apart() -> None:
     assert stopped.time_us == steps[-1].time_us + steps[-1].duration_us
     assert stopped.time_us >= 500
     assert steps[-1].time_us <= 500
+
+
+@pytest.mark.parametrize("batching", ["vllm-v1", "llm-serving-sim"])
+def test_a_pipeline_is_empty_before_its_instance_stops_and_nothing_enters_it(batching: str) -> None:
+    settings = {**VLLM, "async_scheduling": False} if batching == "vllm-v1" else {}
+    made = varying(failure(instance=1, at_us=500, repair_us=300))
+    (pool,) = made.pools
+    pool = replace(pool, engine=replace(pool.engine, pipeline_parallel=3, max_num_seqs=8, max_num_batched_tokens=8))
+    policy = replace(made.policy, batching=PluginConfig(kind=batching, settings=settings))
+    outcome = Outcome(replace(made, pools=(pool,), policy=policy), asked(60, every_us=20))
+    steps = [one for one in outcome.records if isinstance(one, StepFinished) and one.instance == 1]
+    [stopped] = [one for one in outcome.records if isinstance(one, InstanceStopped)]
+    before = [one for one in steps if one.time_us <= stopped.time_us]
+    ends = [one.time_us + one.duration_us for one in before]
+    assert max(one.time_us for one in before) <= 500
+    assert len([end for end in ends if end > 500]) > 1, "several batches were under way"
+    assert stopped.time_us == max(ends)
+    assert states(outcome, 1)[-1] == (stopped.time_us + 300, "active")
+    assert min(one.time_us for one in steps if one not in before) >= stopped.time_us + 300
+    assert {row.state for row in outcome.rows.values()} == {"completed"}
 
 
 @pytest.mark.parametrize("requests", ["retry", "lose"])

@@ -182,14 +182,16 @@ def test_screens_of_the_readme_open_as_written(command: str, shell: Shell) -> No
 
 def assert_decided_as_the_guide_says(lines: Sequence[str], project: Shell) -> None:
     """Each line of the block but the last, in its order, beside a result that waits; at the end it waits as before."""
-    assert [line.split()[2] for line in lines] == ["status", "diff", "report", "reject", "record"]
+    verbs = ["status", "status --format diff", "status --format github", "review --reject", "record"]
+    asked = [line.partition(" golden ")[2].removesuffix(" demo") for line in lines]
+    assert asked == verbs
     goldens = project.folder / "golden"
     before = {path.name: path.read_bytes() for path in goldens.iterdir()}
-    done = {line.split()[2]: project.run(line) for line in lines[:-1]}
-    assert {name: one.returncode for name, one in done.items()} == {"status": 1, "diff": 0, "report": 1, "reject": 0}
-    assert "first divergence: event " in done["diff"].stdout
-    assert done["report"].stdout.startswith("### Golden tests: 1 changed, of 1 golden")
-    assert done["reject"].stdout == "rejected demo\n"
+    _, diff, report, reject = done = [project.run(line) for line in lines[:-1]]
+    assert [one.returncode for one in done] == [1, 1, 1, 0]
+    assert "first divergence: event " in diff.stdout
+    assert report.stdout.startswith("### Golden tests: 1 changed, of 1 golden")
+    assert reject.stdout == "rejected demo\n"
     assert len(list(goldens.iterdir())) < len(before)
     for name, content in before.items():
         (goldens / name).write_bytes(content)
@@ -232,12 +234,12 @@ def test_goldens_are_kept_as_the_guide_says(shell: Shell) -> None:
     policy.write_text(policy.read_text(encoding="utf-8").replace("kind: fcfs", "kind: sjf"), encoding="utf-8")
     changed = project.run("python -m pytest -q")
     assert changed.returncode == 1
-    assert "blis-tui golden accept" in changed.stdout
+    assert "blis-tui golden review --accept" in changed.stdout
     block = page[page.index("blis-tui golden status") :]
     lines = SHOWN.findall(block[: block.index("```")])
     assert_decided_as_the_guide_says(lines, project)
     # Without a terminal to answer in, it lists what can be done.
-    (accept,) = re.findall(r"^ +(blis-tui golden accept .*)$", project.run(review[0]).stdout, re.MULTILINE)
+    (accept,) = re.findall(r"^ +(blis-tui golden review --accept .*)$", project.run(review[0]).stdout, re.MULTILINE)
     assert project.run(accept).returncode == 0
     assert project.run("python -m pytest -q").returncode == 0
     assert project.run(lines[-1]).stdout == "stored demo\n"

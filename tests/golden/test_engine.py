@@ -57,7 +57,10 @@ def test_a_golden_of_a_newer_engine_is_not_to_be_replaced(tmp_path: Path) -> Non
     [
         (engine_lines("1", "2"), "see `CHANGELOG.md`, look at the difference and accept it."),
         (engine_lines("1", "2"), "compare with a blis-tui of the golden's engine first"),
-        (engine_lines("1", "2", alone=True), "**Nothing else of the report has changed**: `blis-tui golden accept`"),
+        (
+            engine_lines("1", "2", alone=True),
+            "**Nothing else of the report has changed**: `blis-tui golden review --accept`",
+        ),
         (engine_lines("2", "1", alone=True), "install a blis-tui of that engine, do not accept the older result"),
     ],
 )

@@ -69,7 +69,7 @@ def test_goldens_lie_beside_the_project_of_their_experiment(tmp_path: Path) -> N
     changed = pytest_in(tmp_path, *once, GITHUB_ACTIONS="true")
     assert changed.returncode == 1
     assert not (tmp_path / "golden").exists()
-    advised = "blis-tui golden accept demo --golden-dir demo/golden"
+    advised = "blis-tui golden review --accept demo --golden-dir demo/golden"
     assert f"    {advised}\n" in changed.stdout
     assert "blis-tui golden review --golden-dir demo/golden --root demo\n" in changed.stdout
     assert "blis-tui tui demo/specs/demo.blis.yaml --at " in changed.stdout
@@ -277,9 +277,9 @@ def test_review_without_a_terminal_lists_the_commands(tmp_path: Path) -> None:
     run = blis_in(folder, "golden", "review")
     assert run.stdout.splitlines() == [
         "demo",
-        "    blis-tui golden diff demo",
-        "    blis-tui golden accept demo",
-        "    blis-tui golden reject demo",
+        "    blis-tui golden status --format diff demo",
+        "    blis-tui golden review --accept demo",
+        "    blis-tui golden review --reject demo",
     ]
     missing = blis_in(folder, "golden", "accept", "nothing")
     assert (missing.returncode, missing.stderr.splitlines()[0]) == (3, "error: nothing matches nothing")

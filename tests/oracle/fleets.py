@@ -313,7 +313,8 @@ def draw_mortal_fleet(draw: Draw) -> Scenario:
         preemption_victim=draw(st.sampled_from(("tail", "tail", "priority"))),
         preemption_restore="recompute",
     )
-    pools, policy = _another_engine(draw, pools, policy, pipelines=False)
+    pools, policy = _another_engine(draw, pools, policy)
+    pools = _in_stages(draw, pools, policy)
     instances = 0
     for pool in pools:
         instances += pool.instances
@@ -421,10 +422,7 @@ def draw_fleet(draw: Draw) -> Scenario:
         gateway=_gateway(draw),
     )
     pools, policy = _another_engine(draw, pools, policy)
-    ahead = policy.batching.settings.get("async_scheduling")
-    if policy.batching.kind == "vllm-v1" and (ahead or pools[0].engine.speculative is None):
-        stages = draw(st.sampled_from((1, 1, 1, 2, 3)))
-        pools = tuple(replace(pool, engine=replace(pool.engine, pipeline_parallel=stages)) for pool in pools)
+    pools = _in_stages(draw, pools, policy)
     cluster = Cluster(
         admission_latency_us=_one_of(draw, 0, 0, 3),
         routing_latency_us=_one_of(draw, 0, 0, 5),
@@ -438,9 +436,16 @@ def draw_fleet(draw: Draw) -> Scenario:
     )
 
 
-def _another_engine(
-    draw: Draw, pools: tuple[Pool, ...], policy: Policy, *, pipelines: bool = True
-) -> tuple[tuple[Pool, ...], Policy]:
+def _in_stages(draw: Draw, pools: tuple[Pool, ...], policy: Policy) -> tuple[Pool, ...]:
+    """Now and then, with a pipeline in each instance, where that is vLLM's."""
+    ahead = policy.batching.settings.get("async_scheduling")
+    if policy.batching.kind != "vllm-v1" or not (ahead or pools[0].engine.speculative is None):
+        return pools
+    stages = draw(st.sampled_from((1, 1, 1, 2, 3)))
+    return tuple(replace(pool, engine=replace(pool.engine, pipeline_parallel=stages)) for pool in pools)
+
+
+def _another_engine(draw: Draw, pools: tuple[Pool, ...], policy: Policy) -> tuple[tuple[Pool, ...], Policy]:
     """Now and then, the same with another rule that forms batches, or with speculative decoding."""
     which = draw(st.sampled_from(("none", "none", "none", "other", "other", "speculative")))
     if which == "speculative":
@@ -449,7 +454,7 @@ def _another_engine(
     if which == "none":
         return pools, policy
     engine, policy = other(draw, pools[0].engine, policy)
-    stages, any_number = engine.pipeline_parallel if pipelines else 1, engine.max_num_seqs == UNLIMITED
+    stages, any_number = engine.pipeline_parallel, engine.max_num_seqs == UNLIMITED
     splits = policy.batching.kind != "nano"
 
     def changed(of: Engine) -> Engine:

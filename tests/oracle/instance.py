@@ -401,6 +401,8 @@ class Instance:
         self.queue = BatchQueue(self) if self.vllm and len(self.stages) > 1 else None
         self.pass_us = -1
         """When the next one may enter; earlier plans for that are void."""
+        self.halted = False
+        """No batch enters any more, as it dies when those are through that are under way."""
         if self.vllm:
             settings = self.policy.batching.settings
             self.plans_ahead = bool(settings["async_scheduling"]) and self.queue is None

@@ -14,6 +14,7 @@ from blis_tui.spec.model import Lifecycle
 
 from .nodes import Nodes
 from .oracle import ARRIVAL, LEFT, LIFECYCLE, STEP, TIMEOUT, Event, Oracle
+from .pipelines import BatchQueue
 from .scaling import COMING, UP, Scaler
 
 if TYPE_CHECKING:
@@ -259,7 +260,12 @@ class MortalOracle(Oracle):
             self.nodes.leave(number, now)
 
     def _stop_after_step(self, number: int, now: int) -> None:
-        ends = [one.time_us for one in self._pending if one.instance == number and one.kind in (STEP, LEFT)]
+        instance = self.instances[number]
+        kinds: tuple[int, ...] = (STEP, LEFT)
+        if len(instance.stages) > 1:  # whatever is in the pipeline comes through, and nothing enters it
+            instance.halted, instance.pass_us, kinds = True, -1, (LEFT,)
+        ends = [one.time_us for one in self._pending if one.instance == number and one.kind in kinds]
+        ends += [end for end, _ in instance.under_way]
         if max(ends, default=now) <= now:
             self._stop(number, now)
         else:
@@ -272,9 +278,13 @@ class MortalOracle(Oracle):
         instance.running.clear()
         instance.waiting.clear()
         instance.planned = None
-        for job in [*gone, *instance.ending]:
+        instance.halted, instance.under_way = False, []
+        if instance.queue is not None:
+            instance.queue = BatchQueue(instance)
+        for job in [*gone, *instance.ending, *instance.gone]:
             job.table.clear()
         instance.ending.clear()
+        instance.gone.clear()
         for job in gone:
             self._end(job, number)
             self._decide_fate(job, number, now)

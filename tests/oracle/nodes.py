@@ -34,12 +34,17 @@ class Node:
     """Instance -> its accelerators."""
 
     def has_room(self, need: PoolSpec) -> bool:
-        return hosts(self.kind, need) and self.kind.gpus_per_node - sum(self.hosted.values()) >= need.tensor_parallel
+        return hosts(self.kind, need) and self.kind.gpus_per_node - sum(self.hosted.values()) >= gpus_of(need)
+
+
+def gpus_of(need: PoolSpec) -> int:
+    """Of an instance: those of all its stages."""
+    return need.tensor_parallel * need.engine.pipeline_parallel
 
 
 def hosts(kind: NodePool, need: PoolSpec) -> bool:
     """Whether an instance fits on an empty one."""
-    return kind.gpu == need.hardware.name and need.tensor_parallel <= kind.gpus_per_node
+    return kind.gpu == need.hardware.name and gpus_of(need) <= kind.gpus_per_node
 
 
 class Nodes:
@@ -69,7 +74,7 @@ class Nodes:
         need = self.oracle.pool_of(number)
         for node in self._in_order():
             if node.ready and node.has_room(need):
-                node.hosted[number] = need.tensor_parallel
+                node.hosted[number] = gpus_of(need)
                 if number in self.waiting:
                     self.waiting.remove(number)
                 return True
@@ -93,7 +98,7 @@ class Nodes:
                 at = now + delay_us(kinds[0].provisioning_delay, self.streams[kinds[0].name])
                 self.oracle.later(at, partial(self._ready, ordered))
                 coming.append(node := Node("", kinds[0], ready=False))
-            node.hosted[number] = need.tensor_parallel
+            node.hosted[number] = gpus_of(need)
 
     def count(self, kind: NodePool) -> int:
         return len([node for node in self.there if node.kind is kind])
@@ -130,7 +135,7 @@ class Nodes:
         for kind in self.kinds:
             if hosts(kind, need):
                 share = kind.cost_per_hour
-                return None if share is None else share / kind.gpus_per_node * need.tensor_parallel
+                return None if share is None else share / kind.gpus_per_node * gpus_of(need)
         return None
 
     def tell(self, node: Node, state: str, now: int) -> None:

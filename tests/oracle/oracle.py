@@ -621,7 +621,7 @@ class Oracle:
 
     def _pass(self, instance: Instance, time: int) -> None:
         """A pass then, unless there is an earlier one."""
-        if not 0 <= instance.pass_us <= time:
+        if not instance.halted and not 0 <= instance.pass_us <= time:
             instance.pass_us = time
             self._plan(time, STEP, None, instance.number)
 

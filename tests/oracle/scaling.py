@@ -9,7 +9,7 @@ from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Stream, stream_key
 
-from .nodes import delay_us
+from .nodes import delay_us, gpus_of
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Autoscaler
@@ -175,7 +175,7 @@ class Scaler:
         nodes = self.oracle.nodes
         costs = [None if nodes is None else nodes.cost(spec) for spec in self.specs]
         if None in costs:
-            costs = [float(spec.tensor_parallel) for spec in self.specs]
+            costs = [float(gpus_of(spec)) for spec in self.specs]
         return sorted(range(len(self.specs)), key=lambda pool: (costs[pool] or 0.0, pool))
 
     def _act(self, order: tuple[int, int], now: int) -> bool:

@@ -73,7 +73,6 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "POINTS", points)
     monkeypatch.setitem(SHIPPED, FAN.path, {"linear": __name__})
     monkeypatch.setattr(plugins, "FAN", FAN, raising=False)
-    monkeypatch.setattr(plugins, "__all__", [*plugins.__all__, "FAN"])
 
 
 SCRIPT: Final = f"""

@@ -21,16 +21,18 @@ import blis_tui.cluster
 import blis_tui.engine
 import blis_tui.plugins
 import blis_tui.workload
+from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
 from blis_tui.cli.main import cli
 from blis_tui.errors import InputError
 from blis_tui.golden.produce import produce
 from blis_tui.plug_points import BY_PATH, POINTS
 from blis_tui.registry import plugins_in
-from blis_tui.shipped import SHIPPED
+from blis_tui.shipped import SHIPPED, builtin
 from blis_tui.spec import model
 from blis_tui.spec.load import load
 from blis_tui.spec.model import Experiment, PluginConfig
 from blis_tui.study.task import key_of
+from blis_tui.subjects import subjects
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -99,6 +101,22 @@ def test_the_index_is_what_the_modules_mark() -> None:
     assert found == SHIPPED, "make docs"
 
 
+def test_what_is_for_comparing_with_blis_alone_comes_last_and_has_its_chapter() -> None:
+    """Of documents, of ``explain`` and of lists: nothing of it stands in front."""
+    ours = {one.name for one in builtin().plugins if one.of_blis}
+    assert ours >= {"blackbox", "crossmodel", "trained-roofline", "gaie-legacy", "always-busiest", "inverted-slo"}
+    for path, names in SHIPPED.items():
+        flags = [builtin().find(path, name).of_blis for name in names]
+        assert flags == sorted(flags), path
+    (term,) = (one for one in WORDS if one.name == REPRODUCING_BLIS)
+    assert set(term.also) == ours
+    (subject,) = subjects("gaie-legacy")
+    assert all(f": {name}\n" in subject.text for name in ours)
+    docs = Path(__file__).parents[2] / "docs"
+    chapter, front = ((docs / name).read_text(encoding="utf-8") for name in ("blis.md", "index.md"))
+    assert [name for name in ours if f"`{name}`" not in chapter or f"`{name}`" in front] == []
+
+
 def test_there_is_a_row_for_whatever_ships() -> None:
     assert BY_PATH.keys() == SHIPPED.keys() == DECIDES.keys()
 
@@ -136,7 +154,7 @@ def test_authors_find_every_type_of_every_protocol() -> None:
             "None",
             "True",
         }
-        assert words - {"Collection"} <= set(blis_tui.plugins.__all__), row.point.path
+        assert words - {"Collection"} <= vars(blis_tui.plugins).keys(), row.point.path
 
 
 # ---- each of them ----
@@ -201,7 +219,7 @@ def test_checking_it_runs_an_experiment_that_names_it(
 
 
 def mark_of(row: Row) -> str:
-    return next(name for name in blis_tui.plugins.__all__ if getattr(blis_tui.plugins, name) is row.point)
+    return next(name for name, one in vars(blis_tui.plugins).items() if one is row.point)
 
 
 def test_what_fails_outside_of_a_simulation_is_told_alike(tmp_path: Path) -> None:
@@ -276,6 +294,7 @@ def test_changed_sources_of_a_package_are_another_run_whatever_its_version(site:
     program = """
 from blis_tui.spec.load import load
 from blis_tui.study.task import key_of
+from blis_tui.subjects import subjects
 from blis_tui.user_plugins import load_plugins
 print(key_of(load("quickstart", overrides=["policy.routing=fewest-in-flight"], plugins=load_plugins(["blis-example"]))))
 """

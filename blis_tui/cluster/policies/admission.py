@@ -47,7 +47,10 @@ class GaieLegacySettings:
 
 
 @ADMISSION.plugin(
-    "gaie-legacy", "While the instances are saturated, classes of a priority below 0 are rejected.", GaieLegacySettings
+    "gaie-legacy",
+    "While the instances are saturated, classes of a priority below 0 are rejected.",
+    GaieLegacySettings,
+    of_blis=True,
 )
 class GaieLegacy:
     """As the Gateway API inference extension did: the mean over instances of the larger of two ratios."""

@@ -20,7 +20,7 @@ def pick(places: Sequence[int], context: Context) -> int:
     return places[0] if len(places) == 1 else places[context.stream.below(len(places))]
 
 
-@ROUTING.plugin("always-busiest", "The instance with the most load: the worst case, for tests of alarms.")
+@ROUTING.plugin("always-busiest", "The instance with the most load: the worst case, for tests of alarms.", of_blis=True)
 class AlwaysBusiest:
     """The instance with the most load: the worst case, for tests of alarms."""
 

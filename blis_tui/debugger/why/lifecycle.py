@@ -169,7 +169,7 @@ def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
         WARMING: f"It gets requests; until {served} have left, its steps take {slow}.",
         ACTIVE: "It gets requests.",
         DRAINING: f"It gets no new requests. {_DRAINS[settings.drain]}",
-        FAILED: "It gets no requests; if it is in the middle of a step, it stops at the step's end.",
+        FAILED: "It gets no requests; if it is in the middle of a step, it stops when all that is under way is over.",
         TERMINATED: "It is gone for good.",
     }.get(one.state, "")
 

@@ -37,6 +37,7 @@ class Settings:
     "blackbox",
     "Measured per model, accelerator and tensor parallelism: beta0 + beta1 * prefill tokens + beta2 * decode tokens.",
     Settings,
+    of_blis=True,
 )
 def blackbox(settings: Settings, pool: Pool) -> LinearModel:
     """Build the model from its coefficients; a decode computes as many tokens as it verifies."""

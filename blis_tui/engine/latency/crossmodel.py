@@ -39,6 +39,7 @@ class Settings:
     "crossmodel",
     "One fit across models: per layer, per KV byte read, per token of an MoE model, per tensor-parallel step.",
     Settings,
+    of_blis=True,
 )
 class CrossModel(Overheads):
     """Linear in the step's tokens, scaled by the model's shape."""

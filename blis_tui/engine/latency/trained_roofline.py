@@ -37,7 +37,9 @@ class Settings:
     beta: tuple[float, ...] = coefficients("beta0..beta6. Default: `specs/latency/trained-roofline.yaml`.", 7)
 
 
-@LATENCY.plugin("trained-roofline", "A roofline whose seven terms are weighted by trained coefficients.", Settings)
+@LATENCY.plugin(
+    "trained-roofline", "A roofline whose seven terms are weighted by trained coefficients.", Settings, of_blis=True
+)
 def trained_roofline(settings: Settings, pool: Pool) -> TwoPhaseModel:
     """Build the model; heads and KV heads divide by ``tensor_parallel``."""
     check_heads("trained-roofline", pool)

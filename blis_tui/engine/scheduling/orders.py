@@ -36,7 +36,7 @@ def sjf(settings: NoSettings) -> WaitingQueue:
     return SortedQueue(_by_length, "The shortest prompt goes first")
 
 
-@SCHEDULING.plugin("reverse-priority", "Lowest priority first: a deliberately bad baseline.")
+@SCHEDULING.plugin("reverse-priority", "Lowest priority first: a deliberately bad baseline.", of_blis=True)
 def reverse_priority(settings: NoSettings) -> WaitingQueue:
     """By priority, the least urgent first, then by arrival."""
     del settings

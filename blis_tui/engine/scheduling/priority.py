@@ -58,7 +58,7 @@ class AgePriority(_Stateless):
         return request.arrival_us
 
 
-@PRIORITY.plugin("inverted-slo", "Priority falls with age: a deliberately bad baseline.")
+@PRIORITY.plugin("inverted-slo", "Priority falls with age: a deliberately bad baseline.", of_blis=True)
 class InvertedAgePriority(_Stateless):
     """``inverted-slo``: the younger the more urgent; a deliberately unfair rule to study starvation with."""
 

@@ -34,8 +34,6 @@ class Run:
     values: Mapping[str, object]
     """What is assigned besides."""
     seed: int
-    whole: bool = False
-    """Whether its figures are wanted even where the bounds do not hold."""
 
 
 class _Asking(Generic[T]):
@@ -68,7 +66,7 @@ class Driver:
         self._study = study
         self._results = Results(study, store, warn)
         self._on_run = on_run
-        self._waiting: dict[tuple[str, bool], list[tuple[_Asking[object], int, Point, int, Experiment]]] = {}
+        self._waiting: dict[str, list[tuple[_Asking[object], int, Point, int, Experiment]]] = {}
         self.runs = 0
         """How many were made, or known before."""
 
@@ -103,11 +101,11 @@ class Driver:
                 while ready and runner.room:
                     runner.start(ready.pop(0))
                 for task, outcome in runner.collect(block=True):
-                    waiting = self._waiting.pop((task.key, bool(task.stop_at)))
+                    waiting = self._waiting.pop(task.key)
                     for number, (asking, place, point, seed, experiment) in enumerate(waiting):
                         row = self._results.row(point, seed, experiment, outcome)
                         if not number:
-                            self._results.keep(task.key, task.stop_at, outcome, row)
+                            self._results.keep(task.key, (), outcome, row)
                         self._fill(asking, place, row)
                         asking.missing -= 1
                         if not asking.missing:
@@ -125,13 +123,13 @@ class Driver:
             why = error.diagnostics[0].message
             self._fill(asking, place, Row(point=point, seed=run.seed, status="invalid", ok=None, why=why))
             return
-        task = task_of(experiment, () if run.whole else self._study.constraints)
-        known = self._results.find(task.key, task.stop_at, point, run.seed, experiment)
+        task = task_of(experiment)
+        known = self._results.find(task.key, (), point, run.seed, experiment)
         if known is not None:
             self._fill(asking, place, known)
             return
         asking.missing += 1
-        waiting = self._waiting.setdefault((task.key, bool(task.stop_at)), [])
+        waiting = self._waiting.setdefault(task.key, [])
         waiting.append((asking, place, point, run.seed, experiment))
         if len(waiting) == 1:
             ready.append(task)

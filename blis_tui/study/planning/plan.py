@@ -408,7 +408,7 @@ class _Configuration:
         offered = None
         if isinstance(as_map(document.get("workload")).get("trace"), dict):
             self._recorded = True
-            (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0], whole=True)]
+            (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0])]
             found = row.figures.get("offered.requests_per_s")
             offered = float(found) if isinstance(found, int | float) else None
         metrics = tuple(one.metric for one in self._study.constraints)
@@ -450,7 +450,7 @@ class _Configuration:
             return self._candidate(None, why_not=f"{many} not hold ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
-        rows = self._judged((yield [self._run(size, rate, seed, load, whole=True) for size, seed in wanted_runs]))
+        rows = self._judged((yield [self._run(size, rate, seed, load) for size, seed in wanted_runs]))
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
@@ -480,12 +480,12 @@ class _Configuration:
     def _flood(self, load: Load, size: int) -> Run:
         """What shows about how much so many instances serve."""
         values = {**load.all_at_once(size), **self._steps}
-        return Run(point=self._point, values=values, seed=self._study.seeds[0], whole=True)
+        return Run(point=self._point, values=values, seed=self._study.seeds[0])
 
-    def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, whole: bool = False) -> Run:
+    def _run(self, size: int | None, rate: float | None, seed: int, load: Load) -> Run:
         arrivals = load.one_by_one() if rate == 0 else load.at(rate)
         values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._steps}
-        return Run(point=self._point, values=values, seed=seed, whole=whole)
+        return Run(point=self._point, values=values, seed=seed)
 
     @property
     def _steps(self) -> Mapping[str, object]:
@@ -549,7 +549,7 @@ def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list
     if nearest is None:
         return None
     mine, row = nearest
-    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, whole=True)]
+    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed)]
     value = other.figures.get(mine.metric)
     if not isinstance(value, int | float):
         return None
@@ -573,9 +573,7 @@ def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[
         for margin, row in filter(None, decide)
         if margin.value > 0
     ]
-    rows = yield [
-        Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, whole=True) for kind, _, row in asked
-    ]
+    rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed) for kind, _, row in asked]
     told = []
     for (kind, mine, _), other in zip(asked, rows, strict=True):
         value = other.figures.get(mine.metric)

@@ -133,8 +133,6 @@ def _spread(one: Tried, metric: str) -> str:
 
 def _why(plan: Plan, one: Tried) -> str:
     """What is wrong beside the bounds, whose figures are there to be seen."""
-    if all(row.status == "stopped" for row in one.rows):
-        return "stopped: a bound could no longer hold"
     bounds = plan.question.study.constraints
     seen = [row for row in one.rows if all(each.of_bound <= 1.0 for each in margins(row, bounds))]
     return next((text for row in seen if (text := trouble(row))), "")
