@@ -122,8 +122,11 @@ def test_every_row_is_about_whom_its_record_is_about() -> None:
             name = getattr(record, "request_id", "")
             assert row.request == (names.index(name) if name else -1)
             assert row.instance == getattr(record, "instance", -1)
+            assert tape.time_us(row.event) == row.time_us == record.time_us
+            assert tape.kind(row.event) == row.kind
             seen[row.request >= 0, row.instance >= 0] = None
     assert len(seen) == 4
+    assert tape.time_us(0) == 0
 
 
 def test_what_is_planned_ahead_is_past_when_its_step_has_started() -> None:

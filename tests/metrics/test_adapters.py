@@ -64,8 +64,19 @@ def test_where_adapters_are_requests_need_not_wait() -> None:
 
 
 def test_a_warning_where_places_are_short() -> None:
-    named = {finding.id for finding in run_of("round-robin")[0].warnings}
-    assert "adapter-places" in named
+    report, records = run_of("round-robin")
+    named = {finding.id: finding for finding in report.warnings}
+    found = report.adapters
+    assert found is not None
+    assert named["adapter-places"].figures == {
+        "adapters": len({one.adapter for one in report.rows}),
+        "max_loras": 5,
+        "loads": count(records, AdapterLoad),
+        "evictions": count(records, AdapterEvicted),
+        "load_us": found.load_us,
+        "held": count(records, AdapterHeld),
+        "held_us": found.held_us,
+    }
     assert "unused-capacity" not in named
     assert "adapter-places" not in {finding.id for finding in run_of("")[0].warnings}
 

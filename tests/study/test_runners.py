@@ -73,6 +73,18 @@ def test_breaking_off_ends_what_runs_at_once() -> None:
         assert runner.room
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_there_is_room_for_two_tasks_of_each_process(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+    monkeypatch.setattr(ProcessRunner, "_hand_out", lambda _self: None)  # they wait
+    with ProcessRunner(jobs) as runner:
+        taken = 0
+        for task in tasks_of(*["nothing"] * 9):
+            if runner.room:
+                runner.start(task)
+                taken += 1
+        assert taken == 2 * jobs
+
+
 def test_processes_that_cannot_start_are_one_error(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from blis_tui.study.rows import Row, StudyResult
-from blis_tui.study.text import MOST_POINTS, study_text
+from blis_tui.study.text import MOST_POINTS, bar, study_text
 from tests.study.studies import study_of
 
 FIRST, SECOND = "latency.ttft_ms.p99", "cost.gpus"
@@ -64,3 +64,26 @@ def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], said: str)
     text = study_text(StudyResult(study=study, rows=rows))
     assert said in text
     assert ("not known" in text) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("value", "top", "drawn"),
+    [
+        (None, 1.0, ""),
+        (0.0, 1.0, ""),
+        (-0.5, 1.0, ""),
+        (0.5, 0.0, ""),
+        (0.5, -1.0, ""),
+        (1e-9, 1.0, "▏"),  # there is something
+        (0.025, 1.0, "▎"),
+        (0.1, 1.0, "█"),
+        (0.5, 1.0, "█████"),
+        (0.5625, 1.0, "█████▋"),
+        (0.25, 0.5, "█████"),
+        (300.0, 400.0, "███████▌"),
+        (1.0, 1.0, "██████████"),
+        (7.0, 1.0, "██████████"),
+    ],
+)
+def test_a_bar_is_as_long_as_its_value_to_an_eighth_of_a_character(value: float | None, top: float, drawn: str) -> None:
+    assert bar(value, top, 10) == drawn

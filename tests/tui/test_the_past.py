@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 WIDTH = 100
-PLACES = 2
+PLACES = 1
 
 
 def _said(made: Debugger, names: list[str], order: str) -> Iterator[str]:

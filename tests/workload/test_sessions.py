@@ -12,6 +12,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Session, SessionCall
+from blis_tui.workload import sessions
 from blis_tui.workload.clients import ClientSource
 from blis_tui.workload.sessions import Call, SessionDraws, SessionRun
 
@@ -238,6 +239,14 @@ def test_a_session_ends_before_its_context_is_too_long() -> None:
 def test_a_session_without_end_is_refused() -> None:
     with pytest.raises(PolicyError, match="a session of client 'one' has 1000000 turns of 1 calls"):
         drawn(Session(turns=constant(10**6)))
+
+
+def test_a_session_may_have_as_many_calls_as_that_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_CALLS", 12)
+    calls = (SessionCall(id="one"), SessionCall(id="two", after=("one",), parallel=2))
+    assert [run.unanswered for run in drawn(Session(turns=constant(4), calls=calls))] == [12, 12, 12]
+    with pytest.raises(PolicyError, match="5 turns of 3 calls"):
+        drawn(Session(turns=constant(5), calls=calls))
 
 
 def test_so_many_sessions_begin_and_all_of_them_end() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +17,20 @@ from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import RECORD_KINDS, Preempted, StepFinished
 from blis_tui.units import plural, span_text, time_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
+
+if TYPE_CHECKING:
+    from pytest_regressions.file_regression import FileRegressionFixture
+
+
+MORE = {
+    "kv-overload": 60,
+    "lora-adapters": 60,
+    "thinking": 25,
+    "conversations": 6,
+    "retraction": 80,
+    "wide-experts": 16,
+}
+"""Experiments as they ship, but for the number of their requests or sessions."""
 
 
 def at(name: str, event: int) -> Debugger:
@@ -33,9 +48,29 @@ def sentences(one: Part) -> str:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_everything_can_be_explained_anywhere(name: str) -> None:
-    """No moment and no request is too strange, nothing moves the reader, and texts are whole sentences."""
-    debugger = finished(name)
+def test_everything_can_be_explained_anywhere(name: str, file_regression: FileRegressionFixture) -> None:
+    """No moment and no request is too strange, nothing moves the reader, and texts are whole sentences.
+
+    Of every form of a line, the first one stands in a file: there it shows when a sentence or a figure is another one
+    (`pytest tests/debugger/why --force-regen` writes them).
+    """
+    file_regression.check(everywhere(finished(name)))
+
+
+@pytest.mark.parametrize(("name", "requests"), MORE.items())
+def test_what_those_runs_have_not_can_be_explained_too(
+    name: str, requests: int, file_regression: FileRegressionFixture
+) -> None:
+    """Copies on the host, adapters, reasoning, sessions, retraction, experts on ranks: as above."""
+    key = "workload.sessions" if name == "conversations" else "workload.requests"
+    debugger = Debugger(blis_tui.load(name, set={key: requests, "expect": []}))
+    run_to_stop(debugger.run())
+    file_regression.check(everywhere(debugger))
+
+
+def everywhere(debugger: Debugger) -> str:
+    """What is explained at seven places of a run, each form of a line once."""
+    shown = Shown()
     names = debugger.tape.names()
     for event in range(0, debugger.frontier + 1, debugger.frontier // 6):
         run_to_stop(debugger.seek(event))
@@ -45,10 +80,30 @@ def test_everything_can_be_explained_anywhere(name: str) -> None:
         for instance in snapshot.instances:
             asked |= {one.request_id for one in (*instance.waiting[:4], *instance.running[:3], *instance.running[-2:])}
         for one in sorted(asked):
-            well_made(explain_request(debugger, one))
-        well_made(explain_event(debugger, event))
+            shown.add(explain_request(debugger, one), f"{one} at event {event}")
+        shown.add(explain_event(debugger, event), f"event {event}")
         assert debugger.event == event
         assert debugger.digest() == digest
+    return "\n".join(shown.lines) + "\n"
+
+
+class Shown:
+    """Lines of explanations that are well made, without those that say the same of another figure or name."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._forms: set[str] = set()
+
+    def add(self, explanation: Explanation, about: str) -> None:
+        well_made(explanation)
+        fresh = []
+        for line in explanation.to_text().splitlines():
+            form = " ".join(re.sub(r"<?\w*\d[\w.,]*( (us|ms|s|%)(?!\w))?", "#", line).split())
+            if form and form not in self._forms:
+                self._forms.add(form)
+                fresh.append(f"    {line}".rstrip())
+        if fresh:
+            self.lines += [f"{about}:", *fresh]
 
 
 def well_made(explanation: Explanation) -> None:
