@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import suggestion
@@ -18,6 +19,10 @@ _NO_MEANING: Final = frozenset({"ms", "s", "us", "seconds", "latency", "percenti
 """Words that say nothing about which latency a metric is."""
 _PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy", "cluster", "engine"})
 """Keys of experiments that hold others."""
+_KIND: Final = "kind"
+"""A key of so many maps that it says nothing of where it belongs."""
+_NEAR: Final = 0.8
+"""How alike a key of the same map has to be to come before one of another part."""
 _LONGEST: Final = 40
 """Longer values are not repeated."""
 
@@ -36,7 +41,8 @@ def key_hint(
     """
     from blis_tui.spec.older import older_of  # noqa: PLC0415  (only an unknown key asks)
 
-    if (older := older_of(path, key)) is not None:
+    older = older_of(path, key)
+    if older is not None and (older.now in known or not older.now or "." in older.now):
         return f"{older.sentence()}; `blis-tui upgrade FILE` rewrites older documents"
     name = plain(key)
     same = next((one for one in known if plain(one) == name), None)
@@ -49,7 +55,10 @@ def key_hint(
         return NOTES[name]
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
-    meant = (*(one for one in OWN_PATHS if _last(one) == name), *meant)
+    own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND]
+    if not own and (near := get_close_matches(key, sorted(known), n=1, cutoff=_NEAR)):
+        return f"did you mean `{near[0]}`?"
+    meant = (*own, *(one for one in meant if name != _KIND))
     if kind == "Study" and (hint := _of_the_experiment(key, value, meant)):
         return hint
     elsewhere = [one for one in meant if _may_mean(place, one) and one.split(".")[:-1] != place]
