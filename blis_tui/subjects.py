@@ -22,9 +22,10 @@ from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import suggestion
-from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.hints import metric_hint, plain
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.study.metrics import COSTS
+from blis_tui.spec.synonyms import KEYS as SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,8 +76,8 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
     held = [*_held(word), *([] if named else _of_rows(word))]
     if word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS or ("." in word and not held):
         named += _at_path(word, plugins)
-    if not named and "." not in word:
-        held += _searched(word, plugins, alone=not held)
+    if "." not in word and (not named or plain(word) in SYNONYMS):
+        held += _searched(word, plugins, alone=not named and not held)
     if not named and not held:
         raise _unknown(word, plugins)
     return [*named, *held]
