@@ -66,8 +66,8 @@ def sensitivity(
     """Find out which key to turn next: what each does to the tightest bound.
 
     The number of instances, tensor parallelism, `max_num_batched_tokens`, `max_num_seqs`, KV blocks, scheduling order,
-    routing policy and a few more keys are changed one at a time, a step down and up from what SPEC says. Runs with equal
-    seeds are compared, and a change counts where it is larger than what seeds do (95 %).
+    routing policy and a few more keys are changed one at a time, a step down and up from what SPEC says. Runs with
+    equal seeds are compared, and a change counts where it is larger than what seeds do (95 %).
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.files import atomic_text  # noqa: PLC0415

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import suggestion
-from blis_tui.spec.nearness import words_of
+from blis_tui.spec.nearness import nearest, words_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.synonyms import DOCUMENTS, KEYS, LATENCIES, METRICS, NOTES, OWN_PATHS, STATISTICS, WORDS
 
@@ -21,8 +20,6 @@ _PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy",
 """Keys of experiments that hold others."""
 _KIND: Final = "kind"
 """A key of so many maps that it says nothing of where it belongs."""
-_NEAR: Final = 0.8
-"""How alike a key of the same map has to be to come before one of another part."""
 _LONGEST: Final = 40
 """Longer values are not repeated."""
 
@@ -56,8 +53,8 @@ def key_hint(
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
     own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND]
-    if not own and (near := get_close_matches(key, sorted(known), n=1, cutoff=_NEAR)):
-        return f"did you mean `{near[0]}`?"
+    if not own and (near := nearest(key, known)):
+        return f"did you mean `{near}`?"
     meant = (*own, *(one for one in meant if name != _KIND))
     if kind == "Study" and (hint := _of_the_experiment(key, value, meant)):
         return hint
