@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -17,22 +17,22 @@ from blis_tui.authoring.codes import explain, normal_code
 from blis_tui.authoring.tree import root
 from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
 from blis_tui.classes import dataclass
-from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
 from blis_tui.registry import FOR_BLIS
 from blis_tui.shipped import builtin
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import suggestion
-from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.hints import metric_hint, plain
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.study.metrics import COSTS
+from blis_tui.spec.synonyms import KEYS as SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.authoring.words import Word
-    from blis_tui.engine.records import Record
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
@@ -77,8 +77,8 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
     held = [*_held(word), *([] if named else _of_rows(word))]
     if word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS or ("." in word and not held):
         named += _at_path(word, plugins)
-    if not named and "." not in word:
-        held += _searched(word, plugins, alone=not held)
+    if "." not in word and (not named or plain(word) in SYNONYMS):
+        held += _searched(word, plugins, alone=not named and not held)
     if not named and not held:
         raise _unknown(word, plugins)
     return [*named, *held]
@@ -135,7 +135,7 @@ def _of_rows(word: str) -> Iterator[Subject]:
 def _record_fields(kind: str, name: str) -> Iterator[Subject]:
     """The fields of that name, of one kind of record or of all that have it."""
     kinds = [one for one in sorted(RECORD_KINDS) if kind in ("", one)]
-    held = [(one, field) for one in kinds for field in figures.part_of(RECORD_KINDS[one]).fields if field.name == name]
+    held = [(one, field) for one in kinds for field in _fields_of(RECORD_KINDS[one]) if field.name == name]
     if len(held) > 1:
         rows = [(f"{one}.{name}", field.meaning) for one, field in held]
         data: Json = [figure_text.field_data(field, "field", one) for one, field in held]
@@ -145,6 +145,11 @@ def _record_fields(kind: str, name: str) -> Iterator[Subject]:
         about = field.meaning or f"In the record of an event in which {RECORD_KINDS[one].shown.meaning}."
         text = figure_text.field_text(replace(field, meaning=about), f"a field of `{one}` records")
         yield Subject(text, figure_text.field_data(field, "field", one))
+
+
+def _fields_of(record: type[Record]) -> tuple[figures.Field, ...]:
+    """The fields of a kind of record, those first that every kind has."""
+    return (*figures.part_of(Record).fields, *figures.part_of(record).fields)
 
 
 def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
@@ -159,7 +164,7 @@ def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
     """What to say of a path that is none of a key; None = it does not look like a figure's or a field's, either."""
     section, _, rest = path.partition(".")
     if section in RECORD_KINDS:
-        known = [f"{section}.{field.name}" for field in figures.part_of(RECORD_KINDS[section]).fields]
+        known = [f"{section}.{field.name}" for field in _fields_of(RECORD_KINDS[section])]
         return UnknownSubjectError(f"`{section}` records have no field `{rest[:60]}`", help=suggestion(path, known))
     known = [figures.filled(one.path, path) for one in figures.all_figures() if one.path.partition(".")[0] == section]
     is_key = section in root("Experiment", plugins).children
@@ -171,16 +176,16 @@ def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
 def _record(kind: str, record: type[Record]) -> Subject:
     shown = record.shown
     about = shown.explanation or f"{shown.meaning[:1].upper()}{shown.meaning[1:]}."
-    names = [one.name for one in fields(record)]
+    held = [(one.name, one.meaning) for one in _fields_of(record)]
     lines = [f"{kind}: a kind of record ({shown.sign})", "", *textwrap.wrap(about, _WIDTH), ""]
-    lines += textwrap.wrap(f"Fields: {', '.join(names)}.", _WIDTH)
+    lines += ["  fields", *figure_text.table(held), ""]
     lines += textwrap.wrap(
         "It is in the debugger's list of events and in `run --records`, and a breakpoint can name it."
         if not shown.on_demand
         else "On demand: it is in no file; subscribing to it by name brings it.",
         _WIDTH,
     )
-    return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [*names]})
+    return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [name for name, _ in held]})
 
 
 def _term(word: Word) -> Subject:

@@ -57,7 +57,7 @@ def figure_text(figure: Figure) -> str:
         lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11) if text else ()
     below = [one for one in all_figures() if one.way[:-1] == figure.way]
     if below:
-        lines += ["", "  figures", *_table([(one.path, one.field.meaning) for one in below])]
+        lines += ["", "  figures", *table([(one.path, one.field.meaning) for one in below])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -94,7 +94,8 @@ def near(figure: Figure) -> list[str]:
         sums = [one for one in all_figures() if one.way[:-1] == figure.way[:-2] and one.is_distribution]
         beside = [f"{one.path}.{figure.field.name}" for one in sums]
     else:
-        beside = [one.path for one in all_figures() if one.way[:-1] == figure.way[:-1] and not one.is_section]
+        around = figure.way[:-1]  # what stands beside the sections has nothing in common
+        beside = [one.path for one in all_figures() if around and one.way[:-1] == around and not one.is_section]
     return [one for one in dict.fromkeys((*same, *_around(beside, figure.path))) if one != figure.path][:_NEAR]
 
 
@@ -128,10 +129,11 @@ def together(found: Sequence[Figure]) -> list[tuple[str, str]]:
 
 def listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """Several of one name, a line each."""
-    return "\n".join([title, "", *_table(rows)]) + "\n"
+    return "\n".join([title, "", *table(rows)]) + "\n"
 
 
-def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
+def table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and what they mean, as lines."""
     shown: Sequence[tuple[str, str]] = [*rows]
     width = max(len(name) for name, _ in shown)
     room = max(_WIDTH - width - 6, 30)

@@ -74,7 +74,7 @@ def _respelt(source: Source, rows: tuple[Older, ...], told: list[tuple[int, str]
     """A text without the older keys of these rows; what could not be rewritten stays."""
     first = document = parse(source)
     text = source.text
-    for found in tuple(_older(document.data, (), rows)):
+    for found in tuple(_older(document.data, (), rows, document)):
         line = first.place(found.path, key=True).span.line
         said = f"`{found.name}`: {found.row.sentence()}"
         changed = _without(document, text, found)
@@ -86,17 +86,24 @@ def _respelt(source: Source, rows: tuple[Older, ...], told: list[tuple[int, str]
     return text
 
 
-def _older(node: Json, path: DataPath, rows: tuple[Older, ...]) -> Iterator[_Found]:
+def _older(node: Json, path: DataPath, rows: tuple[Older, ...], document: Document) -> Iterator[_Found]:
     """The older keys of a document, in the order in which they stand there."""
     if isinstance(node, list):
         for at, item in enumerate(node):
-            yield from _older(item, (*path, at), rows)
+            yield from _older(item, (*path, at), rows, document)
     for key, value in as_map(node).items():
-        row = older_of(path, key, rows)
+        *above, _ = key.split(".")
+        row = older_of(path, key, _kind_of(document.get(*above) if above else node), rows)
         if row is not None:
             yield _Found((*path, key), row)
         else:
-            yield from _older(value, (*path, key), rows)
+            yield from _older(value, (*path, key), rows, document)
+
+
+def _kind_of(node: Json) -> str:
+    """The ``kind`` that a part of a document says, or is; empty = it says none."""
+    kind = node.get("kind") if isinstance(node, dict) else node
+    return kind if isinstance(kind, str) else ""
 
 
 def _by_hand(found: _Found, said: str, document: Document) -> str:

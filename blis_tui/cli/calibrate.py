@@ -38,12 +38,18 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`.")
 @click.option("--html", metavar="FILE", help="Draw measured against predicted.")
-@click.option("--compare", is_flag=True, help="Only judge the experiment's own step-time model.")
+@click.option(
+    "--compare", is_flag=True, help="Fit nothing: compare the experiment's own step-time model with MEASURED."
+)
 @click.option(
     "--collect", metavar="FILE", help="Measure nothing yet: write the loads to measure here, the most telling first."
 )
 @click.option("--loads", type=click.IntRange(1, 30), default=6, show_default=True, help="With --collect, how many.")
-@click.option("--stages", metavar="SECONDS,…", help="Durations of the load's stages, to judge each.")
+@click.option(
+    "--stages",
+    metavar="SECONDS,…",
+    help="Durations of the load's stages, such as 600,600: errors of each are told, too.",
+)
 @click.option("--repeated-prompts", is_flag=True, help="Prompts of one length are one prompt, found in the cache.")
 @format_option("table", "json")
 @reported
@@ -61,7 +67,7 @@ def calibrate(
     repeated_prompts: bool,
     output_format: str,
 ) -> None:
-    """Fit the coefficients of a step-time model to MEASURED requests and steps, or judge one by them.
+    """Fit the coefficients of a step-time model to MEASURED requests and steps, or say how far off one is.
 
     MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, inference-perf (per-request metrics), BLIS
     (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.

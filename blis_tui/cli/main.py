@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and convert documents."),
     "check": ("blis_tui.cli.check", "check", "Check documents of any kind, and policies of your own."),
     "upgrade": ("blis_tui.cli.upgrade", "upgrade", "Rewrite documents of older versions as they are spelt now."),
-    "explain": ("blis_tui.cli.explain", "explain", "Explain a key, an error, a warning, a record or a term."),
+    "explain": ("blis_tui.cli.explain", "explain", "Say what a figure, key, error, warning or term means."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
 """Command -> module, attribute, and the line that ``--help`` shows without importing it."""
@@ -140,7 +140,13 @@ def cli(context: click.Context) -> None:
 
     An experiment is a YAML document: model, hardware, workload, policy, cluster. Equal documents and seeds give equal
     bytes. Without a command, a terminal shows the list of experiments.
-    """
+
+    \b
+    To begin with:
+      blis-tui spec list                      what ships, by name
+      blis-tui run quickstart --format table  the main figures of an experiment
+      blis-tui explain kv.hit_rate            what a figure, key or term means
+    """  # noqa: D301  (click's mark for lines it must not join)
     command_begins()
     if context.invoked_subcommand is None:
         from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only here)

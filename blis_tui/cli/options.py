@@ -27,7 +27,7 @@ set_option: Final = click.option(
     multiple=True,
     metavar="PATH=VALUE",
     shell_complete=completion.assignments,
-    help="Replace a value, such as cluster.instances=8.",
+    help="Replace the value of a key (`blis-tui explain KEY`), such as cluster.instances=8; repeatable.",
 )
 seed_option: Final = click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
 plugins_option: Final = click.option(

@@ -67,9 +67,9 @@ def sensitivity(
 ) -> None:
     """Find out which key to turn next: what each does to the tightest bound.
 
-    Instances, tensor parallelism, token budget, sequences, KV cache, orders and routers: each is set a step down and up
-    from what SPEC says, everything else as it is. Runs with equal seeds are compared, and a change counts where it is
-    larger than what seeds do (95 %).
+    The number of instances, tensor parallelism, `max_num_batched_tokens`, `max_num_seqs`, KV blocks, scheduling order,
+    routing policy and a few more keys are changed one at a time, a step down and up from what SPEC says. Runs with
+    equal seeds are compared, and a change counts where it is larger than what seeds do (95 %).
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.files import atomic_text  # noqa: PLC0415

@@ -18,7 +18,10 @@ from blis_tui.cli.sweep import progress_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blis_tui.registry import Registry
+    from blis_tui.spec.source import Json
 
 
 @click.command()
@@ -59,14 +62,12 @@ def shrink(
     passes as long as the result stays what it is, and fails when what is expected holds (`golden.xfail`).
     """
     from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.spec.source import as_map  # noqa: PLC0415
-    from blis_tui.spec.study.arguments import parse_bound  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
 
     if source == "-":
         raise click.UsageError("it is read many times: write the experiment to a file, and name it as SPEC")
-    expect = [as_map(parse_bound(text, "--expect").data) for text in bounds]
+    expect = [_expectation(text) for text in bounds]
     known, seed = chosen.known(), chosen.seed
     assignments = case_overrides(source, chosen.case, chosen.overrides, None, known)
     line = ProgressLine(progress)
@@ -107,6 +108,22 @@ def shrink(
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")
     print_text("\n".join([*map(printable, told), f"wrote {listed}"]))
+
+
+def _expectation(text: str) -> Mapping[str, Json]:
+    """What an ``--expect`` says. Raises SpecError where it is no bound on a metric that there is."""
+    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.checks import expectation_problems  # noqa: PLC0415
+    from blis_tui.spec.source import Document, as_map  # noqa: PLC0415
+    from blis_tui.spec.study.arguments import parse_bound  # noqa: PLC0415
+
+    bound = parse_bound(text, "--expect")
+    listed = Document([None], bound.source)
+    listed.graft((0,), bound)
+    problems = [*expectation_problems(listed, ())]
+    if problems:
+        raise SpecError(problems)
+    return as_map(bound.data)
 
 
 def _write_golden(document: Path, plugins: Registry | None) -> str:

@@ -38,7 +38,8 @@ slo_option: Final = click.option(
     multiple=True,
     metavar="BOUND",
     shell_complete=completion.metrics,
-    help="What must hold, such as 'latency.ttft_ms.p99<=300'; repeatable.",
+    help="What must hold: a metric (`blis-tui explain` lists them), <=, >= or ==, and a value, such as "
+    "'latency.ttft_ms.p99<=300'; repeatable.",
 )
 price_option: Final = click.option(
     "--price",
@@ -87,7 +88,7 @@ objective_option: Final = click.option(
     multiple=True,
     metavar="METRIC",
     shell_complete=completion.metrics,
-    help="What should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
+    help="The metric that should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
 )
 case_option: Final = click.option(
     "--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`)."

@@ -30,6 +30,7 @@ class Deferred(Record):
     )
 
     request_id: str
+    """The request's name."""
     in_flight: int
     """Requests on the instances."""
 
@@ -48,6 +49,7 @@ class Resumed(Record):
     )
 
     request_id: str
+    """The request's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class Held(Record):
     )
 
     request_id: str
+    """The request's name."""
     priority: int
+    """Its priority: larger is more urgent."""
     waiting: int
     """Requests in the queue, this one included."""
 
@@ -89,7 +93,9 @@ class Dispatched(Record):
     )
 
     request_id: str
+    """The request's name."""
     waited_us: int
+    """How long the gateway held it."""
     waiting: int
     """Requests left in the queue."""
     saturation_ppm: int
@@ -108,7 +114,9 @@ class GatewayTick(Record):
     )
 
     waiting: int
+    """Requests in the gateway's queue."""
     saturation_ppm: int
+    """How busy the instances were, in parts per million: 1,000,000 is saturated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +134,11 @@ class Split(Record):
     )
 
     request_id: str
+    """The request's name."""
     verdict: str
     """``split`` or ``whole``."""
     reason: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +157,13 @@ class TransferStarted(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
     """Where its prompt was computed."""
     decode_instance: int
     """Where they go; -1 = not chosen yet."""
     bytes: int
+    """Bytes of the KV blocks."""
     transfers: int
     """Under way, this one included."""
 
@@ -171,7 +183,9 @@ class TransferFinished(Record):
     )
 
     request_id: str
+    """The request's name."""
     duration_us: int
+    """How long it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +205,11 @@ class TransferBrokenOff(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
     """The one that has gone."""
     reason: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +217,17 @@ class Candidate:
     """An instance that a request could have been sent to: what the router saw of it, and its scores."""
 
     instance: int
+    """Index of the instance."""
     waiting: int
+    """Requests in its queue."""
     running: int
+    """Requests in its batch."""
     in_flight: int
+    """Requests sent there that have not ended."""
     kv_used_blocks: int
+    """KV blocks in use."""
     kv_total_blocks: int
+    """KV blocks that it has."""
     age_us: int
     """How old these figures were, but for the requests in flight."""
     score_ppm: int
@@ -234,9 +256,11 @@ class RoutingDecision(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
     """The chosen one."""
     policy: str
+    """The name of the routing policy."""
     candidates: int
     """How many there were."""
     regret_ppm: int | None
@@ -265,7 +289,9 @@ class SentByClient(Record):
     )
 
     request_id: str
+    """The request's name."""
     client: str
+    """The ``id`` of the client in the workload."""
 
 
 # ---- instances that come and go, and what that does to requests ----
@@ -285,7 +311,9 @@ class InstanceChanged(Record):
     )
 
     instance: int
+    """Index of the instance."""
     pool: str
+    """The name of its pool."""
     state: str
     """``scheduling``, ``loading``, ``warming-up``, ``active``, ``draining``, ``terminated`` or ``failed``."""
     before: str
@@ -310,6 +338,7 @@ class InstanceStopped(Record):
     )
 
     instance: int
+    """Index of the instance."""
     requests: int
     """Those that waited or ran there."""
 
@@ -333,7 +362,9 @@ class Retried(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance that it left."""
     failures: int
     """How many instances have died under it."""
 
@@ -355,8 +386,11 @@ class Lost(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     reason: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +410,9 @@ class Stranded(Record):
     )
 
     request_id: str
+    """The request's name."""
     waiting: int
+    """Requests that wait for an instance, this one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +436,9 @@ class ScalingDecided(Record):
     instances: int
     """How many."""
     demand_tokens: int
+    """Tokens in the KV caches, and those that waiting requests are expected to need."""
     supply_tokens: int
+    """Tokens that the KV caches hold, times ``kv_utilization_threshold``."""
     pending_tokens: int
     """What instances that are on their way will add to the supply."""
     required_tokens: int
@@ -408,6 +446,7 @@ class ScalingDecided(Record):
     spare_tokens: int
     """What is too much; 0 = nothing."""
     reason: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +463,7 @@ class Scaled(Record):
     )
 
     pool: str
+    """The name of the pool."""
     change: int
     """Instances that come, or (negative) go."""
 
@@ -441,9 +481,11 @@ class NodeChanged(Record):
     )
 
     node: str
+    """The node's name."""
     state: str
     """``provisioning``, ``ready`` or ``released``."""
     reason: str
+    """Why, in words."""
 
 
 # ---- sessions ----
@@ -466,7 +508,9 @@ class SessionBegun(Record):
     )
 
     request_id: str
+    """The request's name."""
     session_id: str
+    """The session's name."""
     calls: int
     """Requests that the session has if each is answered."""
 
@@ -488,7 +532,9 @@ class SessionContinued(Record):
     )
 
     request_id: str
+    """The request's name."""
     session_id: str
+    """The session's name."""
     call: int
     """Its position in the session, from 0."""
     after: tuple[str, ...]

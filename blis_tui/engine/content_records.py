@@ -24,9 +24,13 @@ class AnswerBegun(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     first_answer_us: int
+    """When the first token behind its reasoning was generated, at the engine."""
     ttfat_us: int
+    """Time from arrival to that token, as the client sees it."""
     reasoning_tokens: int
     """Tokens that it got before, all of them reasoning."""
 
@@ -47,6 +51,10 @@ class PromptMedia(Record):
     )
 
     request_id: str
+    """The request's name."""
     image_tokens: int
+    """Prompt tokens that stand for images."""
     audio_tokens: int
+    """Prompt tokens that stand for audio."""
     video_tokens: int
+    """Prompt tokens that stand for video."""

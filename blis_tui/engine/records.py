@@ -130,7 +130,9 @@ class Record:
     shown: ClassVar[Description] = Description("record")
 
     event: int
+    """The number of the event that it belongs to, from 1."""
     time_us: int
+    """When that was, in simulated time."""
 
     def __init_subclass__(cls) -> None:
         """Put the kind among the known ones; of a dataclass with slots, which is made twice, the second make."""
@@ -161,10 +163,15 @@ class Arrived(Record):
     )
 
     request_id: str
+    """The request's name."""
     input_tokens: int
+    """Tokens of its whole prompt."""
     max_output_tokens: int
+    """The budget of output tokens that its client declared; 0 = none."""
     slo_class: str
+    """Its SLO class."""
     tenant_id: str
+    """Its tenant; empty = none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +188,9 @@ class Admitted(Record):
     )
 
     request_id: str
+    """The request's name."""
     policy: str
+    """The name of the admission policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +211,11 @@ class Rejected(Record):
     )
 
     request_id: str
+    """The request's name."""
     policy: str
+    """Who turned it away: the admission policy's name, ``tenant-budget``, ``gateway-full``, ..."""
     reason: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +236,13 @@ class Routed(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance that was chosen."""
     policy: str
+    """The name of the routing policy."""
     reason: str
+    """By what rule it chose, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +264,11 @@ class Queued(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     position: int
+    """Its place in the waiting queue, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +289,11 @@ class Dropped(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     reason: str
+    """Why it can never be served there, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +314,15 @@ class Scheduled(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     cached_tokens: int
+    """Tokens of it that the KV cache has: found in the prefix cache, brought back, or transferred."""
     new_tokens: int
+    """Prompt tokens that its first step computes."""
     waited_us: int
+    """Time since it arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +346,15 @@ class Preempted(Record):
     )
 
     request_id: str
+    """The victim's name."""
     instance: int
+    """Index of the instance."""
     for_request: str
+    """The request that needed its KV blocks."""
     lost_tokens: int
+    """Tokens of it that were in the KV cache."""
     freed_blocks: int
+    """KV blocks that it held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +362,11 @@ class ChunkDone:
     """One prefill chunk of a step: tokens in the cache before it, and tokens it adds."""
 
     request_id: str
+    """The request's name."""
     computed_tokens: int
+    """Tokens of it in the KV cache before the step."""
     new_tokens: int
+    """Tokens that the step computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,20 +392,35 @@ class StepFinished(Record):
     )
 
     instance: int
+    """Index of the instance."""
     step: int
+    """The number of the step on this instance."""
     admitted: tuple[str, ...]
+    """Requests that left the queue for the batch."""
     preempted: tuple[str, ...]
+    """Requests that were put back into the queue."""
     chunks: tuple[ChunkDone, ...]
+    """Prefills, each with its tokens."""
     decode_requests: int
+    """Requests that got one more token (with drafts one or more)."""
     decode_context_tokens: int
+    """Tokens in the KV cache of these requests, added up, before the step."""
     stalled: tuple[str, ...]
+    """Requests that run and got no token."""
     duration_us: int
+    """How long it took; it began at ``time_us``."""
     first_tokens: tuple[str, ...]
+    """Requests that got their first token."""
     completed: tuple[str, ...]
+    """Requests whose answer is complete."""
     waiting: int
+    """Requests in the waiting queue after it."""
     running: int
+    """Requests in the batch after it."""
     kv_used_blocks: int
+    """KV blocks in use after it."""
     next_step_us: int
+    """When the next step starts; -1 = the instance goes idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,9 +441,13 @@ class FirstToken(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     first_token_us: int
+    """When it was generated, at the engine."""
     ttft_us: int
+    """Time from arrival to it, as the client sees it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,11 +470,17 @@ class Completed(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     output_tokens: int
+    """Output tokens of its answer."""
     ttft_us: int
+    """Time to first token, as the client sees it."""
     e2e_us: int
+    """Time from arrival to its last token, as the client sees it."""
     length_capped: bool
+    """Whether it was cut short: its model would have generated more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +497,9 @@ class Prefilled(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,9 +521,13 @@ class TimedOut(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     was_running: bool
+    """Whether it was in the batch; else in the queue."""
     output_tokens: int
+    """Output tokens generated until then."""
 
 
 class Observers:

@@ -99,6 +99,7 @@ class SchedulingStopped(Record):
     )
 
     instance: int
+    """Index of the instance."""
     step: int
     """The number of the step that was planned."""
     cause: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import suggestion
-from blis_tui.spec.nearness import words_of
+from blis_tui.spec.nearness import nearest, words_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.synonyms import DOCUMENTS, KEYS, LATENCIES, METRICS, NOTES, OWN_PATHS, STATISTICS, WORDS
 
@@ -18,6 +18,8 @@ _NO_MEANING: Final = frozenset({"ms", "s", "us", "seconds", "latency", "percenti
 """Words that say nothing about which latency a metric is."""
 _PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy", "cluster", "engine"})
 """Keys of experiments that hold others."""
+_KIND: Final = "kind"
+"""A key of so many maps that it says nothing of where it belongs."""
 _LONGEST: Final = 40
 """Longer values are not repeated."""
 
@@ -36,7 +38,8 @@ def key_hint(
     """
     from blis_tui.spec.older import older_of  # noqa: PLC0415  (only an unknown key asks)
 
-    if (older := older_of(path, key)) is not None:
+    older = older_of(path, key)
+    if older is not None and (older.now in known or not older.now or "." in older.now):
         return f"{older.sentence()}; `blis-tui upgrade FILE` rewrites older documents"
     name = plain(key)
     same = next((one for one in known if plain(one) == name), None)
@@ -49,7 +52,10 @@ def key_hint(
         return NOTES[name]
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
-    meant = (*(one for one in OWN_PATHS if _last(one) == name), *meant)
+    own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND]
+    if not own and (near := nearest(key, known)):
+        return f"did you mean `{near}`?"
+    meant = (*own, *(one for one in meant if name != _KIND))
     if kind == "Study" and (hint := _of_the_experiment(key, value, meant)):
         return hint
     elsewhere = [one for one in meant if _may_mean(place, one) and one.split(".")[:-1] != place]

@@ -29,6 +29,8 @@ class Older:
     """The key in the same map, with dots a path of the experiment, empty = there is none any more."""
     instead: str = ""
     """What to say instead, where there is none."""
+    kind: str = ""
+    """The ``kind`` of the map in which it stood; empty = any. Another kind's key of that name is no older one."""
 
     def sentence(self) -> str:
         """What became of it."""
@@ -38,7 +40,7 @@ class Older:
 _EAGER: Final = "what launching operators takes is `hardware.launch_us`"
 OLDER: Final = (
     Older(format="blis/v1", holders=("autoscaler",), key="kv_cache_threshold", now="kv_utilization_threshold"),
-    Older(format="blis/v1", holders=("latency", "step_time"), key="kv_cache", now="kv_read"),
+    Older(format="blis/v1", holders=("latency", "step_time"), key="kv_cache", now="kv_read", kind="fitted"),
     Older(format="blis/v1", holders=("latency", "step_time"), key="eager_step_us", now="", instead=_EAGER),
     Older(format="blis/v1", holders=("latency", "step_time"), key="eager_layer_us", now="", instead=_EAGER),
     Older(format="blis/v1", holders=("batching",), key="enforce_eager", now="engine.enforce_eager"),
@@ -46,8 +48,13 @@ OLDER: Final = (
 """All of them, oldest first."""
 
 
-def older_of(path: DataPath, key: str, older: tuple[Older, ...] = OLDER) -> Older | None:
-    """The row of a key in the map at ``path``, or of a path with dots, as ``set`` and ``cases`` have them."""
+def older_of(path: DataPath, key: str, kind: str = "", older: tuple[Older, ...] = OLDER) -> Older | None:
+    """The row of a key in the map at ``path``, or of a path with dots, as ``set`` and ``cases`` have them.
+
+    ``kind``: the ``kind`` of the map in which it stands; empty = not known.
+    """
     *above, name = key.split(".")
     holder = above[-1] if above else next((step for step in reversed(path) if isinstance(step, str)), "")
-    return next((one for one in older if one.key == name and holder in one.holders), None)
+    return next(
+        (one for one in older if one.key == name and holder in one.holders and one.kind in ("", kind or one.kind)), None
+    )

@@ -42,6 +42,7 @@ _NAMES_OF_KEYS: Final = {
     "engine.speculative": "speculative_config speculative_decoding speculation spec_decode",
     "engine.speculative.draft_tokens": "num_speculative_tokens speculative_num_draft_tokens num_draft_tokens "
     "num_spec_tokens",
+    "engine.speculative.method": "kind speculative_method speculative_algorithm drafter",
     "engine.speculative.acceptance": "acceptance_rate synthetic_acceptance_rate draft_acceptance_rate",
     "engine.encoder": "vision_encoder mm_encoder multimodal_encoder encoder_cost",
     "engine.front_end": "api_server http_server frontend",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+import blis_tui.subjects  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.authoring.figure_text import figure_text, is_named, near
-from blis_tui.authoring.figures import all_figures, classes_of, fields_of, figures_at, report_parts
-from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.authoring.figures import all_figures, classes_of, fields_of, figures_at, part_of, report_parts
+from blis_tui.engine.records import RECORD_KINDS, streamed_kinds
 from blis_tui.metrics.report import Report
 from blis_tui.metrics.request_log import RequestRow
 from blis_tui.observe.recording import Observed
@@ -121,3 +122,10 @@ def test_the_sources_that_are_read_are_in_compiled_wheels_too() -> None:
         if file.startswith("blis_tui/metrics/"):
             names = re.findall(r"^class (\w+)", Path(file).read_text(encoding="utf-8"), re.MULTILINE)
             assert not {*names} & {*_PARTS, "RequestRow", "Report"}, file
+
+
+@pytest.mark.parametrize("kind", sorted(streamed_kinds()))
+def test_every_field_of_a_record_says_what_it_is(kind: str) -> None:
+    part = part_of(RECORD_KINDS[kind])
+    assert [one.name for one in part.fields if not one.meaning] == []
+    assert ["event", "time_us", *(one.name for one in part.fields)] == [*RECORD_KINDS[kind].__dataclass_fields__]

@@ -138,6 +138,19 @@ LEFT: Final[dict[str, tuple[str, str]]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "latency: {kind: roofline, kv_cache: 1.1}\n",
+        "cluster: {pools: [{name: a, latency: {kind: roofline, kv_cache: 1.1}}]}\n",
+        "latency: roofline\nmatrix:\n  latency.kv_cache: [1.0, 1.1]\n",
+        "latency: {kind: roofline}\ncases:\n  one: {latency.kv_cache: 1.1}\n",
+    ],
+)
+def test_the_same_key_of_another_kind_is_no_older_one(text: str) -> None:
+    assert upgraded(HEAD + text) == (HEAD + text, (), ())
+
+
 @pytest.mark.parametrize(("text", "told"), LEFT.values(), ids=LEFT)
 def test_what_cannot_be_rewritten_safely_is_left_and_told(text: str, told: str) -> None:
     found, changes, (left,) = upgraded(text)

@@ -251,11 +251,12 @@ def test_figures_of_reports_are_explained() -> None:
 def test_columns_and_fields_of_records_are_explained() -> None:
     assert blis("explain", "queued_us").stdout.startswith("queued_us: a column of request files")
     assert blis("explain", "step.duration_us").stdout.startswith("duration_us: a field of `step` records")
+    assert "in simulated time" in blis("explain", "preempted.time_us").stdout  # as all kinds of records have it
     (found,) = subjects("preempted.freed_blocks")
     assert found.data == {
         "field": "freed_blocks",
         "of": "preempted",
-        "meaning": "",
+        "meaning": "KV blocks that it held.",
         "type": "whole number",
         "unit": "KV blocks",
     }

@@ -221,3 +221,22 @@ def test_policies_may_come_from_elsewhere() -> None:
     assert all(one.endswith("; `--plugins` brings others") for one in found)
     assert hints(BASE + "policy: {routing: round}\n") == ["did you mean `round-robin`?"]
     assert "--plugins" not in hints(BASE + "policy: {preemption: {recompute: somebody}}\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        # `kind` is a key of so many maps that no other one of them is meant.
+        ("engine: {speculative: {draft_tokens: 3, acceptance: 0.7, kind: ngram}}\n", "did you mean `method`?"),
+        ("engine: {speculative: {draft_tokens: 3, acceptance: 0.7, mehtod: ngram}}\n", "did you mean `method`?"),
+        ("engine: {max_num_seq: 3}\n", "did you mean `max_num_seqs`?"),
+        ("latency: {kind: fitted, kv_cache: 1.1}\n", "it is `kv_read` now; `blis-tui upgrade FILE` rewrites older"),
+    ],
+)
+def test_a_key_of_the_same_map_comes_first(text: str, hint: str) -> None:
+    assert any(one.startswith(hint) for one in hints(BASE + text))
+
+
+def test_a_key_that_another_kind_had_is_no_older_one_here() -> None:
+    said = hints(f"{BASE}latency: {{kind: roofline, kv_cache: 1.1}}\n")
+    assert not any("kv_read" in one for one in said)

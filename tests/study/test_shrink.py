@@ -192,7 +192,7 @@ def test_a_golden_is_written_only_where_one_is_wanted(tmp_path: Path, monkeypatc
     [
         (["quickstart", "-o", "small"], "--expect 'latency.ttft_ms.p99<="),
         (["-", "-o", "small"], "write the experiment to a file"),
-        (["kv-pressure", "--expect", "latency.ttft<=3", "-o", "small"], "latency.ttft"),
+        (["kv-pressure", "--expect", "latency.ttft<=3", "-o", "small"], "--> --expect\n  |\n1 | latency.ttft<=3"),
         (["kv-pressure", "--expect", "fast", "-o", "small"], "--> --expect"),
         (["kv-pressure", "--expect", "latency.ttft_ms.p99<=1", "-o", "no/small"], "no/small"),
     ],

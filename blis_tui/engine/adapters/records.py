@@ -28,10 +28,15 @@ class AdapterHeld(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     adapter: str
+    """The adapter that it asks for."""
     reason: str
+    """``slots``: as many others as may run do; ``load``: it is not on the GPUs yet."""
     in_use: tuple[str, ...]
+    """Adapters in use, first what has been for the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,11 @@ class AdapterEvicted(Record):
     )
 
     instance: int
+    """Index of the instance."""
     adapter: str
+    """The adapter that makes room."""
     beneficiary: str
+    """The adapter that takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +81,15 @@ class AdapterLoad(Record):
     )
 
     request_id: str
+    """The request that it is loaded for."""
     instance: int
+    """Index of the instance."""
     adapter: str
+    """The adapter's name."""
     source: str
+    """Where it comes from: ``host`` or ``storage``."""
     load_us: int
+    """How long that takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +108,8 @@ class AdapterReady(Record):
     )
 
     instance: int
+    """Index of the instance."""
     adapter: str
+    """The adapter's name."""
     load_us: int
+    """How long loading it took."""

@@ -85,8 +85,8 @@ def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator
         yield Refusal("speculative", f"`{kind}` batching knows no speculative decoding", advice)
     elif drafter not in traits.drafters and traits.plans_ahead:
         advice = (
-            "set `async_scheduling: false` in policy.batching, as vLLM does with drafters that are not on the GPU, or"
-            f" `method` to one that is: {drafters}"
+            "set `policy.batching.async_scheduling` to false, as vLLM does with drafters that are not on the GPU, or"
+            f" `engine.speculative.method` to one that is: {drafters}"
         )
         message = f"`{kind}` batching does not schedule asynchronously beside the drafter `{drafter}`"
         yield Refusal("speculative", message, advice)

@@ -26,11 +26,17 @@ class RestoreChosen(Record):
     )
 
     request_id: str
+    """The victim's name."""
     instance: int
+    """Index of the instance."""
     choice: str
+    """``swap`` or ``recompute``."""
     blocks: int
+    """KV blocks that swapping moves to the host."""
     swap_us: int
+    """What moving them there and back takes, as estimated."""
     recompute_us: int
+    """By how much computing its tokens again makes steps longer, as estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +58,15 @@ class SwappedBack(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     tokens: int
+    """Tokens of it that are in the KV cache again."""
     blocks: int
+    """KV blocks that were moved; the GPU still had the others."""
     transfer_us: int
+    """How long that takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +89,17 @@ class PreemptedByPriority(Record):
     )
 
     request_id: str
+    """The victim's name."""
     instance: int
+    """Index of the instance."""
     beneficiary: str
+    """The more urgent request."""
     priority: int
+    """The victim's priority."""
     beneficiary_priority: int
+    """The priority of the other one."""
     threshold: int
+    """By how much priorities have to differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +123,19 @@ class Retracted(Record):
     )
 
     instance: int
+    """Index of the instance."""
     retracted: int
+    """Requests that were put back."""
     kept: int
+    """Requests that go on."""
     needed_blocks: int
+    """KV blocks that the next tokens of all needed."""
     free_blocks: int
+    """KV blocks that could be had, by eviction, too."""
     ratio_before: float
+    """The share (0 to 1) of their declared answers that requests were expected to generate."""
     ratio: float
+    """The same from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +157,14 @@ class TiersLoaded(Record):
     )
 
     request_id: str
+    """The request's name."""
     instance: int
+    """Index of the instance."""
     blocks: int
+    """KV blocks that came back."""
     tiers: tuple[str, ...]
+    """How many from which tier: ``name: count``."""
     thrashing: int
+    """KV blocks of these that had gone there at most a millisecond before."""
     transfer_us: int
+    """How long the transfer takes."""

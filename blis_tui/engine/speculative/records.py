@@ -11,9 +11,13 @@ class DraftDone:
     """The drafts of one request in a step; ``output_tokens``: what its answer gained."""
 
     request_id: str
+    """The request's name."""
     draft_tokens: int
+    """Drafted tokens that the step verified."""
     accepted_tokens: int
+    """Drafted tokens that were right."""
     output_tokens: int
+    """Output tokens that its answer gained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,12 @@ class DraftsVerified(Record):
     )
 
     instance: int
+    """Index of the instance."""
     draft_tokens: int
+    """Drafted tokens that the step verified, of all requests."""
     accepted_tokens: int
+    """Drafted tokens that were right, of all requests."""
     output_tokens: int
+    """Output tokens that answers gained, of all requests."""
     verified: tuple[DraftDone, ...]
+    """The decodes of the step, in the order of the batch."""
