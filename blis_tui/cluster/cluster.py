@@ -231,6 +231,7 @@ class Cluster(Kept):
 # The time at the beginning of a run that its latencies leave out.
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WarmUp(Kept):
     """It remembers what gaps between tokens had been counted when it was over: requests have their times in the books.
 
