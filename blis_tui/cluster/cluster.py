@@ -231,13 +231,16 @@ class Cluster(Kept):
 # The time at the beginning of a run that its latencies leave out.
 
 
-class WarmUp:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WarmUp(Kept):
     """It remembers what gaps between tokens had been counted when it was over: requests have their times in the books.
 
     Args:
         pipeline: what warms up.
         until_us: when it is over; 0 = there is none.
     """
+
+    __slots__ = ("_counted", "_roster")
 
     def __init__(self, pipeline: Pipeline, until_us: int) -> None:
         self._roster = pipeline.roster
