@@ -209,6 +209,8 @@ class Steps(Kept):
             self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
+        if decodes >= batch.limits.max_num_batched_tokens:
+            tallies.full_budget_us += duration
         if self.observers.kinds:
             self.done = Done(now, duration, decodes, context, [], finishing or [], answering)
         return end

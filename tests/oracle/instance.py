@@ -387,6 +387,7 @@ class Instance:
         self.step_pending = False
         self.steps = 0
         self.busy_us = 0
+        self.prefill_tokens = self.prefill_us = self.beside_prefill_us = self.full_budget_us = 0
         self.answering: list[Job] = []
         self.preemptions = 0
         self.itl_us: Counter[int] = Counter()

@@ -734,6 +734,12 @@ class Oracle:
                 self._plan(now, TRANSFER_START, job)
         instance.busy_us += duration
         instance.steps += 1
+        if load.chunks:
+            instance.prefill_tokens += sum(chunk.new for chunk in load.chunks)
+            instance.prefill_us += duration
+            instance.beside_prefill_us += duration * load.decode_requests
+        if sum(plan.tokens.values()) >= instance.engine.max_num_batched_tokens:
+            instance.full_budget_us += duration
         if sum(each.steps for each in self.instances) > self._max_steps:
             raise OracleHangError
         goes_on = instance.goes_on(now)

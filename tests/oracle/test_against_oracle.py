@@ -178,6 +178,12 @@ def _compare(oracle: Oracle, run: _Run) -> None:
         assert instance.tallies.itl_us == naive.itl_us
         assert (instance.tallies.steps, instance.tallies.busy_us) == (naive.steps, naive.busy_us)
         assert instance.tallies.preemptions == naive.preemptions
+        assert (instance.tallies.prefill_tokens, instance.tallies.prefill_us) == (
+            naive.prefill_tokens,
+            naive.prefill_us,
+        )
+        assert instance.tallies.beside_prefill_us == naive.beside_prefill_us
+        assert instance.tallies.full_budget_us == naive.full_budget_us
         assert (instance.pool.hits, instance.pool.misses) == (naive.pool.hits, naive.pool.misses)
         assert instance.pool.free == len(naive.pool.free)
         assert instance.batch.recomputed_tokens() == naive.recomputed

@@ -9,6 +9,8 @@ import pytest
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.explanation import said
+from blis_tui.debugger.why.memory import choice_sentence
 from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.engine.records import Preempted
 from blis_tui.tui.presenters.kv_map import kv_map
@@ -76,6 +78,20 @@ def test_a_preemption_by_priority_is_explained_with_both_priorities_and_the_thre
         apart = told_of.priority - told_of.beneficiary_priority
         assert f"{apart} apart, more than priority_scheduling_preemption_threshold 2" in told
         assert "KV cache was full" not in told
+
+
+@pytest.mark.parametrize(
+    ("restore", "swap_us", "why"),
+    [
+        ("cheapest", 4_999, "the host had no room for them"),
+        ("cheapest", 5_000, "that is cheaper"),  # of equals, they are recomputed
+        ("cheapest", 5_001, "that is cheaper"),
+        ("swap", 5_001, "the host had no room for them"),
+    ],
+)
+def test_recomputing_is_said_to_be_cheaper_unless_the_other_way_was(restore: str, swap_us: int, why: str) -> None:
+    choice = RestoreChosen(1, 0, "a", 0, "recompute", 3, swap_us, 5_000)
+    assert f"Its 3 KV blocks are recomputed, in 5.00 ms: {why}." in said(choice_sentence(choice, restore))
 
 
 def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
