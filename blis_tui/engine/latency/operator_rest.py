@@ -79,7 +79,7 @@ class Settings:
     )
     products_fp8: float | None = setting(
         "The same of FP8 products of up to 512 tokens. Default: 1 for vLLM; for TensorRT-LLM, whose kernels read"
-        " weights faster than vLLM's, 0.95 on Hopper, 0.88 on Blackwell. Longer ones are as in the engine's own tables.",
+        " weights faster, 0.95 on Hopper and 0.88 on Blackwell. Longer ones are as the engine's tables have them.",
         default=None,
         exclusiveMinimum=0,
     )
