@@ -1,13 +1,20 @@
 """Compare simulated with measured rates of MLPerf Inference: language models on GPUs that no fit has seen.
 
-    python -m benchmarks.mlperf --data DIR              AMD's, by GPU, model and scenario
-    python -m benchmarks.mlperf --data DIR --kind roofline
+    python -m benchmarks.mlperf --data DIR              by GPU, model and scenario
+    python -m benchmarks.mlperf --data DIR --steps 1.2  the same with AMD's steps a fifth longer
 
 DIR holds ``results.csv`` and ``amd-settings.json`` of MLPerf Inference v5.1, closed division. They are no part of this
 repository; where they are missing, nothing is done. Each platform is one engine for each of its GPUs beside others
 (TP 1), so one of them is simulated with its share of the requests. What the results do not tell is assumed: prompts of
-OpenOrca (294 tokens on the average, at most 1,024) for Llama 2 70B, of about 150 tokens for Mixtral, exponentially
-distributed as answers are. AMD's own scheduler (it collects prompts until a target batch is reached) is not simulated.
+OpenOrca (294 tokens on the average, at most 1,024) for Llama 2 70B, of about 150 tokens for Mixtral, of CNN/DailyMail
+(778 tokens) for Llama 3.1 8B, exponentially distributed as answers are, but for those of Llama 3.1 8B, which all have
+128 tokens (tokens a second / requests a second).
+
+AMD (`fitted`, whose coefficients are NVIDIA's): whole prompts first, for which all decodes wait; no more requests than
+its target batch; new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach
+a target batch besides is not known. Its target of 1,536 requests fits into memory with a KV cache of 8 bits alone.
+L40S and RTX PRO 6000 (`operators`): an engine for each GPU, vLLM and TensorRT-LLM with limits that are assumed. Rows
+with weights of 4 bits are left out: there are no tables of NVFP4.
 """
 
 from __future__ import annotations
@@ -18,24 +25,31 @@ import json
 import sys
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, median
 
 import blis_tui
 from benchmarks.accuracy import CONFIGS
+from blis_tui.calibration.fitting.fitted_law import STEP_TERMS
+from blis_tui.engine.latency.fitted import Settings
 
-GPUS = {"MI300X": "mi300x", "MI325X": "mi325x", "MI355X": "mi355x"}
-PROMPTS = {"llama2-70b": (294, 1024), "mixtral-8x7b": (150, 1024)}
+GPUS = {
+    "MI300X": "mi300x",
+    "MI325X": "mi325x",
+    "MI355X": "mi355x",
+    "L40S": "l40s",
+    "RTX PRO 6000": "rtx-pro-6000",
+}
+ENGINES = {"l40s": "vllm", "rtx-pro-6000": "tensorrt-llm"}
+"""Of those whose arguments are not published, with the limits of both engines below."""
+ASSUMED: dict[str, object] = {"max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9}
+PROMPTS = {"llama2-70b": (294, 1024), "mixtral-8x7b": (150, 1024), "llama3.1-8b": (778, 2048)}
+ANSWER = 128
+"""Tokens of every answer of Llama 3.1 8B."""
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 MIXTRAL = "mixtral-8x7b-v0.1"
-PROMPTS_FIRST = {
-    "apiVersion": "blis/v1",
-    "kind": "Policy",
-    "metadata": {"name": "vllm-v0"},
-    "batching": {"kind": "nano"},
-}
-"""As vLLM 0.9's first engine schedules: whole prompts, for which all decodes wait."""
+TARGET = "VLLM_LLAMA2_MLPERF_MAX_TARGET_DECODE_BATCH"
 ROUNDS = 3
 """So many batches' worth of requests: after the first, a rate is what it stays."""
 
@@ -60,7 +74,7 @@ def rows_of(data: Path) -> list[Row]:
     with (data / "results.csv").open() as file:
         for row in csv.DictReader(file):
             names = [gpu for name, gpu in GPUS.items() if name in row["accelerator"]]
-            if len(names) == 1 and row["accelerator"].count("MI3") == 1:
+            if len(names) == 1 and row["accelerator"].count("MI3") <= 1 and row["weights"] == "fp8":
                 found[names[0], row["model"].removesuffix("-99"), row["scenario"]].append(row)
     rows = []
     for (gpu, model, scenario), lines in sorted(found.items()):
@@ -69,23 +83,62 @@ def rows_of(data: Path) -> list[Row]:
             [float(line[name]) / gpus for line, gpus in zip(lines, whole, strict=True) if line[name]]
             for name in ("tokens_per_s", "scheduled_qps", "tpot_mean_ms")
         )
-        answer = mean(float(line["mean_output_tokens"]) for line in lines)
+        answer = mean(float(line["mean_output_tokens"] or ANSWER) for line in lines)
         tpot = median(one * gpus for one, gpus in zip(tpots, whole, strict=False)) if tpots else None
         rate = median(requests) if requests else 0.0
         rows.append(Row(gpu, model, scenario, median(tokens), rate, tpot, answer, len(lines)))
     return rows
 
 
-def spec_of(row: Row, settings: dict[str, object], kind: str) -> dict[str, object]:
+def published(settings: dict[str, dict[str, dict[str, object]]], row: Row) -> dict[str, object] | None:
+    """An engine's arguments, with its target batch and its KV cache of 8 bits where the target needs it."""
+    if row.gpu in ENGINES:
+        return ASSUMED
+    found = settings.get(f"{row.model}/{row.scenario.lower()}_{row.gpu}")
+    if found is None:
+        return None
+    engine = dict(found["engine"])
+    most = int(str(found["environment"].get(TARGET, engine["max_num_seqs"])))
+    engine["max_num_seqs"] = min(int(str(engine["max_num_seqs"])), most)
+    return {"kv_cache_dtype": "fp8", **engine}
+
+
+def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
+    """How its engine schedules."""
+    batching: dict[str, object] = {"kind": {"vllm": "vllm-v1"}.get(ENGINES.get(row.gpu, ""), "tensorrt-llm")}
+    if row.gpu not in ENGINES:
+        # vLLM's first engine, several steps at a time: SGLang's order, whole prompts first, is the same.
+        batching = {
+            "kind": "sglang",
+            "max_prefill_tokens": settings["max_num_batched_tokens"],
+            "overlap_schedule": False,
+            "scheduler_recv_interval": settings["num_scheduler_steps"],
+        }
+    return {"apiVersion": "blis/v1", "kind": "Policy", "metadata": {"name": "as-it-ran"}, "batching": batching}
+
+
+def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
+    """The step-time model; with ``fitted`` so many times as long."""
+    if row.gpu in ENGINES:
+        return {"kind": "operators", "engine": ENGINES[row.gpu], "sampling": "plain"}
+    if kind != "fitted" or steps == 1.0:
+        return {"kind": kind}
+    longer = {name: value * steps for name, value in asdict(Settings()).items() if name in STEP_TERMS}
+    return {"kind": kind, **longer}
+
+
+def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -> dict[str, object]:
     """One engine with its share."""
     prompt, longest = PROMPTS[row.model]
-    shipped = blis_tui.load("steady-chat", set={"model": MIXTRAL, "hardware": "b200", "expect": []}).document["model"]
+    name = {"llama3.1-8b": "llama-3.1-8b-instruct"}.get(row.model, MIXTRAL)
+    shipped = blis_tui.load("steady-chat", set={"model": name, "hardware": "b200", "expect": []}).document["model"]
     config = CONFIGS["llama-2-70b-hf"] if row.model == "llama2-70b" else shipped["config"]  # type: ignore[index]
     seqs = int(str(settings["max_num_seqs"]))
     requests = ROUNDS * seqs if row.scenario == "Offline" else max(ROUNDS * 200, int(120 * row.requests_per_s))
+    answers: dict[str, object] = {"kind": "exponential", "mean": row.answer, "min": 1, "max": 1024}
     lengths = {
         "input_tokens": {"kind": "exponential", "mean": prompt, "min": 8, "max": longest},
-        "output_tokens": {"kind": "exponential", "mean": row.answer, "min": 1, "max": 1024},
+        "output_tokens": ANSWER if row.model == "llama3.1-8b" else answers,
     }
     client = {"id": "all", **lengths}
     workload: dict[str, object] = {"requests": requests, "clients": [client]}
@@ -96,7 +149,7 @@ def spec_of(row: Row, settings: dict[str, object], kind: str) -> dict[str, objec
     return {
         "apiVersion": "blis/v1",
         "kind": "Experiment",
-        "metadata": {"name": f"{row.gpu}-{row.model}-{row.scenario}".lower()},
+        "metadata": {"name": f"{row.gpu}-{row.model}-{row.scenario}".lower().replace(".", "-")},
         "model": {
             "apiVersion": "blis/v1",
             "kind": "Model",
@@ -104,48 +157,51 @@ def spec_of(row: Row, settings: dict[str, object], kind: str) -> dict[str, objec
             "config": {**config, **FP8},
         },
         "hardware": row.gpu,
-        "policy": PROMPTS_FIRST,
+        "policy": policy_of(row, settings),
         "cluster": {"instances": 1, "tensor_parallel": 1},
         "engine": {
             "max_num_seqs": seqs,
             "max_num_batched_tokens": settings["max_num_batched_tokens"],
             "gpu_memory_utilization": min(0.98, float(str(settings["gpu_memory_utilization"]))),
             "kv_cache_dtype": settings.get("kv_cache_dtype", "auto"),
-            "max_model_len": 2048,
+            "max_model_len": longest + 1024,
         },
         "workload": workload,
-        "latency": {"kind": kind},
+        "latency": latency,
     }
 
 
-def simulated(row: Row, settings: dict[str, object], kind: str) -> tuple[float, float | None]:
+def simulated(row: Row, settings: dict[str, object], latency: dict[str, object]) -> tuple[float, float | None]:
     """Tokens a second, and the mean time per output token in milliseconds."""
-    simulation = blis_tui.Simulation(blis_tui.load(spec_of(row, settings, kind)), check="off")
+    simulation = blis_tui.Simulation(blis_tui.load(spec_of(row, settings, latency)), check="off")
     simulation.run()
     report = simulation.report(verify=False)
-    if row.scenario != "Offline":
-        return report.throughput.output_tokens_per_s, report.latency.tpot_ms.mean
-    # At first all prompts come at once, and while the last ones end, the batch is not full: the half between counts.
+    # While the batch fills, and while the last ones end, it is not full: the half between counts.
     ends = sorted((one.completed_us, one.output_tokens) for one in report.rows if one.completed_us is not None)
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
-    return 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0]), None
+    rate = 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0])
+    return rate, None if row.scenario == "Offline" else report.latency.tpot_ms.mean
 
 
 def main() -> int:
     """Simulate, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
-    parser.add_argument("--kind", default="fitted", help="step-time model")
+    parser.add_argument("--kind", default="fitted", help="step-time model of AMD's GPUs")
+    parser.add_argument("--steps", type=float, default=1.0, help="AMD's steps take so many times as long (fitted)")
+    parser.add_argument("--gpus", nargs="+", default=sorted(GPUS.values()), help="which")
     parser.add_argument("--jobs", type=int, default=None)
     options = parser.parse_args()
     if not (options.data / "results.csv").is_file():
         sys.stderr.write(f"{options.data} holds no measurements: nothing to compare with\n")
         return 0
     settings = json.loads((options.data / "amd-settings.json").read_text())
-    rows = [row for row in rows_of(options.data) if f"{row.model}/{row.scenario.lower()}_{row.gpu}" in settings]
-    engines = [settings[f"{row.model}/{row.scenario.lower()}_{row.gpu}"]["engine"] for row in rows]
+    both = [(row, published(settings, row)) for row in rows_of(options.data) if row.gpu in options.gpus]
+    known = [(row, engine) for row, engine in both if engine is not None]
+    rows = [row for row, _ in known]
+    models = [latency_of(row, options.kind, options.steps) for row in rows]
     with ProcessPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(simulated, rows, engines, [options.kind] * len(rows)))
+        found = list(pool.map(simulated, rows, [engine for _, engine in known], models))
     sys.stdout.write("| GPU | model | scenario | submitted | tokens/s | simulated | TPOT | simulated |\n")
     sys.stdout.write("|---|---|---|--:|--:|--:|--:|--:|\n")
     for row, (tokens, tpot) in zip(rows, found, strict=True):

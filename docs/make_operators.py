@@ -149,31 +149,36 @@ DIFFERENT_WEIGHTS: Final = 6
 """Of the dense products: the larger ones, of which that many do not fit into L2, take as long as memory does."""
 
 
-def gemm(rows: Sequence[Row], memory: Memory) -> dict[str, object]:
+def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, object]:
     """Dense products ``[m, k] x [k, n]``, no faster than memory.
 
     Batches of more than 512 tokens are of any size, and in FP8 sizes that are multiples of 16 run up to 1.5 times
     faster than all others: there a point is that of ``m + 1``, or beyond the last one measured as much slower than
     ``m`` as there. In 16 bits it makes no such difference, and the geometric mean of both is less noisy.
+
+    Args:
+        rows: as measured.
+        memory: of the GPU.
+        above: only batches of more tokens.
     """
     tables: dict[str, object] = {}
     for theirs in ("bfloat16", "fp8"):
         best = fastest((row for row in rows if row["gemm_dtype"] == theirs), "m", "n", "k")
         if not best:
             continue
-        sizes = [one for one in ROWS if any(key[0] == one for key in best)]
+        sizes = [one for one in ROWS if one > above and any(key[0] == one for key in best)]
         lines = []
         for n in SIZES:
             for k in SIZES:
                 values: list[float | None] = []
                 slower, mib = 1.0, WEIGHT_BYTES[TYPES[theirs]] * n * k / 2**20
                 for m in sizes:
-                    here, above = best.get((m, n, k)), best.get((m + 1, n, k))
+                    here, next_ = best.get((m, n, k)), best.get((m + 1, n, k))
                     if here is not None and m > 512 and theirs == "fp8":
-                        slower = slower if above is None else above / here
+                        slower = slower if next_ is None else next_ / here
                         here *= slower
-                    elif here is not None and m > 512 and above is not None:
-                        here = math.sqrt(here * above)
+                    elif here is not None and m > 512 and next_ is not None:
+                        here = math.sqrt(here * next_)
                     values.append(None if here is None else memory.at_least(here, mib, DIFFERENT_WEIGHTS))
                 lines.append(text(rising(values)))
         tables[TYPES[theirs]] = {"m": list(sizes), "n": list(SIZES), "k": list(SIZES), "us": lines}
@@ -416,6 +421,26 @@ def all_reduce(rows: Sequence[Row], others: Sequence[Row], through_host: Sequenc
     }
 
 
+def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object]:
+    """Where TensorRT-LLM's kernels are others than vLLM's, and were measured as it runs them.
+
+    FP8 products of more than 512 tokens: vLLM's take up to twice as long for sizes that are no multiples of 16,
+    TensorRT-LLM's do not. Of smaller ones its table has 4 to 8 us more than servers took, which replay CUDA graphs;
+    products of 16 bits are the same within 5 %.
+
+    Attention of decodes on Hopper: FlashAttention 3, which vLLM takes, gains nothing by a KV cache of 8 bits; on
+    Blackwell both engines take the same kernel.
+    """
+    found: dict[str, object] = {}
+    narrow = [row for row in read(systems, gpu, "gemm", "gemm_perf", "trtllm")[0] if row["gemm_dtype"] == "fp8"]
+    if narrow:
+        found["gemm"] = gemm(narrow, memory, above=512)
+    if 9 <= gpu.capability < 10:
+        decodes = read(systems, gpu, "attention", "generation_attention_perf", "trtllm")[0]
+        found["decode_attention"] = decode_attention(decodes, gpu)
+    return found
+
+
 def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
     """All tables of a GPU."""
     products, version_measured = read(systems, gpu, "gemm", "gemm_perf")
@@ -434,6 +459,7 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
     host = THROUGH_HOST.get(gpu.name)
     through_host = read(systems, gpu, "comm", "custom_allreduce_perf", version=host)[0] if host else []
     memory = Memory.of(products, gpu)
+    theirs = of_tensorrt_llm(systems, gpu, memory)
     return {
         "kind": "Operators",
         "name": gpu.name,
@@ -451,6 +477,7 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
         "latent_attention": latent_attention(latent["generation"], latent["context"], gpu),
         "experts": experts(mixtures, memory),
         "all_reduce": all_reduce(sums, others, through_host, gpu),
+        **({"tensorrt-llm": theirs} if theirs else {}),
     }
 
 

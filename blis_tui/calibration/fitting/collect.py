@@ -91,7 +91,7 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     spread = np.array([one.spread for one in law.terms])
     told: dict[Load, tuple[Array, float]] = {}
     for load in grid(experiment) if tried is None else tried:
-        found = information(law, experiment, load, base, ASSUMED[1])
+        found = information(law, experiment, load, base, ASSUMED[0])
         if found is not None:
             data, rows = found
             requests = data.recording.requests  # type: ignore[union-attr]  # of requests, as it was simulated

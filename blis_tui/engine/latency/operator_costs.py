@@ -55,7 +55,7 @@ class OperatorCosts:
         settings: Settings = _AS_FITTED,
         wide: Wide | None = None,
     ) -> None:
-        tables = OperatorTables(document)
+        tables = OperatorTables(document, settings.engine)
         if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
             raise PolicyError(
                 f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
@@ -68,8 +68,11 @@ class OperatorCosts:
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
-            factor = rest.products_fp8 if product.weights == "fp8" else rest.products
-            parts["products"].append((product.times * factor, tables.gemm(product.weights, product.n, product.k)))
+            curve = tables.gemm(product.weights, product.n, product.k)
+            if product.weights == "fp8":
+                parts["products"].append((product.times, _in_graphs(curve, rest.products_fp8)))
+            else:
+                parts["products"].append((product.times * rest.products, curve))
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
@@ -254,6 +257,17 @@ def _of_the_busiest(curve: Curve, more: float) -> Curve:
         return curve
     times = tuple(curve.at(size * more) for size in curve.sizes)
     return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / more)
+
+
+def _in_graphs(curve: Curve, factor: float) -> Curve:
+    """The same with so many times the times of steps that CUDA graphs hold; longer ones take no less than these."""
+    if factor == 1.0:
+        return curve
+    times, most = list[float](), 0.0
+    for size, time in zip(curve.sizes, curve.times_us, strict=True):
+        most = max(most, time * factor if size <= _GRAPHS[-1] else time)
+        times.append(most)
+    return replace(curve, times_us=tuple(times))
 
 
 def _over_tokens(curve: Curve, bytes_: float) -> Curve:

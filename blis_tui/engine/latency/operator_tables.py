@@ -26,7 +26,7 @@ from blis_tui.engine.portable_math import ln, power
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.engine.latency.operator_document import Decodes, LatentDecodes, Mixture, Prompts
+    from blis_tui.engine.latency.operator_document import Decodes, Grid, LatentDecodes, Mixture, Prompts
 
 Known: TypeAlias = Literal["measured", "interpolated", "extrapolated"]
 """How well a time is known."""
@@ -73,6 +73,13 @@ class Curve:
         return self.known if size in self.sizes else worst(self.known, "interpolated")
 
 
+def _from_there_on(grid: Grid, other: Grid) -> Grid:
+    """A grid whose batches are those of another one from its smallest on; both have the same sizes of weights."""
+    kept = [at for at, m in enumerate(grid.m) if m < other.m[0]]
+    rows = tuple((*(row[at] for at in kept), *further) for row, further in zip(grid.rows, other.rows, strict=True))
+    return replace(grid, m=(*(grid.m[at] for at in kept), *other.m), rows=rows)
+
+
 def touched_experts(experts: int, top_k: float, tokens: float) -> float:
     """Experts that so many tokens use when each picks its own: ``N (1 - (1 - k/N) ** tokens)``, by squaring."""
     idle, factor, exponent = 1.0, 1.0 - top_k / experts, int(tokens)
@@ -101,10 +108,12 @@ class OperatorTables:
 
     Args:
         document: as ``docs/make_operators.py`` writes it.
+        engine: whose kernels, where they were measured apart; vLLM's elsewhere.
     """
 
-    def __init__(self, document: Mapping[str, object]) -> None:
+    def __init__(self, document: Mapping[str, object], engine: str = "vllm") -> None:
         part = Part(document)
+        apart = part.part(engine) if engine in part.data else part
         self.name = part.text("name")
         self.capability = part.number("compute_capability")
         peaks = part.part("peak_tflops")
@@ -112,7 +121,11 @@ class OperatorTables:
         self.bytes_per_us = part.number("memory_bandwidth_tb_per_s") * 1e6
         products = part.part("gemm")
         self._grids = {kind: grid_of(products.part(kind)) for kind in products.data}
-        self._decodes = tuple(decodes_of(one) for one in part.parts("decode_attention"))
+        if apart is not part and "gemm" in apart.data:
+            own = apart.part("gemm")
+            self._grids |= {kind: _from_there_on(self._grids[kind], grid_of(own.part(kind))) for kind in own.data}
+        attention = apart if "decode_attention" in apart.data else part
+        self._decodes = tuple(decodes_of(one) for one in attention.parts("decode_attention"))
         self._prompts = tuple(prompts_of(one) for one in part.parts("prefill_attention"))
         latent = part.part("latent_attention")
         self._latent_decodes = tuple(latent_decodes_of(one) for one in latent.parts("decode"))

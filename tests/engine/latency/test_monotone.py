@@ -29,8 +29,13 @@ CASES = [
 ]
 
 
-def step_time(model: str, gpu: str, split: int, kind: str) -> StepTimeModel:
-    settings = {"model": model, "hardware": gpu, "cluster.tensor_parallel": split, "latency": {"kind": kind}}
+def step_time(model: str, gpu: str, split: int, kind: str, **latency: object) -> StepTimeModel:
+    settings = {
+        "model": model,
+        "hardware": gpu,
+        "cluster.tensor_parallel": split,
+        "latency": {"kind": kind, **latency},
+    }
     made = blis_tui.load(
         "steady-chat", set={**settings, "engine.kv_blocks": 20_000, "workload.requests": 5, "expect": []}
     )
@@ -49,17 +54,27 @@ def test_more_work_takes_no_less_time(model: str) -> None:
     for case in CASES:
         if case[0] != model:
             continue
-        latency = step_time(*case)
-        courses = {
-            "tokens": [taken(latency, new) for new in TOKENS],
-            "tokens beside decodes": [taken(latency, new, 0, 16, 1000) for new in (0, *TOKENS)],
-            "tokens before the chunk": [taken(latency, 512, before) for before in (0, *CONTEXTS)],
-            "decodes": [taken(latency, 0, 0, batch, 1000) for batch in BATCHES],
-            "context of one decode": [taken(latency, 0, 0, 1, context) for context in CONTEXTS],
-            "context of 16 decodes": [taken(latency, 0, 0, 16, context) for context in CONTEXTS],
-        }
-        for name, times in courses.items():
-            assert all(0 < low <= high for low, high in pairwise(times)), (*case, name, times)
+        require_rising(step_time(*case), case)
+
+
+@pytest.mark.parametrize("gpu", ["h200", "b200", "rtx-pro-6000"])
+@pytest.mark.parametrize("model", ["llama-3.1-70b-instruct", "glm-5.2-fp8"])
+def test_more_work_takes_no_less_time_with_the_kernels_of_tensorrt_llm(model: str, gpu: str) -> None:
+    require_rising(step_time(model, gpu, 4, "operators", engine="tensorrt-llm"), (model, gpu))
+
+
+def require_rising(latency: StepTimeModel, case: tuple[object, ...]) -> None:
+    """More tokens, decodes or contexts take no less time."""
+    courses = {
+        "tokens": [taken(latency, new) for new in TOKENS],
+        "tokens beside decodes": [taken(latency, new, 0, 16, 1000) for new in (0, *TOKENS)],
+        "tokens before the chunk": [taken(latency, 512, before) for before in (0, *CONTEXTS)],
+        "decodes": [taken(latency, 0, 0, batch, 1000) for batch in BATCHES],
+        "context of one decode": [taken(latency, 0, 0, 1, context) for context in CONTEXTS],
+        "context of 16 decodes": [taken(latency, 0, 0, 16, context) for context in CONTEXTS],
+    }
+    for name, times in courses.items():
+        assert all(0 < low <= high for low, high in pairwise(times)), (*case, name, times)
 
 
 @pytest.mark.parametrize("split", [1, 2, 4, 8])

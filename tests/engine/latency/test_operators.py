@@ -436,6 +436,54 @@ def test_tensorrt_llm_is_faster_in_fp8_only() -> None:
     assert prefilling(eight[1], 4096) < 0.95 * prefilling(eight[0], 4096)
 
 
+def test_long_products_of_tensorrt_llm_are_as_in_its_own_table() -> None:
+    """Up to 512 tokens they are vLLM's; from there on its own, which uneven sizes do not slow down."""
+    document = read_tables("h200")
+    own = document["tensorrt-llm"]["gemm"]["fp8"]  # type: ignore[index]
+    row = own["us"][own["n"].index(8192) * len(own["k"]) + own["k"].index(8192)]
+    vllm, other = (OperatorTables(document, engine).gemm("fp8", 8192, 8192) for engine in ("vllm", "tensorrt-llm"))
+    assert own["m"][0] == 1024
+    assert [other.at(m) for m in own["m"]] == pytest.approx([float(one) for one in row.split()])
+    assert [other.at(m) for m in (1, 64, 512)] == [vllm.at(m) for m in (1, 64, 512)]
+    assert all(other.at(m) < 0.95 * vllm.at(m) for m in own["m"])
+    assert other.at(1024) < 0.75 * vllm.at(1024)
+    wide = [OperatorTables(document, engine).gemm("bfloat16", 8192, 8192) for engine in ("vllm", "tensorrt-llm")]
+    assert wide[0] == wide[1]
+
+
+def test_short_products_of_tensorrt_llm_take_a_share_and_never_more_than_long_ones() -> None:
+    name = "llama-4-scout-17b-16e-instruct-fp8-dynamic"
+    engine = {"latency__engine": "tensorrt-llm", "latency__layer_tp_us": 0}
+    factors = (1.0, 0.75, 0.5)
+    usual, less, half = (steps(name, "h200", 1, **engine, latency__products_fp8=factor) for factor in factors)
+    products = [model.costs.parts_us(8, 1000)["products"][0] for model in (usual, less, half)]
+    # All but the router's are in FP8.
+    assert products[0] - products[1] == pytest.approx(products[1] - products[2])
+    assert 0.5 * products[0] < products[2] < 0.6 * products[0]
+    assert prefilling(half, 4096) == prefilling(usual, 4096)
+    for model in (usual, half, steps(name, "h200", 1, **engine, latency__products_fp8=3.0)):
+        times = [prefilling(model, new) for new in range(1, 3000, 37)]
+        assert all(low <= high for low, high in pairwise(times))
+
+
+def test_decodes_of_tensorrt_llm_on_hopper_read_a_narrow_cache_as_measured() -> None:
+    """Its own kernel: 8-bit caches of 64 long requests in little more than the time of memory."""
+    document = read_tables("h200")
+    (own,) = (
+        one
+        for one in document["tensorrt-llm"]["decode_attention"]  # type: ignore[index]
+        if (one["kv_cache"], one["head_dim"], one["kv_heads"]) == ("fp8", 128, 8)
+    )
+    at, context = own["batch"].index(64), own["context"].index(4096)
+    measured = float(own["us"][at].split()[context])
+    model = steps("llama-3.1-8b-instruct", "h200", 1, latency__engine="tensorrt-llm", engine__kv_cache_dtype="fp8")
+    assert model.costs.decode_attention(64).at(4096) == pytest.approx(32 * measured)
+    read_us = 2.0 * 64 * 4096 * 8 * 128 / 4.8e6
+    assert read_us < measured < 1.3 * read_us
+    blackwell = [steps("llama-3.1-8b-instruct", "b200", 1, latency__engine=one) for one in ("vllm", "tensorrt-llm")]
+    assert blackwell[0].costs.decode_attention(64) == blackwell[1].costs.decode_attention(64)
+
+
 def test_where_engines_fuse_all_reduce_and_norm_nothing_is_added_for_it() -> None:
     hopper, blackwell = (steps("llama-3.1-70b-instruct", gpu, 4, latency__layer_tp_us=0) for gpu in ("h200", "b200"))
     assert decoding(steps("llama-3.1-70b-instruct", "b200", 4), 8, 1000) == decoding(blackwell, 8, 1000)
