@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 
 def check_version(document: Document) -> Iterator[Diagnostic]:
-    """Settings that vLLM's version of the batching rule does not have."""
+    """Settings that the engine's version of the batching rule does not have."""
     batching = as_map(document.get("policy", "batching"))
-    if batching.get("kind") == "vllm-v1":
-        for name, message, hint in foreign(batching.get("version"), batching.get):
-            yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
+    for name, message, hint in foreign(batching.get("kind"), batching.get("version"), batching.get):
+        yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
 
 
 def check_memory(document: Document) -> Iterator[Diagnostic]:

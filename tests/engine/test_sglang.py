@@ -310,6 +310,24 @@ def test_a_run_goes_on_from_a_checkpoint_as_it_would_have() -> None:
     assert whole.cluster.instances[0].tallies.outranked > 0
 
 
+def test_requests_that_have_left_are_forgotten() -> None:
+    clients = [
+        {"id": "a", "input_tokens": {"kind": "uniform", "min": 20, "max": 900}, "output_tokens": 3},
+        {"id": "b", "input_tokens": 400, "output_tokens": 30, "timeout_us": 900_000, "slo_class": "batch"},
+    ]
+    changed: dict[str, object] = {
+        "policy": {"batching": {"kind": "sglang", **BY_PRIORITY, "enable_mixed_chunk": True}, "priority": "slo-class"},
+        "workload": {"requests": 600, "rate_per_s": 40, "clients": clients},
+        "engine.max_num_seqs": 6,
+        "expect": [],
+    }
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changed))
+    simulation.run()
+    for instance in simulation.cluster.instances:
+        remembered = [len(one) for one in instance.steps.rule.state() if isinstance(one, list)]
+        assert max(remembered) < 100
+
+
 # ---- what it says of itself ----
 
 
