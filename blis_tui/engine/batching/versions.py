@@ -43,6 +43,9 @@ SIMULATED: Final = {
 """The engine of a batching rule, and the versions of it that are simulated, the latest first."""
 
 
+_WIDELY_KNOWN: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
+HAVE: Final = {"sglang": _WIDELY_KNOWN, "tensorrt-llm": _WIDELY_KNOWN}
+"""What an engine has that is not simulated beside its batching rule: refusals say whose want it is."""
 _OF_KINDS: Final = {
     "vllm-v1": dict.fromkeys(ONLY_IN, (None, False)),
     "llm-serving-sim": {"prioritize_prefill": (None, False), "reserve_full_isl": (None, True)}
@@ -55,6 +58,13 @@ _ONLY_IN: Final = {
     "reserve_full_isl": (TWO_PHASES,),
     "enable_chunked_prefill": (TWO_PHASES,),
 }
+
+
+def advised(kind: str, key: str, advice: str) -> str:
+    """What helps against a refusal, and whether the engine itself would have refused."""
+    if key not in HAVE.get(kind, ()):
+        return advice
+    return f"{SIMULATED[kind][0]} has that, but it is not simulated beside its batching: {advice}"
 
 
 def foreign(kind: object, version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:
