@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 import blis_tui.cluster.records
-import blis_tui.engine.encoder.records
+import blis_tui.engine.content_records
 import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.authoring import explain as keys
 from blis_tui.authoring import figure_text, figures

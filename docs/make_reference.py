@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import blis_tui
 import blis_tui.cluster.records  # kinds are known once they are imported
-import blis_tui.engine.encoder.records
+import blis_tui.engine.content_records
 import blis_tui.engine.stopped
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.figures import Field, Part, as_code, part_of, report_parts

@@ -39,7 +39,7 @@ RULES: Final = {
 COMPARED: Final = {
     "vllm-v1": "runs of its own scheduler, batch for batch (0.32, 0.33); 0.10 was read in the code",
     "nano": "read in the code",
-    "llm-serving-sim": "read in the code; later versions schedule as vLLM does, running requests first: `vllm-v1`",
+    "llm-serving-sim": "read in the code",
     "tensorrt-llm": "times of measured servers; the scheduler was read in the code",
     "sglang": "runs of its own scheduler, batch for batch",
 }

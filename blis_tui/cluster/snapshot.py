@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.pipeline import Stages
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Pool
+
+
+_MOST_NODES: Final = 64
+"""Of a radix tree that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,34 @@ class KvSnapshot:
     misses: int
     below: tuple[TierSnapshot, ...] = ()
     """Where blocks are that have left the GPU: the host's memory for swapped victims, then tiers."""
+    tree: TreeSnapshot | None = None
+    """Where a radix tree shares prompts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSnapshot:
+    """A stretch of content in a radix tree."""
+
+    depth: int
+    """How many nodes lie between it and the root."""
+    tokens: int
+    locks: int
+    """Requests that hold it, or something behind it: it is not evicted before they let go."""
+    accesses_ago: int
+    """How often something was looked up or put in since it was used last."""
+    requests: tuple[str, ...]
+    """Those of the locks that end here, as far as they are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSnapshot:
+    """A radix tree: its first nodes in depth-first order, what was used last before the rest."""
+
+    nodes: tuple[NodeSnapshot, ...]
+    count: int
+    """All there are."""
+    locked_tokens: int
+    evictable_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +395,7 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
             hits=pool.hits,
             misses=pool.misses,
             below=tuple(_below(instance)),
+            tree=_tree(instance, window) if instance.batch.traits.radix_tree else None,
         ),
         steps=instance.tallies.steps,
         preemptions=instance.tallies.preemptions,
@@ -376,6 +409,33 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         planned=_planned(instance.batch),
         pipeline=_pipeline(instance.flow, cluster.now) if isinstance(instance.flow, Stages) else None,
         rank=_rank(cluster, instance) if cluster.pools[instance.index].engine.data_parallel > 1 else None,
+    )
+
+
+def _tree(instance: Instance, window: int | None) -> TreeSnapshot:
+    from blis_tui.engine.kv.radix_pool import radix_pool  # noqa: PLC0415  (most instances have no tree)
+
+    pool = radix_pool(instance.pool)
+    tree, size = pool.tree, pool.block_size_tokens
+    ends: dict[int, list[str]] = {}
+    for request in islice(instance.batch.running.values(), window):
+        node = tree.holders.get(request.index)
+        if node is not None:
+            ends.setdefault(node.number, []).append(request.request_id)
+    return TreeSnapshot(
+        nodes=tuple(
+            NodeSnapshot(
+                depth=depth,
+                tokens=node.blocks * size,
+                locks=node.references,
+                accesses_ago=tree.accesses_since(node),
+                requests=tuple(ends.get(node.number, ())),
+            )
+            for depth, node in tree.outline(_MOST_NODES)
+        ),
+        count=tree.count,
+        locked_tokens=tree.held * size,
+        evictable_tokens=tree.idle * size,
     )
 
 

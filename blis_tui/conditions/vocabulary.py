@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 import blis_tui.cluster.records
-import blis_tui.engine.encoder.records  # noqa: F401  (conditions can name all kinds of records)
+import blis_tui.engine.content_records  # noqa: F401  (conditions can name all kinds of records)
 from blis_tui.classes import dataclass
 from blis_tui.cluster.decisions import PPM
 from blis_tui.cluster.records import RoutingDecision, ScalingDecided

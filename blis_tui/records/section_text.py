@@ -91,6 +91,17 @@ def _band(band: Band) -> str:
     return f"{band.median:.1f} % ({band.low:+.0f} to {band.high:+.0f} %; {band.servers})"
 
 
+def _media(report: Report) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    if (media := report.multimodal) is not None:
+        counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
+        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
+    if (encoder := report.encoder) is not None:
+        hits = f"{_percent(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
+        lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
+    return lines
+
+
 def section_lines(report: Report) -> dict[str, str]:
     """What to call each line, and what it says; nothing where nothing applies."""
     lines: dict[str, str] = {}
@@ -149,17 +160,6 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["saturation"] = _saturation(report.saturation, report.duration_us)
     if report.fitness is not None:
         lines["fitness"] = f"{report.fitness.score:,.6f}"
-    return lines
-
-
-def _media(report: Report) -> dict[str, str]:
-    lines: dict[str, str] = {}
-    if (media := report.multimodal) is not None:
-        counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
-        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
-    if (encoder := report.encoder) is not None:
-        hits = f"{_percent(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
-        lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
     return lines
 
 

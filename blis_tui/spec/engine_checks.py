@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.refusals import beside, refusals
-from blis_tui.engine.batching.versions import foreign
+from blis_tui.engine.batching.versions import advised, foreign
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import InputError, PolicyError
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 
 def check_version(document: Document) -> Iterator[Diagnostic]:
-    """Settings that vLLM's version of the batching rule does not have."""
+    """Settings that the engine's version of the batching rule does not have."""
     batching = as_map(document.get("policy", "batching"))
-    if batching.get("kind") == "vllm-v1":
-        for name, message, hint in foreign(batching.get("version"), batching.get):
-            yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
+    for name, message, hint in foreign(batching.get("kind"), batching.get("version"), batching.get):
+        yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
 
 
 def check_memory(document: Document) -> Iterator[Diagnostic]:
@@ -77,7 +76,8 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         if document.get(*tiers) not in (None, "none") and not traits.running_first:
             message = f"`{kind}` batching does not look into tiers"
             message += " (SGLang's HiCache)" if traits.radix_tree else ""
-            yield about(document, tiers, "BLIS2026", message, hint="remove kv_tiers, or take blis or vllm-v1 batching")
+            hint = advised(str(kind), "kv_tiers", "remove kv_tiers, or take blis or vllm-v1 batching")
+            yield about(document, tiers, "BLIS2026", message, hint=hint)
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
             message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
             yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.engine.encoder.items import content_at
 from blis_tui.engine.request import NO_MEDIA, Media, MediaItem
 from blis_tui.workload.lengths import LENGTHS
 
@@ -39,6 +38,8 @@ NOTHING_DRAWN: Final = DrawnMedia(NO_MEDIA, ())
 
 def placed(request: Request, drawn: Iterable[DrawnItem], place: int) -> tuple[MediaItem, ...]:
     """The items of a prompt that stand there, one behind the other."""
+    from blis_tui.engine.encoder.items import content_at  # noqa: PLC0415  (most workloads have none)
+
     found: list[MediaItem] = []
     for tokens, content in drawn:
         found.append(MediaItem(place, tokens, content or content_at(request, place, tokens)))

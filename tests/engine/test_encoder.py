@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 
 import blis_tui
+from blis_tui.engine.content_records import MediaEncoded, MediaHeld
 from blis_tui.engine.encoder.items import items_of
-from blis_tui.engine.encoder.records import MediaEncoded, MediaHeld
 from blis_tui.engine.latency.encoding import encoded_tokens
 from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.records import Dropped, Record, StepFinished

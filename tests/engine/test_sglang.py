@@ -14,7 +14,7 @@ import pytest
 import blis_tui
 from blis_tui.engine.preemption.records import PreemptedByPriority, Retracted
 from blis_tui.engine.records import Preempted
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, SpecError
 from tests.builders import Outcome, experiment, request
 from tests.engine.test_schedulers import steps, work
 
@@ -310,6 +310,24 @@ def test_a_run_goes_on_from_a_checkpoint_as_it_would_have() -> None:
     assert whole.cluster.instances[0].tallies.outranked > 0
 
 
+def test_requests_that_have_left_are_forgotten() -> None:
+    clients = [
+        {"id": "a", "input_tokens": {"kind": "uniform", "min": 20, "max": 900}, "output_tokens": 3},
+        {"id": "b", "input_tokens": 400, "output_tokens": 30, "timeout_us": 900_000, "slo_class": "batch"},
+    ]
+    changed: dict[str, object] = {
+        "policy": {"batching": {"kind": "sglang", **BY_PRIORITY, "enable_mixed_chunk": True}, "priority": "slo-class"},
+        "workload": {"requests": 600, "rate_per_s": 40, "clients": clients},
+        "engine.max_num_seqs": 6,
+        "expect": [],
+    }
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changed))
+    simulation.run()
+    for instance in simulation.cluster.instances:
+        remembered = [len(one) for one in instance.steps.rule.state() if isinstance(one, list)]
+        assert max(remembered) < 100
+
+
 # ---- what it says of itself ----
 
 
@@ -346,3 +364,15 @@ def test_who_waits_behind_a_plan_that_takes_all_tokens_does_not_wait_for_a_place
     # While the first prompt is computed, and the third, the plan behind it has another one and no token left. While the
     # second is, and in the step after it, there is no place.
     assert outcome.cluster.instances[0].tallies.seqs_wait_us == 164 + 120
+
+
+@pytest.mark.parametrize(("kind", "says"), [("sglang", True), ("tensorrt-llm", True), ("nano", False)])
+def test_a_refusal_says_whether_the_engine_would_have_refused(kind: str, says: bool) -> None:
+    for setting, value in (
+        ("engine.lora", {"max_loras": 2}),
+        ("engine.pipeline_parallel", 2),
+        ("engine.speculative", {"draft_tokens": 2, "acceptance": 0.5}),
+    ):
+        with pytest.raises(SpecError) as refused:
+            blis_tui.load("quickstart", set={"policy.batching": kind, setting: value})
+        assert ("but it is not simulated beside its batching" in str(refused.value)) == says, setting

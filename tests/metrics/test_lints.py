@@ -334,6 +334,21 @@ def test_preemptions_by_priority_say_nothing_of_the_kv_cache() -> None:
     assert "KV" not in thrashing.advice
 
 
+@pytest.mark.parametrize(("threshold", "warns"), [(3, False), (4, True), (10, True)])
+def test_a_threshold_that_no_service_class_reaches(threshold: int, warns: bool) -> None:
+    """Five classes are at most four apart, and it takes more than the threshold."""
+    batching = {
+        "kind": "sglang",
+        "enable_priority_scheduling": True,
+        "priority_scheduling_preemption_threshold": threshold,
+    }
+    changed = {"policy": {"batching": batching, "priority": "slo-class"}, "expect": []}
+    made = blis_tui.run(blis_tui.load("service-classes", set={**changed, "workload.requests": 20}))
+    assert ("priorities-apart" in ids(made)) == warns
+    if warns:
+        assert finding(made, "priorities-apart").figures["largest_difference"] == 4
+
+
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption"])
 def test_memory_pressure(name: str) -> None:
     made = report(name)

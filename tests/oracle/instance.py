@@ -7,12 +7,13 @@ block objects, every request and every token one by one, searches instead of ind
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
+from blis_tui.spec.model import PluginConfig
 from tests.builders import number_of
 
 from .adapters import Shelf
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Segments
-    from blis_tui.spec.model import Policy
+    from blis_tui.spec.model import Policy, Setting
     from blis_tui.spec.model import Pool as PoolSpec
 
 Token = tuple[str, int]
@@ -331,13 +332,30 @@ class Plan:
     """Where requests wait, why; of all rules but `llm-serving-sim`."""
 
 
+def as_vllm(policy: Policy) -> Policy:
+    """LLMServingSim, as it was rewritten, schedules as vLLM did before 0.11, without planning ahead."""
+    batching = policy.batching
+    if batching.kind != "llm-serving-sim" or batching.settings.get("version") != "2026-08":
+        return policy
+    settings: dict[str, Setting] = {
+        "version": "0.10",
+        "async_scheduling": False,
+        "watermark": 0.0,
+        "max_num_partial_prefills": 1,
+        "reserve_full_input": batching.settings["reserve_full_isl"],
+        "enable_chunked_prefill": batching.settings["enable_chunked_prefill"],
+    }
+    return replace(policy, batching=PluginConfig(kind="vllm-v1", settings=settings))
+
+
 class Instance:
     """One engine: a waiting queue, a running list, a pool."""
 
     def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel, seed: int) -> None:
         self.number = number
         self.engine = spec.engine
-        self.policy = policy
+        schedules_encoder = policy.batching.kind == "vllm-v1"
+        self.policy = policy = as_vllm(policy)
         self.rule = policy.batching.kind
         self.latency = latency
         self.launching_us = 0
@@ -420,7 +438,7 @@ class Instance:
         self.passed: list[Job] = []
         self._shortages: list[tuple[int, int]] = []
         """Whom a plan passes over for want of the encoder."""
-        if self.vllm and self.engine.encoder is not None:
+        if schedules_encoder and self.engine.encoder is not None:
             self.encoder = EncoderCache(spec, latest=self.latest, ahead=self.plans_ahead)
         self.gathering: Gathering | None = None
         if self.rule == "tensorrt-llm":

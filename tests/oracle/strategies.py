@@ -492,6 +492,29 @@ def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
     return replace(experiment, pools=(replace(pool, engine=replace(engine, pipeline_parallel=stages)),))
 
 
+def draw_two_phases(draw: Draw) -> Scenario:
+    """Any small simulation with LLMServingSim's rule as it was rewritten."""
+    scenario = draw_scenario(draw, starved=draw(st.booleans()))
+    experiment = scenario.experiment
+    (pool,) = experiment.pools
+    engine = replace(pool.engine, speculative=None)
+    chunked = draw(st.booleans())
+    if not chunked:
+        engine = replace(engine, max_num_batched_tokens=max(engine.max_num_batched_tokens, 100))
+    settings: dict[str, bool | float | str] = {
+        "version": "2026-08",
+        "reserve_full_isl": draw(st.booleans()),
+        "enable_chunked_prefill": chunked,
+    }
+    policy = replace(
+        experiment.policy,
+        batching=PluginConfig(kind="llm-serving-sim", settings=settings),
+        scheduling=PluginConfig(kind="fcfs"),
+    )
+    pools = (_pool_for(policy, replace(pool, engine=engine)),)
+    return Scenario(replace(experiment, policy=policy, pools=pools), scenario.asked)
+
+
 def draw_tensorrt_llm(draw: Draw) -> Scenario:
     """Any small simulation with TensorRT-LLM's rule, often short of KV blocks."""
     scenario = draw_scenario(draw, starved=draw(st.booleans()))
@@ -511,7 +534,8 @@ def draw_tensorrt_llm(draw: Draw) -> Scenario:
         "batch_wait_max_tokens_ratio": draw(st.sampled_from((0.0, 0.1, 0.5, 0.9))),
     }
     policy = replace(experiment.policy, batching=PluginConfig(kind="tensorrt-llm", settings=settings))
-    return Scenario(replace(experiment, policy=policy, pools=(replace(pool, engine=engine),)), scenario.asked)
+    pools = (_pool_for(policy, replace(pool, engine=engine)),)
+    return Scenario(replace(experiment, policy=policy, pools=pools), scenario.asked)
 
 
 def draw_overload(draw: Draw) -> Scenario:

@@ -13,7 +13,7 @@ from blis_tui.metrics.request_log import RequestLog
 
 from .draws import Draw, at_random, drawn
 from .runs import check_many, examples, source_of
-from .strategies import Scenario, draw_scenario, draw_tensorrt_llm
+from .strategies import Scenario, draw_scenario, draw_tensorrt_llm, draw_two_phases
 from .test_against_oracle import check, check_every_event
 
 
@@ -42,6 +42,17 @@ def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
 @given(drawn(draw_tensorrt_llm))
 def test_they_agree_on_tensorrt_llm(scenario: Scenario) -> None:
     check(scenario)
+
+
+@examples(40)
+@given(drawn(draw_two_phases))
+def test_they_agree_on_two_phases(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@pytest.mark.slow
+def test_they_agree_on_two_phases_at_length() -> None:
+    check_many(250, draw_two_phases, lambda scenario, _: check(scenario), part=7)
 
 
 def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:

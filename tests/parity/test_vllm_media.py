@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from blis_tui.engine.encoder.records import MediaEncoded
+from blis_tui.engine.content_records import MediaEncoded
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import Media, MediaItem
 from blis_tui.spec.model import Encoder

@@ -131,3 +131,43 @@ async def test_the_mouse_tells_whose_block_a_cell_is(pressed: Debugger) -> None:
         await pilot.pause()
         first = app.shown.moment.after.instances[0].running[0]
         assert str(pane.query_one(Lines).tooltip).startswith(f"{first.request_id}: {first.held_blocks} blocks")
+
+
+# ---- the radix tree ----
+
+
+@pytest.fixture(scope="module")
+def retracting() -> Debugger:
+    return debugger("retraction", 900)
+
+
+def test_a_radix_tree_is_told_node_by_node(retracting: Debugger) -> None:
+    """The figures are those of the engine's own tree, added up another way."""
+    (instance,) = view_at(retracting).moment.after.instances
+    tree = instance.kv.tree
+    assert tree is not None
+    assert tree.count == len(tree.nodes) > 10
+    assert sum(node.tokens for node in tree.nodes) == tree.locked_tokens + tree.evictable_tokens
+    assert sum(node.tokens for node in tree.nodes if node.locks) == tree.locked_tokens
+    assert tree.evictable_tokens == instance.kv.cached_free_blocks  # blocks of one token
+    roots = [node for node in tree.nodes if node.depth == 0]
+    assert sum(node.locks for node in roots) == sum(len(node.requests) for node in tree.nodes) == len(instance.running)
+    assert min(node.accesses_ago for node in tree.nodes) == 0
+    assert [node.accesses_ago for node in roots] == sorted(node.accesses_ago for node in roots)
+
+
+@pytest.mark.parametrize(("width", "height"), [(78, 12), (78, 20), (118, 34)])
+def test_the_tree_takes_half_of_the_pane_at_most(retracting: Debugger, width: int, height: int) -> None:
+    rows = text_of(kv_map(view_at(retracting), width, height).lines).splitlines()
+    first = next(at for at, row in enumerate(rows) if row.startswith("radix tree"))
+    shown = [row for row in rows[first + 1 :] if row.strip().startswith("└")]
+    assert len(rows) <= height
+    assert all(len(row) <= width for row in rows)
+    assert 2 <= len(shown) <= height // 2
+    assert rows[first + 1 + len(shown)].startswith("… ")
+    assert "lock" in shown[0]
+    assert "used last" in shown[0]
+
+
+def test_without_a_tree_none_is_shown(pressed: Debugger) -> None:
+    assert "radix tree" not in text_of(kv_map(view_at(pressed), 78, 30).lines)

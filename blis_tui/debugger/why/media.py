@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Sentence, event_ref, say
-from blis_tui.engine.encoder.records import MediaEncoded, MediaHeld
+from blis_tui.engine.content_records import MediaEncoded, MediaHeld
 from blis_tui.units import plural, span_text
 
 if TYPE_CHECKING:

@@ -1,24 +1,29 @@
-"""``llm-serving-sim``: the scheduler of LLMServingSim. One pass over all unfinished requests, in order of arrival.
+"""``llm-serving-sim``: the schedulers of LLMServingSim, one pass over all unfinished requests or vLLM's two phases.
 
-Source: LLMServingSim, ``scheduler.py`` (``schedule_with_prefix``). Ours is what happens when no request can be served
-for want of KV blocks: see ``LlmServingSimBatching``.
+Source: LLMServingSim 1.1, ``scheduler.py`` (``schedule_with_prefix``); ours is what happens when no request can be
+served for want of KV blocks: see ``OnePass``. As it was rewritten in August 2026: ``serving/core/scheduler.py``
+(``_schedule_running``, ``_schedule_waiting``), whose authors took it from vLLM 0.19.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.batching.rule import BATCHING, Plain
+from blis_tui.engine.batching.rule import BATCHING, Plain, RunningFirst
 from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.batching.versions import BY_ARRIVAL, LLM_SERVING_SIM, foreign
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.stopped import BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
+from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.request import Request
 
 
@@ -26,13 +31,67 @@ if TYPE_CHECKING:
 class Settings:
     """Under LLMServingSim's names."""
 
-    prioritize_prefill: bool = setting("Serve all prefills before all decodes; else both by arrival.", default=False)
+    version: str = setting(
+        "The LLMServingSim whose scheduler it is: 1.1 makes one pass over all requests in order of arrival; as it was"
+        " rewritten in August 2026, running requests go first and waiting ones follow, as in vLLM.",
+        default=BY_ARRIVAL,
+        enum=list(LLM_SERVING_SIM),
+    )
+    prioritize_prefill: bool = setting(
+        "Serve all prefills before all decodes; else both by arrival (1.1 only).", default=False
+    )
+    reserve_full_isl: bool = setting(
+        "Admit a waiting request only when its whole prompt fits into the free KV blocks (2026-08 only).", default=True
+    )
+    enable_chunked_prefill: bool = setting(
+        "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in (2026-08 only).",
+        default=True,
+    )
 
 
 @BATCHING.plugin(
     "llm-serving-sim", "One pass over all requests in order of arrival; what does not fit is skipped.", Settings
 )
-class LlmServingSimBatching(Plain):
+def llm_serving_sim(settings: Settings) -> BatchRule:
+    """The rule of a version.
+
+    Raises:
+        PolicyError: that version does not have a setting.
+    """
+    for _, message, advice in foreign("llm-serving-sim", settings.version, partial(getattr, settings)):
+        raise PolicyError(message, help=advice)
+    return OnePass(settings) if settings.version == BY_ARRIVAL else TwoPhases(settings)
+
+
+class TwoPhases(RunningFirst):
+    """Running requests first, the youngest of them preempted where blocks run out; then waiting ones, queue head first.
+
+    A step that preempts admits no request, and the first that does not fit ends the admissions.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._traits = Traits(
+            keeps_output=True,
+            chunked_prefill=settings.enable_chunked_prefill,
+            reserves_whole_prompt=settings.reserve_full_isl,
+            vllm_block_pool=True,
+            busy_until_the_end=True,
+            skips_empty_steps=True,
+            ties_by_name=False,
+            cuts_output=True,
+            overtakes=False,
+            in_order_of_arrival=True,
+            counts_cached_tokens=True,
+            pipelines="queue",
+        )
+
+    @property
+    def traits(self) -> Traits:
+        """What sets its batches apart."""
+        return self._traits
+
+
+class OnePass(Plain):
     """Each request that can get something gets it: the first to arrive first, whether it waits, prefills or decodes.
 
     A request gets the least of what it needs (what is left of its prompt, or one token), the threshold and the rest of

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.engine.batching.versions import advised
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -40,12 +42,12 @@ def refusals(
             advice = "remove it, or take vllm-v1 batching"
             yield Refusal(f"encoder.{key}", f"`{kind}` batching does not schedule the encoder of media", advice)
     if stages > 1 and not traits.pipelines:
-        advice = "remove it, or take batching that does (vllm-v1, llm-serving-sim)"
+        advice = advised(kind, "pipeline_parallel", "remove it, or take batching that does (vllm-v1, llm-serving-sim)")
         yield Refusal("pipeline_parallel", f"`{kind}` batching knows no pipeline_parallel", advice)
     if drafter:
         yield from _undrafted(kind, traits, stages, drafter)
     if adapts and not traits.adapters:
-        advice = "remove it, or take blis or vllm-v1 batching"
+        advice = advised(kind, "lora", "remove it, or take blis or vllm-v1 batching")
         yield Refusal("lora", f"`{kind}` batching knows no LoRA adapters", advice)
 
 
@@ -74,6 +76,7 @@ def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: b
     if splits:
         message = f"`{kind}` batching does not compute prompts for other instances"
         advice = "remove `cluster.disaggregation`, or take blis or vllm-v1 batching"
+        advice = advised(kind, "disaggregation", advice)
         yield Refusal("cluster.disaggregation", message, advice)
 
 
@@ -81,7 +84,7 @@ def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator
     """Drafters that a rule does not know, or not beside its other settings."""
     drafters = ", ".join(traits.drafters)
     if not traits.drafters:
-        advice = "remove it, or take blis or vllm-v1 batching"
+        advice = advised(kind, "speculative", "remove it, or take blis or vllm-v1 batching")
         yield Refusal("speculative", f"`{kind}` batching knows no speculative decoding", advice)
     elif drafter not in traits.drafters and traits.plans_ahead:
         advice = (

@@ -14,6 +14,7 @@ from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.sglang_prefill import Adder, Verdict
 from blis_tui.engine.batching.sglang_priorities import Priorities
 from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.batching.versions import SGLANG
 from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
 from blis_tui.engine.plan import Ghost, Outranked, Plan, Retraction
 from blis_tui.engine.request import RequestState
@@ -38,6 +39,8 @@ _DECAY_STEPS: Final = 600
 """``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``."""
 _RETRACT_STEPS: Final = 20
 """``SGLANG_RETRACT_DECODE_STEPS``: decodes for which room is made at a retraction."""
+_LEFT_BEHIND: Final = 64
+"""Requests that have left and whose place is not forgotten yet, at most, beside as many as there are."""
 _REFRESH_INTERVAL: Final = 32
 """``WAITING_PREFIX_REFRESH_INTERVAL``: every so many prefills, what the queue will find counts as used."""
 _REFRESHED: Final = 128
@@ -50,6 +53,7 @@ _PREFILL_WEIGHT: Final = 1000
 class Settings:
     """Under SGLang's names."""
 
+    version: str = setting("The SGLang whose scheduler it is.", default=SGLANG[0], enum=list(SGLANG))
     chunked_prefill_size: int | None = setting_or(
         "Tokens that prompts may take of a step; one that exceeds it is split. none = prompts are never split.",
         ["none"],
@@ -191,6 +195,7 @@ class SglangBatching(Plain):
         plan.decodes = False
         self._look_for_requests(batch)
         self._take_note(batch)
+        self._prune(batch)
         refused = batch.refused
         self.before = self._prefill(batch, plan) or self._decode(batch, plan)
         if plan.stopped is None and plan.outranked:
@@ -256,6 +261,16 @@ class SglangBatching(Plain):
             self.full = False
         if not self.running:
             self.full = False
+
+    def _prune(self, batch: Batch) -> None:
+        """Forget the places of requests that have left while a step of theirs was under way, now and then."""
+        there = len(batch.running) + len(batch.ending)
+        if len(self._turns) <= 2 * there + _LEFT_BEHIND:
+            return
+        alive = {one.index for requests in (batch.running, batch.ending) for one in requests.values()}
+        self._turns = {index: turn for index, turn in self._turns.items() if index in alive}
+        if self._priorities is not None:
+            self._priorities.keep(alive, batch.waiting.items)
 
     def _forget_ended(self, formed: Formed) -> None:
         """Who has ended with the first token has never run."""

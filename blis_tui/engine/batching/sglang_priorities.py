@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.batching.sglang_prefill import MOST_NEW_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from blis_tui.engine.request import Request
 
@@ -53,6 +53,12 @@ class Priorities:
         self._turns.pop(request.index, None)
         self._needs.pop(request.index, None)
         self._counted.pop(request.index, None)
+
+    def keep(self, running: Container[int], waiting: Container[object]) -> None:
+        """All others have left, by their index."""
+        self._turns = {index: turn for index, turn in self._turns.items() if index in running}
+        self._counted = {index: tokens for index, tokens in self._counted.items() if index in running}
+        self._needs = {index: tokens for index, tokens in self._needs.items() if index in waiting}
 
     def outranked(
         self, request: Request, running: Iterable[Request], total: float, expected: Callable[[Request], float]

@@ -17,7 +17,13 @@ ONLY_IN: Final = {
     "long_prefill_token_threshold_adaptive": (DEFAULT, "0.33"),
     "max_num_partial_prefills": (OLD,),
 }
-"""The versions that have a setting, where others have not."""
+"""The versions of vLLM that have a setting, where others have not."""
+BY_ARRIVAL: Final = "1.1"
+TWO_PHASES: Final = "2026-08"
+LLM_SERVING_SIM: Final = (TWO_PHASES, BY_ARRIVAL)
+"""LLMServingSim's release, and what its scheduler was rewritten to in that month, the latest first."""
+SGLANG: Final = ("0.5.23",)
+"""Those of SGLang whose scheduler is known."""
 RULES: Final = {
     "serves-behind-own-victim": ("0.33",),
     "ending-use-adapters": ("0.33",),
@@ -30,15 +36,41 @@ RULES: Final = {
 SIMULATED: Final = {
     "vllm-v1": ("vLLM", VERSIONS),
     "nano": ("nano-vLLM", ("commit bb823b3",)),
-    "llm-serving-sim": ("LLMServingSim", ("1.1",)),
+    "llm-serving-sim": ("LLMServingSim", LLM_SERVING_SIM),
     "tensorrt-llm": ("TensorRT-LLM", ("1.1",)),
-    "sglang": ("SGLang", ("0.5.23",)),
+    "sglang": ("SGLang", SGLANG),
 }
 """The engine of a batching rule, and the versions of it that are simulated, the latest first."""
 
 
-def foreign(version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:
+_WIDELY_KNOWN: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
+HAVE: Final = {"sglang": _WIDELY_KNOWN, "tensorrt-llm": _WIDELY_KNOWN}
+"""What an engine has that is not simulated beside its batching rule: refusals say whose want it is."""
+_OF_KINDS: Final = {
+    "vllm-v1": dict.fromkeys(ONLY_IN, (None, False)),
+    "llm-serving-sim": {"prioritize_prefill": (None, False), "reserve_full_isl": (None, True)}
+    | {"enable_chunked_prefill": (None, True)},
+}
+"""Settings that not every version has, and what they are where nothing is asked of them."""
+_ONLY_IN: Final = {
+    **ONLY_IN,
+    "prioritize_prefill": (BY_ARRIVAL,),
+    "reserve_full_isl": (TWO_PHASES,),
+    "enable_chunked_prefill": (TWO_PHASES,),
+}
+
+
+def advised(kind: str, key: str, advice: str) -> str:
+    """What helps against a refusal, and whether the engine itself would have refused."""
+    if key not in HAVE.get(kind, ()):
+        return advice
+    return f"{SIMULATED[kind][0]} has that, but it is not simulated beside its batching: {advice}"
+
+
+def foreign(kind: object, version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:
     """Settings that are given although that version does not have them: which, what is wrong, and what helps."""
-    for name, only in ONLY_IN.items():
-        if setting(name) and version not in only:
-            yield name, f"vLLM {version} has no `{name}`", f"leave it out, or set `version: '{only[0]}'`"
+    engine, _ = SIMULATED.get(str(kind), ("", ()))
+    for name, usual in _OF_KINDS.get(str(kind), {}).items():
+        only = _ONLY_IN[name]
+        if setting(name) not in usual and version not in only:
+            yield name, f"{engine} {version} has no `{name}`", f"leave it out, or set `version: '{only[0]}'`"

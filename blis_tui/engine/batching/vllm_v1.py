@@ -85,7 +85,7 @@ class VllmV1Batching(RunningFirst):
         version = settings.version
         self._spares_lone = version in RULES["lone-request-has-no-threshold"]
         self._pads = version in RULES["pads-admissions"]
-        for _, message, advice in foreign(settings.version, partial(getattr, settings)):
+        for _, message, advice in foreign("vllm-v1", settings.version, partial(getattr, settings)):
             raise PolicyError(message, help=advice)
         self._adaptive = settings.long_prefill_token_threshold_adaptive
         self._partial_prefills = settings.max_num_partial_prefills or 1

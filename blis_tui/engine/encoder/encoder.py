@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.engine.content_records import MediaEncoded, MediaHeld
 from blis_tui.engine.encoder.items import items_of
-from blis_tui.engine.encoder.records import MediaEncoded, MediaHeld
 from blis_tui.engine.plan import NO_PLAN, StepPart
 from blis_tui.engine.request import NO_MEDIA, RequestState
 

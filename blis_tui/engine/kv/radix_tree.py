@@ -99,6 +99,29 @@ class RadixTree:
             yield node
             waiting += node.children.values()
 
+    @property
+    def count(self) -> int:
+        """How many nodes there are, but for the root."""
+        return self._count
+
+    def accesses_since(self, node: Node) -> int:
+        """How often something was looked up or put in since a node was used last."""
+        return self._clock + (-node.used // _DEPTHS)
+
+    def outline(self, most: int) -> list[tuple[int, Node]]:
+        """The first nodes, each with how deep it stands, parents before their children; what was used last goes first.
+
+        Args:
+            most: nodes.
+        """
+        found: list[tuple[int, Node]] = []
+        waiting = [(0, node) for node in sorted(self.root.children.values(), key=_last_use)]
+        while waiting and len(found) < most:
+            depth, node = waiting.pop()
+            found.append((depth, node))
+            waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=_last_use)]
+        return found
+
     # ---- finding ----
 
     def length(self, keys: Sequence[range]) -> int:
@@ -279,6 +302,10 @@ class RadixTree:
             heap[:] = [entry for entry in heap if entry[2].evictable and entry[2].used == entry[0]]
             heapify(heap)
         heappush(heap, (node.used, node.number, node))
+
+
+def _last_use(node: Node) -> int:
+    return node.used
 
 
 def _number(node: Node) -> int:

@@ -77,11 +77,11 @@ class OperatorCosts:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
             shape = (model.hidden_size, width, model.num_experts // apart, model.num_experts_per_tok / apart)
-            curve = tables.experts(layers.expert_weights, *shape, max(1, split // apart), spread)
-            if curve is None:
+            mixture = tables.experts(layers.expert_weights, *shape, max(1, split // apart), spread)
+            if mixture is None:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
             more = _more_tokens(apart, spread, model.num_experts) if wide is None else wide.imbalance
-            parts["experts"] = [(layers.expert_layers, _of_the_busiest(curve, more))]
+            parts["experts"] = [(layers.expert_layers, _of_the_busiest(mixture, more))]
         if layers.sums:
             curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
             # Behind experts of all ranks, only those of a rank gather what they have each for a part of the tokens.

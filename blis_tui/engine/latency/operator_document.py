@@ -35,7 +35,7 @@ class Grid:
     m: tuple[int, ...]
     n: tuple[int, ...]
     k: tuple[int, ...]
-    rows: Rows
+    rows: Rows | tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import MANY, Finding, worst
 from blis_tui.metrics.load import THRASHING
 from blis_tui.metrics.stats import of_histogram
+from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
@@ -79,6 +80,27 @@ def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
     if not preempted:
         return "none was preempted"
     return f"{preempted:,} of {plural(arrived, 'request')} were preempted, {preemptions:,} times in all"
+
+
+def priorities_apart(seen: Seen) -> Finding | str:
+    """SGLang preempts requests for more urgent ones, and service classes are never that far apart."""
+    policy = seen.experiment.policy
+    settings = policy.batching.settings
+    threshold = settings.get("priority_scheduling_preemption_threshold")
+    if not settings.get("enable_priority_scheduling") or policy.priority.kind != "slo-class":
+        return ""
+    most = len(SLO_CLASSES) - 1
+    if not isinstance(threshold, int) or threshold < most:
+        return ""
+    return Finding(
+        id="priorities-apart",
+        message=f"No request can be preempted by priority: service classes are at most {most} apart, and running"
+        f" requests make way for those that are more urgent by more than {threshold:,}.",
+        figures={"priority_scheduling_preemption_threshold": threshold, "largest_difference": most},
+        advice="Lower priority_scheduling_preemption_threshold, to 0 for every difference; the queue is ordered by"
+        " priority in any case.",
+        keys=("policy.batching.priority_scheduling_preemption_threshold",),
+    )
 
 
 def thrashing(seen: Seen) -> Finding | str:

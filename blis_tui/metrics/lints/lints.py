@@ -96,6 +96,11 @@ LINTS: Final[tuple[Lint, ...]] = (
         limits.adapters_without_cost,
     ),
     Lint("crowded-out", "KV blocks reserved for prompts on their way keep no request from running", limits.crowded_out),
+    Lint(
+        "priorities-apart",
+        "SGLang's preemption by priority is within reach of the service classes",
+        limits.priorities_apart,
+    ),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
     Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", limits.max_num_seqs),
     Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),

@@ -13,6 +13,7 @@ from textual.content import Content
 from blis_tui.classes import dataclass
 from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, line, words
 from blis_tui.tui.presenters.phases import Look
+from blis_tui.tui.presenters.radix_tree import tree_lines
 from blis_tui.units import count_text, percent_text, plural
 
 if TYPE_CHECKING:
@@ -183,8 +184,10 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
     alone = len(instances) == 1
     legend = [*_below(shown, width, alone=alone), *_legend(shown, width)]
     about = _selected(shown, selected, width)
+    tree = tree_lines(shown, width, height // 2)
     heads = [flow([*_figures(instance, alone=alone), _scale(1 << 20, 1 << 20)], width) for instance in shown]
-    rows = max((height - len(legend) - max(len(about), 1) - sum(map(len, heads))) // len(shown), _LEAST_ROWS)
+    spent = len(legend) + max(len(about), 1) + sum(map(len, heads)) + len(tree)
+    rows = max((height - spent) // len(shown), _LEAST_ROWS)
     lines: list[Line] = [*about]
     grids: list[tuple[int, KvGrid]] = []
     for instance in shown:
@@ -197,6 +200,7 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
         held = any(instance.running_count for instance in shown)
         hint = "Arrows or a click select a request." if held else "No request holds a block."
         lines += [line(row) for row in words(hint, width, "$text-muted")]
+    lines += tree
     lines += _held_by(shown, width)[: max(height - len(lines), 0)]
     return KvMapText(tuple(lines), tuple(grids))
 
