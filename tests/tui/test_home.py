@@ -445,10 +445,9 @@ async def test_two_marked_experiments_are_compared(lab: Path, monkeypatch: pytes
         assert screen_text(app).count("● ") == 2
         await press(pilot, "v")
         assert isinstance(app.screen, Opened)
-        left, right, names, event, *_ = app.screen.arguments
+        left, right, names, *_ = app.screen.arguments
         assert (getattr(left, "seed", 0), getattr(right, "seed", 0)) == (7, 8)
         assert names == ("mine", "other")
-        assert event is None
         await press(pilot, "q", "up", "up", "space")
         assert screen_text(app).count("● ") == 2
 
