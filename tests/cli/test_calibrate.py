@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui import load
+from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.extras import install_command
@@ -218,3 +219,48 @@ def test_usage() -> None:
     ):
         result = run("calibrate", "m.csv", "--spec", "base.blis.yaml", *more)
         assert (result.exit_code, message in result.stderr) == (ExitCode.USAGE, True)
+
+
+# ---- what to measure ----
+
+SMALL = ("--set", "engine.max_num_seqs=4", "--set", "engine.max_model_len=256")
+"""Two loads fit into such an engine."""
+
+
+def test_loads_to_collect_are_cases_of_an_experiment(tmp_path: Path) -> None:
+    found = CliRunner().invoke(cli, ["calibrate", "--collect", "loads.blis.yaml", "--spec", "base.blis.yaml", *SMALL])
+    assert found.exit_code == ExitCode.OK, found.output
+    assert found.output.endswith("wrote loads.blis.yaml\n")
+    text = (tmp_path / "loads.blis.yaml").read_text()
+    assert "blis-tui observe URL --workload loads.blis.yaml --case" in text
+    cases = cases_by_name("loads.blis.yaml", None, None)
+    assert {*cases} == {"users-1-prompt-64-answer-16", "users-4-prompt-64-answer-16"}
+    for name, case in cases.items():
+        assert f"{name}: About " in found.output.replace("\n", " ")
+        (client,) = load("loads.blis.yaml", set=dict(case.overrides)).workload.clients
+        assert client.arrivals.settings["users"] == int(name.split("-")[1])
+        assert dict(client.input_tokens.settings) == {"min": 32, "max": 96}
+    # What was set of the server is part of it.
+    assert load("loads.blis.yaml").pools[0].engine.max_num_seqs == 4
+    CliRunner().invoke(cli, ["calibrate", "--collect", "loads.blis.yaml", "--spec", "base.blis.yaml", *SMALL])
+    assert (tmp_path / "loads.blis.yaml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--spec", "base.blis.yaml"], "name files of measured requests or steps"),
+        (["--collect", "x.yaml", "--spec", "base.blis.yaml", "--base", "blackbox"], "--collect FILE takes one --spec"),
+        (["--collect", "x.yaml", "--spec", "base.blis.yaml", "--compare"], "--collect FILE takes one --spec"),
+        (["--collect", "base.blis.yaml", "--spec", "base.blis.yaml"], "base.blis.yaml"),
+        (["--collect", "x.yaml", "--spec", "base.blis.yaml", "--set", "cluster.instances=2"], "one instance"),
+    ],
+)
+def test_loads_to_collect_are_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
+    before = (tmp_path / "base.blis.yaml").read_text()
+    found = CliRunner().invoke(cli, ["calibrate", *arguments])
+    assert found.exit_code != ExitCode.OK
+    assert said in found.output
+    assert "Traceback" not in found.output
+    assert not (tmp_path / "x.yaml").exists()
+    assert (tmp_path / "base.blis.yaml").read_text() == before

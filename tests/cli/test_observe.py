@@ -283,3 +283,16 @@ def test_what_a_server_calls_itself_and_answers_does_not_act_on_the_terminal(
         require_harmless(again.stdout + again.stderr, "r" if other == folder else "")
     calibrated = CliRunner().invoke(cli, ["calibrate", folder, "--spec", "evil.blis.yaml"])
     require_harmless(calibrated.stdout + calibrated.stderr, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--trace", "trace.csv", "--case", "a"], "--case is one of an experiment's"),
+        (["--workload", "kv-tiers", "--case", "mirrored"], "kv-tiers has no case `mirrored`: did you mean"),
+    ],
+)
+def test_cases_that_are_none(arguments: list[str], said: str) -> None:
+    found = observe("http://127.0.0.1:9", *arguments, "-o", "r")
+    assert found.exit_code == ExitCode.USAGE
+    assert said in found.output

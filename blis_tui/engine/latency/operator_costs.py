@@ -68,11 +68,11 @@ class OperatorCosts:
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
-            curve = tables.gemm(product.weights, product.n, product.k)
+            own = tables.gemm(product.weights, product.n, product.k)
             if product.weights == "fp8":
-                parts["products"].append((product.times, _in_graphs(curve, rest.products_fp8)))
+                parts["products"].append((product.times, _in_graphs(own, rest.products_fp8)))
             else:
-                parts["products"].append((product.times * rest.products, curve))
+                parts["products"].append((product.times * rest.products, own))
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)

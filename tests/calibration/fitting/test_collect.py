@@ -21,6 +21,7 @@ from blis_tui.calibration.fitting.fitted_law import FittedLaw
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.errors import InputError
 from blis_tui.shipped import builtin
 from tests.builders import request
 from tests.calibration.servers import BASE, measure, served, with_coefficients
@@ -90,6 +91,11 @@ def test_loads_fit_the_engine(server: Experiment) -> None:
     assert max(one.users for one in found) == 16
     assert max(one.prompt_tokens for one in found) == 512
     assert max(one.prompt_tokens for one in grid(server)) == 4096
+
+
+def test_no_load_that_the_engine_serves_is_an_error(server: Experiment) -> None:
+    with pytest.raises(InputError, match="serves none of the loads"):
+        plan(server, LAW, 2, [])
 
 
 # ---- a round trip ----
