@@ -388,7 +388,7 @@ WORDS: Final = (
     ),
     _word(
         "step-time model",
-        "latency model, cost model, operators, blackbox, fitted",
+        "latency model, cost model, operators, fitted",
         "What says how long a step takes, from the tokens in it: `latency`. `operators` sums up measured times of",
         "operators, `fitted` and `roofline` work from a GPU's datasheet, `blackbox` is a line through measured",
         "steps.",
