@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SHORT: dict[str, object] = {"engine.max_model_len": 2048, "workload.requests": 60}
 MORE: dict[str, tuple[str, dict[str, object]]] = {
+    "photos": ("photos", {"workload.requests": 60, "expect": []}),
     "sglang": ("kv-pressure", {"policy.batching": "sglang", "engine.max_num_seqs": 40}),
     "sglang, few places": (
         "kv-pressure",
@@ -192,7 +193,7 @@ def sample(told: list[SchedulingStopped], most: int) -> dict[int, SchedulingStop
     [
         *("kv-pressure", "vllm-preemption", "small budget", "small batch", "whole prompts", "first chunk only"),
         *("prompts first", "one pass"),
-        *(name for name in MORE if not name.startswith(("adapters", "pipeline", "split"))),
+        *(name for name in MORE if not name.startswith(("adapters", "photos", "pipeline", "split"))),
     ],
 )
 def test_with_more_of_what_was_short_somebody_gets_in(name: str) -> None:
@@ -242,7 +243,7 @@ def test_every_cause_occurs() -> None:
         "pipeline",
         "split, prompts first",
     )
-    names += ("prompts gather", "whole answers", *(name for name in MORE if name.startswith("sglang")))
+    names += ("photos", "prompts gather", "whole answers", *(name for name in MORE if name.startswith("sglang")))
     found = {one.cause for name in names for one in stops_of(name)}
     assert found == set(stopped.CAUSES)
 
