@@ -159,10 +159,7 @@ def observe(
 
     Exits with 1 if any request has no whole answer, and with 3 if the server cannot be reached at all.
     """
-    if (workload is None) == (trace is None):
-        raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
-    if case is not None and workload is None:
-        raise click.UsageError("--case is one of an experiment's: name it with --workload")
+    _require_one_load(workload, trace, case)
     if live:
         _show_live(url)
         return
@@ -180,8 +177,8 @@ def observe(
 
     target = target_of(url, _headers(headers, os.environ.get(api_key_env)))
     known = known_plugins(plugins)
-    overrides = case_overrides(workload or "", case, overrides, None, known)
-    choice = Choice(overrides, seed, requests, trace_format, known)
+    wanted = case_overrides(workload or "", case, overrides, None, known)
+    choice = Choice(wanted, seed, requests, trace_format, known)
     load = open_load(workload or trace or "", choice)
     source = create_source(load.workload, load.seed, load.plugins)
     plan = Plan(
@@ -248,6 +245,13 @@ def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
             raise click.UsageError(f"--header {one}: NAME=VALUE is wanted")
         found[name.strip()] = value.strip()
     return found
+
+
+def _require_one_load(workload: str | None, trace: str | None, case: str | None) -> None:
+    if (workload is None) == (trace is None):
+        raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
+    if case is not None and workload is None:
+        raise click.UsageError("--case is one of an experiment's: name it with --workload")
 
 
 def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
