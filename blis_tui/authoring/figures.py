@@ -14,6 +14,7 @@ from functools import cache
 from inspect import getsource
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -127,7 +128,9 @@ def _read_part(node: ast.ClassDef) -> Part:
 def part_of(record: type) -> Part:
     """What the source of a record says; without one (of a plug-in that has none at hand), its fields alone."""
     try:
-        return _classes_in(record.__module__)[record.__name__]
+        known = _classes_in(record.__module__)
+        # One that a function defines is not among those of its module.
+        return known.get(record.__name__) or _read_classes(dedent(getsource(record)))[record.__name__]
     except (OSError, TypeError, KeyError):
         names = tuple(Field(name, str(kind), "") for name, kind in record.__annotations__.items())
         return Part(record.__name__, "", (), names)

@@ -111,7 +111,7 @@ class Coasting(Flow):
     In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
     """
 
-    __slots__ = ("_at_hand", "_lead", "_max_decodes")
+    __slots__ = ("_at_hand", "_budget", "_lead", "_max_decodes")
 
     def __init__(self, steps: Steps, *, lead: int) -> None:
         super().__init__(steps)
@@ -119,6 +119,7 @@ class Coasting(Flow):
         cohort = batch.cohort
         self._lead = lead
         """How many steps ahead of the one that starts its blocks are taken."""
+        self._budget = batch.limits.max_num_batched_tokens
         plans_always = not cohort.lockstep or batch.pool.tiers is not None
         self._max_decodes = -1 if plans_always else batch.max_decodes
         """A step with more decodes is planned, or any, where drafts and tiers have a say in each."""
@@ -214,6 +215,8 @@ class Coasting(Flow):
         cohort.ahead = self._lead
         tallies.steps += count
         tallies.busy_us += now - start
+        if decodes >= self._budget:
+            tallies.full_budget_us += now - start
         if self._lead:
             self._coasted(now - start)
         elif batch.waiting.items:  # for want of a place

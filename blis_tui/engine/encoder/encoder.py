@@ -194,11 +194,11 @@ class Encoder(StepPart):
 
     def concerns(self, requests: Mapping[int, Request]) -> bool:
         """Whether any of these has media."""
-        return any(request.media is not NO_MEDIA for request in requests.values())
+        return any(request.media != NO_MEDIA for request in requests.values())
 
     def asks(self, request: Request) -> bool:
         """Whether it matters what is in the cache when this one is to be admitted."""
-        return request.media is not NO_MEDIA
+        return request.media != NO_MEDIA
 
     def fit(self, request: Request, computed: int, tokens: int) -> int:
         """How many of so many tokens behind those that are computed can be, as far as the encoder is concerned.
@@ -206,7 +206,7 @@ class Encoder(StepPart):
         What of its media is in the cache, the request needs from now on. ``take`` follows, or ``release``.
         """
         self.lack, self._fit = None, _NOTHING
-        if request.media is NO_MEDIA or not tokens:
+        if request.media == NO_MEDIA or not tokens:
             return tokens
         items = items_of(request)
         encoded: list[int] = []
@@ -334,7 +334,7 @@ class Encoder(StepPart):
             request = chunk.request
             self.encoded_tokens += chunk.encoded
             self.cached_tokens += chunk.found
-            if request.media is not NO_MEDIA:
+            if request.media != NO_MEDIA:
                 requests.append((request.batch_slot, request))
         if requests:
             self._over.append(_Over(now + duration_us, requests))

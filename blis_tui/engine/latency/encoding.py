@@ -18,7 +18,7 @@ def encoded_tokens(chunk: Chunk) -> int:
     An item is encoded whole, for the first chunk of a prefill that has any of its tokens.
     """
     request = chunk.request
-    if request.media is NO_MEDIA:
+    if request.media == NO_MEDIA:
         return 0
     end, tokens = chunk.computed + chunk.new, 0
     first = chunk.computed == chunk.cached
