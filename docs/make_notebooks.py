@@ -22,7 +22,9 @@ def executed(path: Path) -> nbformat.NotebookNode:
     """The notebook with its outputs, and without what differs each time: when it ran, and what rendered a picture."""
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, resources={"metadata": {"path": folder}}, coalesce_streams=True).execute()
+        ours = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # `!blis-tui` is this one
+        client = NotebookClient(notebook, resources={"metadata": {"path": folder}}, coalesce_streams=True)
+        client.execute(env={**os.environ, "PATH": ours})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", ()):
@@ -36,7 +38,6 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 
 if __name__ == "__main__":
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # `!blis-tui` is ours
     for one in sorted(FOLDER.glob("*.ipynb")):
         nbformat.write(executed(one), one)
         sys.stderr.write(f"wrote {one}\n")

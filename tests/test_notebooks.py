@@ -101,4 +101,5 @@ def test_jupyter_gives_the_same(path: Path) -> None:
     again = executed(path)
     for (_, before), now in zip(cells(path), (one for one in again.cells if one.cell_type == "code"), strict=True):
         if before["metadata"].get("tags") != ["picture"]:
-            assert kept(before) == kept(now)
+            # Lines are as long as the kernel's terminal is wide, which is not always as wide.
+            assert [one.split() for one in kept(before)] == [one.split() for one in kept(now)]
