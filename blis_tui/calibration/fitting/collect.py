@@ -8,7 +8,7 @@ the best in what they gain, Krause, Singh and Guestrin, JMLR 9, 2008).
 
 from __future__ import annotations
 
-from math import log10
+from math import e, log10
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -134,4 +134,4 @@ def _deviations(known: Array) -> Array:
 
 def _volume(known: Array) -> float:
     """Decimal logarithm of the determinant."""
-    return float(np.linalg.slogdet(known)[1]) * log10(np.e)
+    return float(np.linalg.slogdet(known)[1]) * log10(e)
