@@ -73,8 +73,6 @@ def _as_wide(found: re.Match[str]) -> str:
     return REPLACEMENT if cell_len(found[0]) else ""
 
 
-_COLLECT_AFTER: Final = 20_000
-"""New objects after which the garbage collector looks at the youngest ones."""
 _HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
 """How long a notification stays that has to be read carefully, in seconds."""
@@ -197,7 +195,6 @@ class BlisApp(App[None], inherit_bindings=False):
         """
         gc.collect()
         gc.freeze()
-        gc.set_threshold(_COLLECT_AFTER)
 
     def _debugger(self, start: Start) -> Screen[None]:
         """The debugger with an experiment, or what is wrong with the experiment."""

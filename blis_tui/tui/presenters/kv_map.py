@@ -199,6 +199,8 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
     if not about:
         held = any(instance.running_count for instance in shown)
         hint = "Arrows or a click select a request." if held else "No request holds a block."
+        if len(shown) > 1 and any(instance.kv.tree is not None for instance in shown):
+            hint += " With one instance chosen, its radix tree is shown."
         lines += [line(row) for row in words(hint, width, "$text-muted")]
     lines += tree
     lines += _held_by(shown, width)[: max(height - len(lines), 0)]
