@@ -161,9 +161,12 @@ def _print_text(outcomes: list[Outcome]) -> None:
             tell(f"error: {outcome.unreadable}\n")
         else:
             tell(render_text(outcome.diagnostics) + "\n")
-    bad = sum(not outcome.ok for outcome in outcomes)
-    documents = plural(len(outcomes), "document")
-    print_text(f"{documents}, {bad} with errors" if bad else f"{documents}, no errors")
+    read = [outcome for outcome in outcomes if not outcome.unreadable]
+    bad = sum(not outcome.ok for outcome in read)
+    found = [plural(len(read), "document"), f"{bad} with errors" if bad else "no errors"]
+    if len(read) < len(outcomes):
+        found.append(f"{plural(len(outcomes) - len(read), 'path')} not read")
+    print_text(", ".join(found))
 
 
 def _as_json(outcomes: list[Outcome], policies: list[Checked] | None) -> str:

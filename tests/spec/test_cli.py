@@ -142,7 +142,7 @@ def test_a_folder_without_documents_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden/one.yaml").write_text("kind: Hardware\n")
     result = run_validate(str(tmp_path), "quickstart")
-    assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "2 documents, 1 with errors")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "1 document, no errors, 1 path not read")
     assert f"error: no documents are below {tmp_path}: no file `*.yaml` or `*.yml` that is not hidden" in result.stderr
 
 
