@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
 
 _WIDTH: Final = 100
+_INDEX_WIDTH: Final = 80
 _ALIKE: Final = 0.8
 _CODE: Final = re.compile(r"(BLIS)?[0-9]+")
 
@@ -232,14 +233,48 @@ def _short(text: str) -> str:
     return textwrap.shorten(text, 70, placeholder=" ...")
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The subjects of one kind: what is to be found about each, and what they are called."""
+
+    heading: str
+    names: tuple[str, ...]
+
+    def to_text(self) -> str:
+        """The heading, and below it the names."""
+        text = ", ".join(self.names)
+        indent = "  "
+        body = textwrap.fill(
+            text,
+            _INDEX_WIDTH,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        return f"{self.heading}\n{body}\n"
+
+
+def _index() -> tuple[_Names, ...]:
+    sections = dict.fromkeys(name.partition(".")[0] for name, _ in figure_text.overview())
+    return (
+        _Names("Errors, by code: what each means, with an example and how to mend it", tuple(CODES)),
+        _Names("Warnings about runs: what each looks at, and what helps", tuple(one.name for one in LINTS)),
+        _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
+        _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Sections of reports: what each tells, and its figures, which are explained, too", tuple(sections)),
+    )
+
+
 def everything() -> Subject:
-    """All of these, a line each."""
+    """All of these: for people an index, as plain data with what each means."""
     rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
     rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
     rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
-    return Subject("".join(f"{name}  {about}\n" for name, about in names()), rows)
+    about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"
+    return Subject("\n".join([*(one.to_text() for one in _index()), about_keys]), rows)
 
 
 def all_keys(kind: str, plugins: Registry | None = None) -> Subject:

@@ -126,9 +126,13 @@ def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
 
 def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> list[Outcome]:
     """The documents of a path. A folder without any is one that was meant otherwise."""
-    found = [_check(one, stdin_text, plugins) for one in yaml_files([path])]
-    nothing = f"no documents are below {path}: no file `*.yaml` or `*.yml` that is not hidden"
-    return found or [Outcome(file=path, unreadable=nothing)]
+    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    try:
+        files = yaml_files(path)
+    except InputError as error:
+        return [Outcome(file=path, unreadable=str(error))]
+    return [_check(one, stdin_text, plugins) for one in files]
 
 
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:

@@ -30,7 +30,7 @@ def explain(word: str | None, kind: str | None, output_format: str, plugins: tup
     engine.max_num_seqs  a key: type, unit, default, range, values
     rate, tp             keys with this word, or that other tools call so
 
-    Without WORD, all codes, warnings, records, terms and figures are listed; with --kind, the keys as a tree.
+    Without WORD, the names of all that can be explained; with --kind, the keys as a tree.
     """  # noqa: D301  (click's mark for lines it must not join)
     from blis_tui.subjects import all_keys, everything, subjects  # noqa: PLC0415  (heavy imports only here)
 

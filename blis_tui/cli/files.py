@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from blis_tui.compare.comparison import Comparison
@@ -103,18 +103,24 @@ def _write(text: str) -> None:
     write_standard_output(text)
 
 
-def yaml_files(paths: Iterable[str]) -> Iterator[str]:
-    """Folders as the YAML files below them, in a fixed order; what is hidden belongs to other programs."""
+def yaml_files(path: str) -> list[str]:
+    """A folder as the YAML files below it, in a fixed order; what is hidden belongs to other programs.
+
+    Raises:
+        InputError: there are none: it was meant otherwise.
+    """
     from pathlib import Path  # noqa: PLC0415  (`--help` and `completion` need none, and it takes a tenth of their time)
 
-    for path in paths:
-        if path != "-" and os.path.isdir(path):  # noqa: PTH112  (a name too long for a file is no error here)
-            folder = Path(path)
-            found = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
-            hidden = [file for file in found if any(part.startswith(".") for part in file.relative_to(folder).parts)]
-            yield from sorted(str(file) for file in found if file not in hidden)
-        else:
-            yield path
+    from blis_tui.errors import InputError  # noqa: PLC0415  (as above)
+
+    if path == "-" or not os.path.isdir(path):  # noqa: PTH112  (a name too long for a file is no error here)
+        return [path]
+    folder = Path(path)
+    found = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
+    seen = [file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+    if not seen:
+        raise InputError(f"no documents are below {path}: no file `*.yaml` or `*.yml` that is not hidden")
+    return sorted(map(str, seen))
 
 
 def require_different_files(outputs: Mapping[str, str | None]) -> None:

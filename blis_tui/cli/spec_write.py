@@ -154,7 +154,14 @@ def rewrite(
     from blis_tui.records.files import write_text  # noqa: PLC0415
 
     code, changed = ExitCode.OK, 0
-    for path in yaml_files(paths):
+    files: list[str] = []
+    for path in paths:
+        try:
+            files += yaml_files(path)
+        except InputError as error:
+            tell(f"error: {error}")
+            code = ExitCode.IO
+    for path in files:
         try:
             source, marked = _read(path)
             text = change(source)

@@ -229,6 +229,24 @@ def test_every_name_that_is_listed_is_explained() -> None:
             assert f"{name}: a " in "".join(part.text for part in subjects(name))
 
 
+def test_the_index_names_all_and_fits_a_terminal() -> None:
+    text = blis("explain").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(line.strip() for line in text.splitlines() if line.startswith("  "))
+    for one in json.loads(blis("explain", "--format", "json").stdout):
+        name = next(iter(one.values())).split(".")[0] if "figure" in one else next(iter(one.values()))
+        assert name in words
+
+
+@pytest.mark.parametrize("command", [("spec", "fmt"), ("spec", "fmt", "--check"), ("upgrade", "--diff"), ("check",)])
+def test_a_folder_without_documents_was_meant_otherwise(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / ".hidden.yaml").write_text("a:   1")
+    done = blis(*command, str(tmp_path))
+    assert f"no documents are below {tmp_path}" in done.stderr
+    assert done.exit_code == ExitCode.IO
+    assert (tmp_path / ".hidden.yaml").read_text() == "a:   1"
+
+
 def test_figures_of_reports_are_explained() -> None:
     report = json.loads((Path(__file__).parents[2] / "golden/quickstart.report.json").read_text())
     for name, statistics in report["latency"].items():
@@ -314,7 +332,8 @@ def test_a_word_with_a_line_end_stays_on_its_line() -> None:
 def test_explain_a_code() -> None:
     assert "error[BLIS2005]" in blis("explain", "blis2005").stdout
     assert json.loads(blis("explain", "BLIS1001", "--format", "json").stdout)["title"] == "unknown key"
-    assert "BLIS0001  not valid YAML" in blis("explain").stdout
+    assert "BLIS0001, BLIS0002, " in blis("explain").stdout
+    assert json.loads(blis("explain", "--format", "json").stdout)[0]["title"] == "not valid YAML"
     assert json.loads(blis("explain", "--format", "json").stdout)[0]["code"] == "BLIS0001"
     unknown = blis("explain", "BLIS9999")
     assert (unknown.exit_code, "there is no diagnostic code" in unknown.stderr) == (ExitCode.USAGE, True)
@@ -343,6 +362,7 @@ def test_fmt() -> None:
 def test_fmt_of_a_folder_leaves_hidden_files_to_other_programs() -> None:
     Path(".github").mkdir()
     Path(".github/ci.yml").write_text(UNTIDY)
+    Path("tidy.yaml").write_text("a: 1\n")
     assert blis("spec", "fmt", "--check", ".").exit_code == 0
     assert blis("spec", "fmt", "--check", ".github").exit_code == ExitCode.CHECK_FAILED
 
