@@ -211,7 +211,7 @@ class InstanceFactory:
 
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
-        ending = batch.ending if batch.traits.ending_use_adapters else {}
+        ending = batch.ending if batch.traits.ending_use_adapters else batch.cohort.unsure
         return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside, ending=ending)
 
     def _cohort(self, engine: Engine, traits: Traits) -> DecodeCohort:

@@ -174,8 +174,7 @@ class Batch(Kept):
     @property
     def has_requests(self) -> bool:
         """Whether any request waits or runs, as far as plans know."""
-        unsure = None if self.speculative is None else self.speculative.unsure
-        return bool(self.running or self.waiting.items or unsure)
+        return bool(self.running or self.waiting.items or self.cohort.unsure)
 
     # ---- what batch-formation rules do with it ----
 
@@ -394,6 +393,7 @@ class Batch(Kept):
             self.speculative.forget(victim)
         if slot in self.ending:
             del self.ending[slot]
+            self.cohort.unsure.pop(slot, None)
             plan.ghosts = [ghost for ghost in plan.ghosts if ghost.request is not victim]
             plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
             self.pool.release(victim, content)
@@ -458,7 +458,7 @@ class Batch(Kept):
 
     def in_order(self) -> list[Request]:
         """All that a plan may grant tokens to, in the order of admission."""
-        unsure = None if self.speculative is None else self.speculative.unsure
+        unsure = self.cohort.unsure
         if not unsure:
             return list(self.running.values())
         return sorted([*self.running.values(), *unsure.values()], key=slot_of)
@@ -516,6 +516,7 @@ class Batch(Kept):
     def release_ending(self, request: Request) -> None:
         """The last token of a request is there: its slot and blocks are free."""
         del self.ending[request.batch_slot]
+        self.cohort.unsure.pop(request.batch_slot, None)
         if self.speculative is not None:
             self.speculative.forget(request)
         request.batch_slot = -1

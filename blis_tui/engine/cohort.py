@@ -34,6 +34,8 @@ class DecodeCohort(Kept):
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
         drafted: tokens that the latest advance verified beside those that were due.
         ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
+        unsure: by slot, those whose last token is being computed, where that was not certain when the step was planned:
+            as far as plans know they go on.
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class DecodeCohort(Kept):
         "last_advance_us",
         "load",
         "uneven",
+        "unsure",
     )
 
     lockstep: ClassVar[bool] = True
@@ -63,6 +66,7 @@ class DecodeCohort(Kept):
         self.uneven = False
         self.ahead = 0
         self.drafted = 0
+        self.unsure: dict[int, Request] = {}
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Take in a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""

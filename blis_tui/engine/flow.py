@@ -236,6 +236,7 @@ class Coasting(Flow):
             or batch.prefills
             or batch.stalled
             or decodes > self._max_decodes
+            or batch.cohort.unsure
             or (batch.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
         ):
             return -1
@@ -321,8 +322,9 @@ class Ahead(Coasting):
     Two steps are in flight at any time. When a step starts, the results of the one before it have come, and the step
     after it is planned: that plan sees the requests that have arrived by then, and takes for done what the starting
     step computes, except that a request whose last token it computes keeps its slot and its blocks until that token is
-    there. The first two steps of a busy period are planned at once. Source: vLLM 0.32.0, ``v1/engine/core.py``
-    (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
+    there. Where an answer ends by itself, and not with its budget, no plan can know: it computes one more token, of
+    which nothing comes. The first two steps of a busy period are planned at once. Source: vLLM 0.32.0,
+    ``v1/engine/core.py`` (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
     """
 
     __slots__ = ()
@@ -330,6 +332,7 @@ class Ahead(Coasting):
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps, lead=1)
         steps.holds = True
+        steps.plans_on = steps.rule.traits.plans_past_stops
 
     def step(self, now: int) -> int:
         """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""

@@ -312,6 +312,11 @@ class Request:
         self.declared_tokens = -1 if tokens is None else tokens
         self.max_output_tokens = tokens or 0
 
+    @property
+    def stops_early(self) -> bool:
+        """Whether its answer ends by itself, with an end-of-sequence token: its budget is not used up then."""
+        return self.output_tokens < self.max_output_tokens
+
     def restart(self) -> None:
         """Forget everything that instances have done for it: it is on its way to a queue again."""
         self.state = RequestState.CREATED

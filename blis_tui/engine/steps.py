@@ -99,6 +99,7 @@ class Steps(Kept):
         place_of: where a request stands among those of a batch.
         free_us: when the latest step ends.
         holds: whether requests that end keep their slot and their blocks until their last step is over.
+        plans_on: whether the step after that is planned for those, too, whose answer ends by itself.
         done: what came of the latest step, if it has subscribers; the flow has yet to tell it.
     """
 
@@ -118,6 +119,7 @@ class Steps(Kept):
         "observers",
         "parts",
         "place_of",
+        "plans_on",
         "pure",
         "rule",
         "seen",
@@ -136,7 +138,7 @@ class Steps(Kept):
         self.parts = parts.beside
         self.place_of: Callable[[Request], int] = slot_of
         self.free_us = 0
-        self.holds = False
+        self.holds = self.plans_on = False
         self.done: Done | None = None
         self._ledger = parts.ledger
         self._order_left = instance_order(_LEFT, index)
@@ -331,6 +333,8 @@ class Steps(Kept):
                 pool.take_spare(request, request.computed_tokens + 1)
             if self.holds:
                 batch.ending[request.batch_slot] = request
+                if self.plans_on and request.stops_early and (handover is None or handover.prefilled):
+                    batch.cohort.unsure[request.batch_slot] = request
             else:
                 batch.vacate(request, end)
             if watched:

@@ -11,7 +11,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
-from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
 from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.rates import CurvedGaps, DrawnStages, ExactStages
 from blis_tui.workload.ratios import ratios_of, tokens_of
@@ -45,6 +45,7 @@ class ClientSource:
         "_arrival_stream",
         "_budget_stream",
         "_budgets",
+        "_declared",
         "_fresh",
         "_id",
         "_input_stream",
@@ -82,6 +83,7 @@ class ClientSource:
         segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
         self._budget_stream = streams.stream(f"{path}/budget")
         self._budgets = None if client.max_output_tokens is None else Budgets(client.max_output_tokens, plugins)
+        self._declared = _cut_at(client, self._outputs)
         self._reasons = any(one.reasoning is not None for one in workload.clients)
         self._ratios = ratios_of(client, plugins)
         self._ratio_stream = streams.stream(f"{path}/reasoning")
@@ -204,6 +206,8 @@ class ClientSource:
         request.client = self._id
         if self._budgets is not None:
             request.declare(self._budgets.draw(self._budget_stream, output_tokens))
+        elif self._declared:
+            request.declare(self._declared)
         return request
 
 
@@ -221,6 +225,12 @@ class Budgets:
         if self._tokens is not None:
             return self._tokens.sample(stream)
         return None if self._ratio is None else max(1, int(self._ratio * output_tokens + 0.5))
+
+
+def _cut_at(client: Client, answers: TokenCounts) -> int:
+    """What a client declares whose answers end by themselves, if it says nothing of that; 0 = just what it will get."""
+    tells = client.session is not None and client.session.calls
+    return answers.max_tokens if isinstance(answers, UntilEosTokens) and not tells else 0
 
 
 def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:

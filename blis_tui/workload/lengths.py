@@ -203,11 +203,15 @@ class UntilEosTokens:
     """Exponential, cut at ``max``, so that the mean after the cut is ``mean``.
 
     With a chance of 1/m at each token, answers cut at M have ``m (1 - exp(-M/m))`` tokens in the mean.
+
+    Attributes:
+        max_tokens: where answers are cut: what the client declares.
     """
 
-    __slots__ = ("_max", "_mean")
+    __slots__ = ("_max", "_mean", "max_tokens")
 
     def __init__(self, settings: UntilEosSettings) -> None:
+        self.max_tokens = settings.max
         self._max = most = float(settings.max)
         wanted = _ENDED_SHARE * most if settings.mean is None else settings.mean
         if wanted >= most:

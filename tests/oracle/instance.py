@@ -643,7 +643,7 @@ class Instance:
         for job in self.waiting:
             if (self.queue is not None and self.queue.is_late(job)) or job in self.passed:
                 continue
-            if self.shelf is None or self.shelf.passes(job, self.ending if self.latest else []):
+            if self.shelf is None or self.shelf.passes(job, self.ending if self.latest else self.unsure(now)):
                 return job
             self.shelf.hold(job, "slots", now, self.event)
         return None
@@ -673,7 +673,15 @@ class Instance:
 
     def unsure(self, now: int) -> list[Job]:
         """Who is having its last token computed, if that is not certain."""
-        return [job for job in self.ending if (late := self._in_flight(job, now)) and not late[-1].certain]
+        return [job for job in self.ending if self._is_unsure(job, now)]
+
+    def _is_unsure(self, job: Job, now: int) -> bool:
+        """Its budget may go further than its answer; or it has its last token if all of its drafts are wrong."""
+        stops = job.request.output_tokens < job.declared and not (job.split and not job.parted)
+        if stops and self._overlaps and self.plans_ahead and job.last_token_us > now:
+            return True
+        late = self._in_flight(job, now)
+        return bool(late) and not late[-1].certain
 
     def _padded(self, plan: Plan) -> bool:
         """Whether requests that enter for one token ask for as many as decodes do: unless any prompt goes on."""

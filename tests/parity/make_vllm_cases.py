@@ -6,6 +6,7 @@ Run it where vLLM is installed; no GPU and no model are needed (``pip install vl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 > runs.jsonl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 --async >> runs.jsonl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 --media >> media.jsonl
+    python tests/parity/make_vllm_cases.py --seed 1 --count 20 --stops >> stops.jsonl
 
 It drives the real ``EngineCore.step`` or ``step_with_batch_queue`` over the real ``Scheduler`` or ``AsyncScheduler``.
 Only the device is made up: it works off batches in order, each takes ``step_us``, and every sampled token is a new one.
@@ -17,6 +18,9 @@ With ``--media`` prompts have images: a trace's seventh column lists them as ``[
 of a step those that it encodes, as ``[request, number]``. The model of the recorder knows none: what vLLM works out
 from one (the encoder's budget, the size of its cache) is set. Of vLLM 0.33.0 the Python files of its wheel do, before
 those of the environment (``PYTHONPATH``).
+
+With ``--stops`` the model ends answers itself, by an end-of-sequence token: a trace's seventh column is ``max_tokens``,
+which most answers do not use up. Steps are asynchronous then: without that, vLLM knows of an end before it plans.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 STEP_US: Final = 1000
+_EOS: Final = 1 << 39
 _MOST_EMPTY: Final = 1000
 """After so many plans that compute nothing, vLLM hangs."""
 CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
@@ -95,6 +100,8 @@ class Device:
         self.now = self.free = self.in_flight = 0
         self.token = 1 << 40
         self.last: Any = None
+        self.answers: dict[str, int] = {}
+        """Which output token of a request is the end-of-sequence token, where one is."""
 
     def execute_model(self, plan: Any, non_block: bool = False) -> Any:
         """Take a batch; its output comes with ``sample_tokens``, that of an empty one at once."""
@@ -117,10 +124,19 @@ class Device:
         def result(timeout: float | None = None) -> Any:
             self.now = max(self.now, end)
             self.in_flight -= bool(tokens)
+            if tokens:
+                self._end_answers(list(tokens), output.sampled_token_ids)
             return output
 
         self.last = SimpleNamespace(result=result)
         return SimpleNamespace(result=lambda timeout=None: None) if tokens else self.last
+
+    def _end_answers(self, names: list[str], sampled: list[list[int]]) -> None:
+        """Of whose answers this is the last token is known when the results before it have come."""
+        for name, tokens in zip(names, sampled, strict=True):
+            request = self.scheduler.requests.get(name)
+            if tokens and request is not None and request.num_output_tokens + 1 == self.answers.get(name):
+                tokens[0] = _EOS
 
     def sample_tokens(self, grammar: Any, non_block: bool = False) -> Any:
         """The output of the batch taken last."""
@@ -185,13 +201,17 @@ def requests_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list
     """The requests by arrival, in vLLM's form."""
     hasher = vllm.get_request_block_hasher(case["block_size"], vllm.hash) if case["enable_prefix_caching"] else None
     found = []
-    for number, (arrival_us, own, answer, group, shared, slo_class, *media) in enumerate(trace):
+    for number, (arrival_us, own, answer, group, shared, slo_class, *more) in enumerate(trace):
+        stops, media = (more, []) if case.get("stops") else ([answer], more)
+        sampling = vllm.SamplingParams(max_tokens=stops[0], ignore_eos=not case.get("stops"))
+        if case.get("stops"):
+            sampling._eos_token_id = _EOS
         prompt = [int(f"{int(group[1:] or 0) + 1}0000000") + k for k in range(shared)] if shared else []
         prompt += [(1 << 32) + number * 1_000_000 + k for k in range(own)]
         request = vllm.Request(
             f"{number:03d}",
             prompt,
-            vllm.SamplingParams(max_tokens=answer, ignore_eos=True),
+            sampling,
             None,
             arrival_time=arrival_us + number / 1e5,  # of the same microsecond the first in the trace came first
             mm_features=[
@@ -245,6 +265,8 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
     device = Device(vllm, watch)
     core = core_of(vllm, case, device)
     scheduler, pool = core.scheduler, core.scheduler.kv_cache_manager.block_pool
+    if case.get("stops"):
+        device.answers = {f"{number:03d}": row[2] for number, row in enumerate(trace) if row[2] < row[6]}
     preempt, update = scheduler._preempt_request, scheduler.update_from_output
 
     def preempt_and_note(request: Any, *args: Any, **settings: Any) -> Any:
@@ -330,6 +352,14 @@ def add_media(dice: random.Random, case: dict[str, Any], trace: list[list[Any]])
         row.append([one for one in head if one[0] + one[1] <= cut] + _items(dice, kinds, cut, cut + row[1]))
 
 
+def add_stops(dice: random.Random, case: dict[str, Any], trace: list[list[Any]]) -> None:
+    """Budgets that most answers do not use up."""
+    case["stops"] = True
+    for row in trace:
+        room = case["max_model_len"] - row[1] - row[4]
+        row.append(min(room, row[2] + dice.choice([0, 1, 1, 2, 3, 5, 50])))
+
+
 def _items(dice: random.Random, kinds: list[tuple[str, int]], start: int, end: int) -> list[list[Any]]:
     """Items that fit between two places of a prompt, with text between some of them."""
     items: list[list[Any]] = []
@@ -351,16 +381,19 @@ def main() -> None:
     parser.add_argument("--async", dest="asynchronous", action="store_true", help="two batches in flight")
     parser.add_argument("--version", default="0.32", help="of the vLLM that is there")
     parser.add_argument("--media", action="store_true", help="prompts have images; half of the runs are asynchronous")
+    parser.add_argument("--stops", action="store_true", help="most answers end by themselves; implies --async")
     options = parser.parse_args()
     vllm = parts_of_vllm()
     made = tried = 0
     while made < options.count:
         dice = random.Random(f"{options.seed} {tried}")  # noqa: S311
         tried += 1
-        asynchronous = options.asynchronous or (options.media and dice.random() < 0.5)
+        asynchronous = options.asynchronous or options.stops or (options.media and dice.random() < 0.5)
         case, trace = random_load(dice, asynchronous=asynchronous)
         if options.media:
             add_media(dice, case, trace)
+        if options.stops:
+            add_stops(dice, case, trace)
         try:
             steps = steps_of(vllm, case, trace)
         except Skip:

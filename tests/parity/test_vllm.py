@@ -19,6 +19,8 @@ from blis_tui.engine.records import StepFinished
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment
 
@@ -71,12 +73,14 @@ def request_of(number: int, row: list[Any]) -> Request:
     return request(number, arrival_us, tokens, output_tokens, segments=segments, slo_class=slo_class)
 
 
-def batches(steps: list[StepFinished], prompts: list[int]) -> list[dict[str, Any]]:
+def batches(steps: list[StepFinished], prompts: list[int], stops: Collection[int] = ()) -> list[dict[str, Any]]:
     """The steps as vLLM's are written down: requests by number, and what each of them computes.
 
-    Decodes are counted in a record, not named: they are all who run, prefill nothing and did not stall.
+    Decodes are counted in a record, not named: they are all who run, prefill nothing and did not stall. If there are
+    more, they are of those that have just ended by themselves (``stops``), the first admitted first.
     """
     running: list[int] = []
+    stopped: list[int] = []
     targets: dict[int, int] = {}
     generated = [0] * len(prompts)
     found = []
@@ -90,13 +94,15 @@ def batches(steps: list[StepFinished], prompts: list[int]) -> list[dict[str, Any
         running += admitted
         targets |= {one: prompts[one] + generated[one] for one in admitted}
         decodes = [one for one in running if one not in targets and one not in stalled]
-        assert len(decodes) == step.decode_requests
-        batch = chunks | {one: [prompts[one] + generated[one] - 1, 1] for one in decodes}
+        vain = [one for one in stopped if one not in preempted][: step.decode_requests - len(decodes)]
+        assert len(decodes) + len(vain) == step.decode_requests
+        batch = chunks | {one: [prompts[one] + generated[one] - 1, 1] for one in (*decodes, *vain)}
         ended = [one for one, (computed, new) in chunks.items() if computed + new == targets[one]]
         for one in ended:
             del targets[one]
         for one in (*ended, *decodes):
             generated[one] += 1
+        stopped = [one for one in running if one in completed and one in stops]
         running = [one for one in running if one not in completed]
         found.append(
             {

@@ -144,11 +144,12 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,
     victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
     """
+    cohort = batch.cohort
     in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.concerns(batch.prefills))
     if not in_order:
-        if not batch.prefills and batch.cohort.lockstep:  # as nearly always where requests are admitted
+        if not batch.prefills and cohort.lockstep and not cohort.unsure:  # as nearly always where requests are admitted
             decodes = batch.load.decode_requests
-            blocks = batch.cohort.due_blocks() if decodes else 0
+            blocks = cohort.due_blocks() if decodes else 0
             if decodes <= budget and blocks <= batch.pool.free:
                 if blocks:
                     batch.pool.take(blocks)
@@ -177,12 +178,17 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     pool = batch.pool
     cohort = batch.cohort
     decodes, due = cohort.asks(plan.threshold)
-    left = budget - decodes
+    unsure = list(cohort.unsure.values())
+    left = budget - decodes - len(unsure)
     if left < 0:
         return _ORDER_MATTERS
-    if not batch.prefills and due <= pool.free:
+    vain = 0
+    for request in unsure:
+        vain += pool.missing(request, request.computed_tokens + 1)
+    if not batch.prefills and due + vain <= pool.free:
         if due or not cohort.lockstep:
             cohort.take(pool, due)
+        _grant_in_vain(batch, plan, unsure)
         return left
     prefills = list(batch.prefills.values())
     wants = [_want(request, plan.threshold) for request in prefills]
@@ -190,9 +196,9 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     for want in wants:
         total += want
     covered = total <= left
-    if not covered and not _prefills_are_last(batch, prefills):
+    if not covered and (unsure or not _prefills_are_last(batch, prefills)):
         return _ORDER_MATTERS
-    need = due
+    need = due + vain
     grants: list[int] = []
     drafting = batch.speculative
     for request, want in zip(prefills, wants, strict=True):
@@ -203,15 +209,23 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
             slots = request.computed_tokens + grant if drafting is None else drafting.slots(request, grant)
             need += max(0, pool.missing(request, slots))
     if need > pool.free:
-        if drafting is not None:
+        if drafting is not None or unsure:
             return _ORDER_MATTERS
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
     cohort.take(pool, due)
+    _grant_in_vain(batch, plan, unsure)
     for request, grant in zip(prefills, grants, strict=True):
         if grant:
             batch.grant(plan, request, grant)
     return left
+
+
+def _grant_in_vain(batch: Batch, plan: Plan, unsure: list[Request]) -> None:
+    """Let requests compute one more token whose answers end in the step under way, which plans do not know."""
+    for request in unsure:
+        batch.pool.extend(request, request.computed_tokens + 1)
+        plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
 
 
 def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
@@ -263,12 +277,12 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             batch.grant(plan, request, tokens)
             if encoder is not None:
                 encoder.take(request, plan.chunks[-1])
-        elif drafting is None:
-            pool.extend(request, slots)
-            decoding[slot] = request
         else:
-            pool.hold(request, slots)
-            drafting.note_grant(request)
+            if drafting is None:
+                pool.extend(request, slots)
+            else:
+                pool.hold(request, slots)
+                drafting.note_grant(request)
             if slot in batch.ending:
                 plan.ghosts.append(Ghost(request, tokens, request.computed_tokens))
             else:

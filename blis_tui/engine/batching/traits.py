@@ -29,6 +29,9 @@ class Traits:
     """Content is noted and blocks are evicted by the rules of vLLM's block pool: see ``BlockPool``."""
     plans_ahead: bool = False
     """A step is planned while the one before it runs (vLLM's asynchronous scheduling)."""
+    plans_past_stops: bool = False
+    """A step that is planned so knows which answers end with their budget, but not which end by themselves before it:
+    for these it computes one more token, of which nothing comes."""
     busy_until_the_end: bool = False
     """A step keeps the engine busy until it ends, even without a request left: those that come meanwhile wait."""
     skips_empty_steps: bool = False

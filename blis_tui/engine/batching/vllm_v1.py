@@ -98,6 +98,7 @@ class VllmV1Batching(RunningFirst):
             null_block=True,
             vllm_block_pool=True,
             plans_ahead=settings.async_scheduling,
+            plans_past_stops=settings.async_scheduling,
             drafters=_ON_THE_GPU if settings.async_scheduling else ("ngram", *_ON_THE_GPU),
             busy_until_the_end=True,
             skips_empty_steps=True,

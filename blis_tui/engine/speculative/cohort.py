@@ -68,8 +68,6 @@ class SpeculativeCohort(DecodeCohort):
         now: when the latest step was planned.
         luck: which drafts are accepted.
         drafts: how many tokens of each member the next advance verifies beside the one that is due, by its index.
-        unsure: by slot, those whose last token is being computed, where that was not certain when the step was planned:
-            as far as plans know they go on.
         first: those that got their first token in the latest advance.
         tallies: what all advances add up to.
         noting: whether what an advance verifies is kept, for subscribers.
@@ -91,7 +89,6 @@ class SpeculativeCohort(DecodeCohort):
         "noting",
         "now",
         "tallies",
-        "unsure",
     )
 
     lockstep: ClassVar[bool] = False
@@ -112,7 +109,6 @@ class SpeculativeCohort(DecodeCohort):
         self.now = 0
         self.luck = luck
         self.drafts: dict[int, int] = {}
-        self.unsure: dict[int, Request] = {}
         self.first: list[Request] = []
         self.tallies = DraftTallies(accepted_runs=[0] * (luck.draft_tokens + 1))
         self.noting = False

@@ -379,7 +379,8 @@ class Client:
         "The budget that a request declares for its answer (`max_tokens` of an API), which is cut there: a number or a"
         " distribution of tokens; `{ratio: 2.0}` = so many times the tokens that it will have; `none` = no budget but"
         " what the engine's limits leave. Admission, reservations and routing know the budget, never the answer. Left"
-        " out, a request declares just what it will generate, as benchmark clients do.",
+        " out, a request declares just what it will generate, as benchmark clients do, or the `max` of answers of kind"
+        " `until-eos`. With vLLM's asynchronous scheduling an answer that ends before its budget computes one more token.",
         None,
         absent=None,
         raw=_BUDGET,
