@@ -123,7 +123,9 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
 def review(
     names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...], verdict: str | None, force: bool
 ) -> None:
-    """Decide about waiting results, those that NAME (or a pattern) matches or all.
+    """Decide about waiting results, those that NAME matches or all.
+
+    NAME is a name or a file as `status` lists them, or a pattern of either.
 
     One by one: a accept, r reject, s skip, d show again, q quit. Without a terminal it lists them with the commands
     that decide; with --accept or --reject nothing is asked.

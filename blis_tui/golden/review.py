@@ -25,15 +25,26 @@ if TYPE_CHECKING:
 
 
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:
-    """Goldens below a folder; those whose path or name matches one of the patterns, if there are any."""
+    """Goldens below a folder; those that match one of the patterns, if there are any."""
     found = [files for files in all_goldens(folder) if not pending or files.exists(pending=True)]
     if not patterns:
         return found
-    return [files for files in found if any(_matches(files.name, pattern) for pattern in patterns)]
+    return [files for files in found if any(_matches(files, pattern) for pattern in patterns)]
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern)
+def _matches(files: GoldenFiles, pattern: str) -> bool:
+    """Whether a golden is meant: by its name, or as pytest calls the file or the test of it."""
+    name = files.name
+    if fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern):
+        return True
+    if ".y" not in pattern:
+        return False
+    try:
+        stored = files.read(pending=not files.exists())
+    except InputError:
+        return False
+    pattern = pattern.removeprefix("./")
+    return fnmatch(stored.spec, pattern) or fnmatch(f"{stored.spec}::{stored.case}", pattern)
 
 
 def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Case | None:

@@ -10,7 +10,7 @@ import pytest
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.divergence import old_experiment, record_lines, repeated
 from blis_tui.golden.produce import produce
-from blis_tui.golden.review import look, survey
+from blis_tui.golden.review import find, look, survey
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import HEADER, GoldenFiles, files_of
 from tests.golden.projects import SPEC, project
@@ -95,3 +95,23 @@ def test_who_watches_a_golden_test_can_stop_it_before_anything_is_written(tmp_pa
     with pytest.raises(Stopped):
         run_case(case, files, "demo.blis.yaml", Settings(mode="new", checks=()), stop)
     assert not files.exists(pending=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("demo", True),
+        ("de*", True),
+        ("demo.blis.yaml", True),
+        ("./demo.blis.yaml", True),
+        ("demo.blis.yaml::default", True),
+        ("*.yaml::def*", True),
+        ("demo.blis.yaml::other", False),
+        ("demos", False),
+    ],
+)
+def test_a_golden_is_named_as_status_and_pytest_name_it(tmp_path: Path, pattern: str, found: bool) -> None:
+    stored(tmp_path)
+    assert len(find(tmp_path / "golden", [pattern])) == found
+    (tmp_path / "golden" / "demo.golden.json").write_text("{}")  # broken: it has a name, and no file or case
+    assert len(find(tmp_path / "golden", [pattern])) == (found and ".yaml" not in pattern)

@@ -380,7 +380,8 @@ class Client:
         " distribution of tokens; `{ratio: 2.0}` = so many times the tokens that it will have; `none` = no budget but"
         " what the engine's limits leave. Admission, reservations and routing know the budget, never the answer. Left"
         " out, a request declares just what it will generate, as benchmark clients do, or the `max` of answers of kind"
-        " `until-eos`. With vLLM's asynchronous scheduling an answer that ends before its budget computes one more token.",
+        " `until-eos`. With vLLM's asynchronous scheduling an answer that ends before its budget computes one more"
+        " token.",
         None,
         absent=None,
         raw=_BUDGET,
