@@ -38,7 +38,8 @@ class Seen(Kept):
         self.stays_us = 0
         self.watch: Watch | None = None
         self._batch = batch
-        self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over
+        self._leaving: dict[tuple[int, bool], int] = {}
+        """Blocks that are free and still count as in use: by request, and whether its prompt was handed over."""
 
     @property
     def running(self) -> int:
@@ -65,7 +66,7 @@ class Seen(Kept):
         if self.watch is not None:
             self.watch.departed.append(request)
 
-    def vacated(self, request: Request, place: int, blocks: int) -> None:
+    def vacated(self, request: Request, blocks: int, *, handed_over: bool = False) -> None:
         """It has left the batch, and its blocks are free: others see that now, or at the step's end."""
         watch = self.watch
         if watch is None:
@@ -73,9 +74,9 @@ class Seen(Kept):
         if watch.early:
             self.depart(request)
         else:
-            self._leaving[place] = blocks
+            self._leaving[request.index, handed_over] = blocks
 
-    def leave(self, request: Request, place: int, now: int) -> None:
+    def leave(self, request: Request, now: int, *, handed_over: bool = False) -> None:
         """The step is over in which it left the batch."""
         self.present -= 1
         self.stays_us += now
@@ -83,7 +84,7 @@ class Seen(Kept):
         if watch is None:
             self.in_flight -= 1
         elif not watch.early:
-            del self._leaving[place]
+            del self._leaving[request.index, handed_over]
             self.depart(request)
 
 

@@ -338,7 +338,7 @@ class Steps(Kept):
             else:
                 batch.vacate(request, end)
             if watched:
-                self.seen.vacated(request, request.index, pool.free - free)
+                self.seen.vacated(request, pool.free - free)
             request.state = RequestState.COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
@@ -354,7 +354,7 @@ class Steps(Kept):
             batch.ending[request.batch_slot] = request
         else:  # it is over, or it is on its way to the other instance already
             batch.vacate(request, end)
-        self.seen.vacated(request, ~request.index, batch.pool.free - free)
+        self.seen.vacated(request, batch.pool.free - free, handed_over=True)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED
         if watch is not None and early:
@@ -367,7 +367,7 @@ class Steps(Kept):
         """The client of a completed request has its whole answer."""
         if self.batch.ending:
             self._release(request)
-        self.seen.leave(request, request.index, now)
+        self.seen.leave(request, now)
         observers = self.observers
         if Completed in observers.kinds:
             observers.emit(
@@ -385,7 +385,7 @@ class Steps(Kept):
     def hand_over(self, request: Request, now: int) -> None:
         """The step is over that computed a prompt for another instance."""
         self._release(request)
-        self.seen.leave(request, ~request.index, now)
+        self.seen.leave(request, now, handed_over=True)
         watch, observers = self.seen.watch, self.observers
         if watch is not None and not watch.early_transfers:
             watch.prefilled.append(request)
