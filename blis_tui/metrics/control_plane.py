@@ -52,8 +52,7 @@ class GatewayReport:
     held: int
     """Dispatched requests that had to wait."""
     wait_ms: Distribution
-    """How long the gateway held dispatched requests, those included that passed at once (0), and those of the
-    warm-up."""
+    """How long the gateway held dispatched requests, those included that passed at once (0), without the warm-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +76,8 @@ class DisaggregationReport:
     transferred_bytes: int
     """Bytes of all transfers that were started, those that broke off included."""
     transfer_ms: Distribution
-    """How long KV transfers took from start to end, latency of the link included; one sample for each request, the
-    warm-up's too."""
+    """How long KV transfers took from start to end, latency of the link included; one sample for each request, without
+    the warm-up."""
     prefills_per_s: float
     """``prefilled`` per second of the whole run."""
     decodes_per_s: float
@@ -142,12 +141,12 @@ def deferral_report(cluster: Cluster) -> DeferralReport:
 
 
 def gateway_report(
-    gateway: OpenGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]]
+    gateway: OpenGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]], warm_up_us: int
 ) -> GatewayReport:
     """Of the run as it stands."""
     full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
     depth = gateway.waiting
-    waits_us = [way.gateway_us for _, way in rows if way.gateway_us >= 0]
+    waited = [(row, way.gateway_us) for row, way in rows if way.gateway_us >= 0]
     return GatewayReport(
         offered=gateway.dispatched + full + displaced + expired + depth,
         dispatched=gateway.dispatched,
@@ -156,13 +155,13 @@ def gateway_report(
         expired=expired,
         depth=depth,
         peak_depth=gateway.peak_depth,
-        held=len([wait for wait in waits_us if wait]),
-        wait_ms=of_samples(waits_us),
+        held=len([wait for _, wait in waited if wait]),
+        wait_ms=of_samples([wait for row, wait in waited if row.arrival_us >= warm_up_us]),
     )
 
 
 def disaggregation_report(
-    dispatcher: Dispatcher, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int
+    dispatcher: Dispatcher, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int, warm_up_us: int
 ) -> DisaggregationReport:
     """Of the run as it stands."""
     split = [(row, way) for row, way in rows if way.split]
@@ -179,7 +178,9 @@ def disaggregation_report(
         transfers_under_way=link.active,
         peak_concurrent_transfers=link.peak,
         transferred_bytes=link.bytes,
-        transfer_ms=of_samples([way.transfer_us for _, way in split if way.transfer_us >= 0]),
+        transfer_ms=of_samples(
+            [way.transfer_us for row, way in split if way.transfer_us >= 0 and row.arrival_us >= warm_up_us]
+        ),
         prefills_per_s=rates[0],
         decodes_per_s=rates[1],
         imbalance=max(rates) / min(rates) if min(rates) else None if max(rates) else 1.0,

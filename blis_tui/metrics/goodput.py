@@ -149,8 +149,10 @@ def figures_ms(row: Row) -> dict[str, float | None]:
     }
 
 
-def fitness_report(weights: Mapping[str, float], rows: Sequence[tuple[Row, Way]], duration_us: int) -> FitnessReport:
-    """The components that have a weight, and their weighted sum."""
+def fitness_report(
+    weights: Mapping[str, float], rows: Sequence[tuple[Row, Way]], duration_us: int, warm_up_us: int = 0
+) -> FitnessReport:
+    """The components that have a weight, and their weighted sum; latencies are without the warm-up."""
     completed = tokens = 0
     for row, _ in rows:
         completed += row.state == RequestState.COMPLETED
@@ -161,7 +163,7 @@ def fitness_report(weights: Mapping[str, float], rows: Sequence[tuple[Row, Way]]
         "tokens_per_sec": tokens_per_s / (tokens_per_s + _TOKENS_PER_S),
     }
     for name in ("ttft", "e2e"):
-        samples_us = [getattr(row, f"{name}_us") for row, _ in rows]
+        samples_us = [getattr(row, f"{name}_us") for row, _ in rows if row.arrival_us >= warm_up_us]
         found = of_samples([sample for sample in samples_us if sample >= 0])
         for statistic in ("p99", "p50", "mean"):
             value_ms = getattr(found, statistic)

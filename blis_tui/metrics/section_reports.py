@@ -55,30 +55,32 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     thinks, media = reasons(experiment, cluster), is_multimodal(experiment, cluster)
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
-    gateway, dispatcher = cluster.gateway, cluster.dispatcher
+    gateway, dispatcher, warm_up_us = cluster.gateway, cluster.dispatcher, experiment.warm_up_us
     return Sections(
-        warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
+        warm_up=_warm_up(warm_up_us, rows) if warm_up_us else None,
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
         pipeline=_pipeline(cluster) if pipelines else None,
         ranks=_ranks(cluster) if any(pool.lockstep for pool in experiment.pools) else None,
         speculative=speculative_report(cluster.instances),
         adapters=_adapters(experiment, cluster, table) if adapts else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
-        models=_models(models, cluster, rows, experiment.warm_up_us) if len(models) > 1 else None,
-        sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
-        reasoning=reasoning_report([*table.plain()], table, experiment.warm_up_us) if thinks else None,
+        models=_models(models, cluster, rows, warm_up_us) if len(models) > 1 else None,
+        sessions=None if sessions is None else session_report(sessions, table, warm_up_us),
+        reasoning=reasoning_report([*table.plain()], table, warm_up_us) if thinks else None,
         multimodal=multimodal_report([*table.plain()], table) if media else None,
         encoder=_encoder(cluster) if any(pool.engine.encoder is not None for pool in experiment.pools) else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
         fairness=_fairness(rows, table) if full else None,
         rejections=rejections_of(experiment, cluster) if full else None,
         deferrals=None if experiment.policy.deferral == "none" else deferral_report(cluster),
-        gateway=gateway_report(gateway, cluster.pipeline.rejections, rows) if gateway.holds else None,
-        disaggregation=disaggregation_report(dispatcher, rows, cluster.now, duration_us) if dispatcher.splits else None,
+        gateway=gateway_report(gateway, cluster.pipeline.rejections, rows, warm_up_us) if gateway.holds else None,
+        disaggregation=disaggregation_report(dispatcher, rows, cluster.now, duration_us, warm_up_us)
+        if dispatcher.splits
+        else None,
         routing=None if dispatcher.regrets is None else routing_report(dispatcher.regrets),
         preemption=_preemption(cluster) if preempts else None,
         kv_tiers=tiers_report(cluster.instances, cluster.pools),
-        fitness=fitness_report(experiment.fitness, rows, duration_us) if experiment.fitness else None,
+        fitness=fitness_report(experiment.fitness, rows, duration_us, warm_up_us) if experiment.fitness else None,
         anomalies=anomalies_of(experiment, cluster, rows, table) if full else None,
         saturation=composite(rows) if full else None,
     )
