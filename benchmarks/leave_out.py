@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import least_squares
 
+import blis_tui
 from benchmarks.accuracy import (
     COEFFICIENTS,
     LEFT_OUT,
@@ -48,6 +49,17 @@ LARGEST = 1.0
 """Runs that are off by more are out of reach: a server taken for overloaded, or not."""
 
 
+def idle_of(run: Run) -> set[str]:
+    """Coefficients that no step of a run depends on: nothing is simulated with more of them."""
+    (pool,) = blis_tui.load(run.spec).pools
+    idle = set() if pool.model.num_experts else {name for name in COEFFICIENTS if name.startswith("experts_")}
+    if pool.tensor_parallel == 1:
+        idle.add("layer_tp_us")
+    if pool.model.weight_bytes != 1.0:
+        idle.add("products_fp8")
+    return idle
+
+
 def responses(run: Run) -> dict[str, list[float]] | None:
     """Metric -> its error, and what a fifth more of each coefficient adds to its logarithm; None = out of reach."""
     try:
@@ -56,8 +68,10 @@ def responses(run: Run) -> dict[str, list[float]] | None:
         found = {name: [base[name] / run.measured[name] - 1.0] for name in METRICS}
         if any(abs(one[0]) > LARGEST for one in found.values()):
             return None
+        idle = idle_of(run)
         for name in COEFFICIENTS:
-            other = simulate(run, {**latency, name: values[name] * MORE}) if values[name] else base
+            counts = values[name] and name not in idle
+            other = simulate(run, {**latency, name: values[name] * MORE}) if counts else base
             for metric, one in found.items():
                 one.append(float(np.log(other[metric] / base[metric]) / np.log(MORE)))
     except BlisError as error:

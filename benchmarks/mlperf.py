@@ -5,16 +5,22 @@
 
 DIR holds ``results.csv`` and ``amd-settings.json`` of MLPerf Inference v5.1, closed division. They are no part of this
 repository; where they are missing, nothing is done. Each platform is one engine for each of its GPUs beside others
-(TP 1), so one of them is simulated with its share of the requests. What the results do not tell is assumed: prompts of
-OpenOrca (294 tokens on the average, at most 1,024) for Llama 2 70B, of about 150 tokens for Mixtral, of CNN/DailyMail
-(778 tokens) for Llama 3.1 8B, exponentially distributed as answers are, but for those of Llama 3.1 8B, which all have
-128 tokens (tokens a second / requests a second).
+(TP 1). What the results do not tell is assumed: prompts of OpenOrca (294 tokens on the average, at most 1,024) for
+Llama 2 70B, of about 150 tokens for Mixtral, of CNN/DailyMail (778 tokens) for Llama 3.1 8B, exponentially distributed
+as answers are, but for those of Llama 3.1 8B, which all have 128 tokens (tokens a second / requests a second).
 
-AMD (`fitted`, whose coefficients are NVIDIA's): whole prompts first, for which all decodes wait; no more requests than
-its target batch; new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach
-a target batch besides is not known. Its target of 1,536 requests fits into memory with a KV cache of 8 bits alone.
-L40S and RTX PRO 6000 (`operators`): an engine for each GPU, vLLM and TensorRT-LLM with limits that are assumed. Rows
-with weights of 4 bits are left out: there are no tables of NVFP4.
+Loads are LoadGen's. Offline: all requests at once, as many as the platform answers in eleven minutes (a tenth more than
+the ten that are the least), and tokens a second over the whole run, its end included; one engine has its share. Server
+and interactive: Poisson arrivals at the rate that was sent, for ten minutes, to four of AMD's eight engines, a request
+to the one with the fewest.
+
+AMD (`fitted`, whose coefficients are NVIDIA's, with the shares of bandwidth and peak that its hardware documents have):
+whole prompts first, for which all decodes wait, where chunked prefill is off; no more requests than its target batch;
+new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach a target batch
+besides is not known. Its target of 1,536 requests fits into memory with a KV cache of 8 bits alone.
+L40S and RTX PRO 6000 (`operators`): vLLM's defaults for a GPU of that size, and TensorRT-LLM with room for the 550
+requests at a time that its measured tokens a second and time per token make (Little's law). Rows with weights of 4 bits
+are left out: there are no tables of NVFP4.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
@@ -42,16 +49,23 @@ GPUS = {
     "RTX PRO 6000": "rtx-pro-6000",
 }
 ENGINES = {"l40s": "vllm", "rtx-pro-6000": "tensorrt-llm"}
-"""Of those whose arguments are not published, with the limits of both engines below."""
-ASSUMED: dict[str, object] = {"max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9}
+"""Of those whose arguments are not published; vLLM's own are its defaults below 70 GiB, offline and as a server."""
+ASSUMED: dict[tuple[str, str], dict[str, object]] = {
+    ("l40s", "Offline"): {"max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
+    ("l40s", "Server"): {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.9},
+    ("rtx-pro-6000", "Offline"): {"max_num_seqs": 1024, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
+    ("rtx-pro-6000", "Server"): {"max_num_seqs": 1024, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
+}
 PROMPTS = {"llama2-70b": (294, 1024), "mixtral-8x7b": (150, 1024), "llama3.1-8b": (778, 2048)}
 ANSWER = 128
 """Tokens of every answer of Llama 3.1 8B."""
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 MIXTRAL = "mixtral-8x7b-v0.1"
 TARGET = "VLLM_LLAMA2_MLPERF_MAX_TARGET_DECODE_BATCH"
-ROUNDS = 3
-"""So many batches' worth of requests: after the first, a rate is what it stays."""
+OFFLINE_S = 660
+SERVER_S = 600
+BESIDE = 4
+"""Engines that share the arrivals, where it is known how requests go to them."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,7 @@ class Row:
     scenario: str
     tokens_per_s: float
     requests_per_s: float
+    ttft_ms: float | None
     tpot_ms: float | None
     answer: float
     submitters: int
@@ -79,21 +94,24 @@ def rows_of(data: Path) -> list[Row]:
     rows = []
     for (gpu, model, scenario), lines in sorted(found.items()):
         whole = [int(float(line["accelerators"])) * int(line["nodes"]) for line in lines]
-        tokens, requests, tpots = (
+        tokens, requests = (
             [float(line[name]) / gpus for line, gpus in zip(lines, whole, strict=True) if line[name]]
-            for name in ("tokens_per_s", "scheduled_qps", "tpot_mean_ms")
+            for name in ("tokens_per_s", "scheduled_qps")
+        )
+        first, rest = (
+            median(times) if (times := [float(line[name]) for line in lines if line[name]]) else None
+            for name in ("ttft_mean_ms", "tpot_mean_ms")
         )
         answer = mean(float(line["mean_output_tokens"] or ANSWER) for line in lines)
-        tpot = median(one * gpus for one, gpus in zip(tpots, whole, strict=False)) if tpots else None
         rate = median(requests) if requests else 0.0
-        rows.append(Row(gpu, model, scenario, median(tokens), rate, tpot, answer, len(lines)))
+        rows.append(Row(gpu, model, scenario, median(tokens), rate, first, rest, answer, len(lines)))
     return rows
 
 
 def published(settings: dict[str, dict[str, dict[str, object]]], row: Row) -> dict[str, object] | None:
     """An engine's arguments, with its target batch and its KV cache of 8 bits where the target needs it."""
     if row.gpu in ENGINES:
-        return ASSUMED
+        return ASSUMED[row.gpu, row.scenario]
     found = settings.get(f"{row.model}/{row.scenario.lower()}_{row.gpu}")
     if found is None:
         return None
@@ -105,16 +123,24 @@ def published(settings: dict[str, dict[str, dict[str, object]]], row: Row) -> di
 
 def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
     """How its engine schedules."""
-    batching: dict[str, object] = {"kind": {"vllm": "vllm-v1"}.get(ENGINES.get(row.gpu, ""), "tensorrt-llm")}
-    if row.gpu not in ENGINES:
+    batching: dict[str, object] = {"kind": {"vllm": "vllm-v1"}.get(ENGINES.get(row.gpu, "vllm"), "tensorrt-llm")}
+    if row.gpu not in ENGINES and not settings["enable_chunked_prefill"]:
         # vLLM's first engine, several steps at a time: SGLang's order, whole prompts first, is the same.
         batching = {
             "kind": "sglang",
+            "chunked_prefill_size": "none",
             "max_prefill_tokens": settings["max_num_batched_tokens"],
+            "schedule_conservativeness": 0,
             "overlap_schedule": False,
             "scheduler_recv_interval": settings["num_scheduler_steps"],
         }
-    return {"apiVersion": "blis/v1", "kind": "Policy", "metadata": {"name": "as-it-ran"}, "batching": batching}
+    return {
+        "apiVersion": "blis/v1",
+        "kind": "Policy",
+        "metadata": {"name": "as-it-ran"},
+        "batching": batching,
+        "routing": {"kind": "least-loaded"},
+    }
 
 
 def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
@@ -127,25 +153,41 @@ def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
     return {"kind": kind, **longer}
 
 
+def exponential(average: float, least: int, longest: int) -> dict[str, object]:
+    """Lengths with that average, although none is longer: their distribution's mean lies above it."""
+    low, high = average, 2.0 * average
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if middle * (1.0 - math.exp(-longest / middle)) < average else (low, middle)
+    return {"kind": "exponential", "mean": low, "min": least, "max": longest}
+
+
+def engines_of(row: Row) -> int:
+    """Engines that are simulated beside each other."""
+    return 1 if row.scenario == "Offline" or row.gpu in ENGINES else BESIDE
+
+
 def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -> dict[str, object]:
-    """One engine with its share."""
+    """Its engines with their share."""
     prompt, longest = PROMPTS[row.model]
     name = {"llama3.1-8b": "llama-3.1-8b-instruct"}.get(row.model, MIXTRAL)
     shipped = blis_tui.load("steady-chat", set={"model": name, "hardware": "b200", "expect": []}).document["model"]
     config = CONFIGS["llama-2-70b-hf"] if row.model == "llama2-70b" else shipped["config"]  # type: ignore[index]
     seqs = int(str(settings["max_num_seqs"]))
-    requests = ROUNDS * seqs if row.scenario == "Offline" else max(ROUNDS * 200, int(120 * row.requests_per_s))
-    answers: dict[str, object] = {"kind": "exponential", "mean": row.answer, "min": 1, "max": 1024}
+    offline, beside = row.scenario == "Offline", engines_of(row)
+    requests = (
+        int(OFFLINE_S * row.tokens_per_s / row.answer) if offline else int(SERVER_S * row.requests_per_s * beside)
+    )
     lengths = {
-        "input_tokens": {"kind": "exponential", "mean": prompt, "min": 8, "max": longest},
-        "output_tokens": ANSWER if row.model == "llama3.1-8b" else answers,
+        "input_tokens": exponential(prompt, 8, longest),
+        "output_tokens": ANSWER if row.model == "llama3.1-8b" else exponential(row.answer, 1, 1024),
     }
     client = {"id": "all", **lengths}
     workload: dict[str, object] = {"requests": requests, "clients": [client]}
-    if row.scenario == "Offline":
-        client["arrivals"] = {"kind": "closed-loop", "users": 2 * seqs}
+    if offline:
+        client["arrivals"] = {"kind": "closed-loop", "users": requests}
     else:
-        workload["rate_per_s"] = row.requests_per_s
+        workload["rate_per_s"] = row.requests_per_s * beside
     return {
         "apiVersion": "blis/v1",
         "kind": "Experiment",
@@ -158,7 +200,7 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
         },
         "hardware": row.gpu,
         "policy": policy_of(row, settings),
-        "cluster": {"instances": 1, "tensor_parallel": 1},
+        "cluster": {"instances": beside, "tensor_parallel": 1},
         "engine": {
             "max_num_seqs": seqs,
             "max_num_batched_tokens": settings["max_num_batched_tokens"],
@@ -171,16 +213,26 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
     }
 
 
-def simulated(row: Row, settings: dict[str, object], latency: dict[str, object]) -> tuple[float, float | None]:
-    """Tokens a second, and the mean time per output token in milliseconds."""
+def simulated(row: Row, settings: dict[str, object], latency: dict[str, object]) -> tuple[float, float, float]:
+    """Tokens a second of one engine, and the means of the first token and the time per token in milliseconds."""
     simulation = blis_tui.Simulation(blis_tui.load(spec_of(row, settings, latency)), check="off")
     simulation.run()
     report = simulation.report(verify=False)
+    means = report.latency.ttft_ms.mean or 0.0, report.latency.tpot_ms.mean or 0.0
+    if row.scenario == "Offline":
+        return report.throughput.output_tokens_per_s or 0.0, *means
     # While the batch fills, and while the last ones end, it is not full: the half between counts.
     ends = sorted((one.completed_us, one.output_tokens) for one in report.rows if one.completed_us is not None)
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
     rate = 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0])
-    return rate, None if row.scenario == "Offline" else report.latency.tpot_ms.mean
+    return rate / engines_of(row), *means
+
+
+def compared(measured: float | None, found: float, unit: str = "") -> str:
+    """Two cells: what was measured, and what was simulated."""
+    if not measured:
+        return " | "
+    return f"{measured:.0f}{unit} | {found:.0f}{unit} ({100 * (found / measured - 1):+.0f} %)"
 
 
 def main() -> int:
@@ -200,16 +252,16 @@ def main() -> int:
     known = [(row, engine) for row, engine in both if engine is not None]
     rows = [row for row, _ in known]
     models = [latency_of(row, options.kind, options.steps) for row in rows]
+    heads = "tokens/s", "simulated", "TTFT", "simulated", "TPOT", "simulated"
+    sys.stdout.write(f"| GPU | model | scenario | submitted | {' | '.join(heads)} |\n")
+    sys.stdout.write(f"|---|---|---|{'--:|' * (len(heads) + 1)}\n")
     with ProcessPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(simulated, rows, [engine for _, engine in known], models))
-    sys.stdout.write("| GPU | model | scenario | submitted | tokens/s | simulated | TPOT | simulated |\n")
-    sys.stdout.write("|---|---|---|--:|--:|--:|--:|--:|\n")
-    for row, (tokens, tpot) in zip(rows, found, strict=True):
-        cells = [row.gpu, row.model, row.scenario, str(row.submitters), f"{row.tokens_per_s:.0f}"]
-        cells.append(f"{tokens:.0f} ({100 * (tokens / row.tokens_per_s - 1):+.0f} %)")
-        cells.append(f"{row.tpot_ms:.0f} ms" if row.tpot_ms else "")
-        cells.append(f"{tpot:.0f} ms ({100 * (tpot / row.tpot_ms - 1):+.0f} %)" if row.tpot_ms and tpot else "")
-        sys.stdout.write(f"| {' | '.join(cells)} |\n")
+        found = pool.map(simulated, rows, [engine for _, engine in known], models)
+        for row, (tokens, ttft, tpot) in zip(rows, found, strict=True):
+            cells = [row.gpu, row.model, row.scenario, str(row.submitters), compared(row.tokens_per_s, tokens)]
+            cells += [compared(row.ttft_ms, ttft, " ms"), compared(row.tpot_ms, tpot, " ms")]
+            sys.stdout.write(f"| {' | '.join(cells)} |\n")
+            sys.stdout.flush()
     return 0
 
 

@@ -8,7 +8,7 @@ from blis_tui.study.expected import expected_of, step_times_lines
 from blis_tui.study.summary import summaries
 from blis_tui.study.text import study_text
 
-SET = {"workload.requests": 120, "engine.max_num_seqs": 48, "expect": []}
+SET = {"workload.requests": 120, "engine.max_num_seqs": 40, "expect": []}
 
 
 def test_the_errors_are_those_of_each_points_report_with_the_points_that_have_none() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from blis_tui.calibration.fitting.laws import Term
-from blis_tui.engine.latency.fitted import EXPOSED_READING, REFERENCE_TFLOPS, Settings
-from blis_tui.engine.latency.fitted_shape import work_of
-from blis_tui.engine.portable_math import ln, power
+from blis_tui.engine.latency.fitted import EXPOSED_READING, Settings
+from blis_tui.engine.latency.fitted_shape import growth_of, work_of
+from blis_tui.engine.portable_math import ln
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class FittedLaw:
         """Slopes of steps; the sum of slope x coefficient is ``FittedModel.step_time_us`` before rounding."""
         base, work = self._base, self._work(pool)
         at = dict(zip(TERMS, values, strict=True))
-        growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / REFERENCE_TFLOPS), base.flops_growth)
+        growth = growth_of(pool.hardware, base.flops_growth)
         splits = ln(pool.tensor_parallel) / ln(2.0)
         width = pool.engine.verify_width
         rows, tokens = loads.decodes + loads.chunks, loads.decodes + loads.new
@@ -96,8 +96,9 @@ class FittedLaw:
         products = growth * (tokens + drafts) * work.token_us
         heads = growth * (rows + drafts) * work.row_us
         in_8_bits, in_16_bits = (products, heads) if work.fp8 else (0.0 * products, products + heads)
-        reading = at["weights"] * work.weights_us >= at["fp8_flops"] * in_8_bits + at["flops"] * in_16_bits
-        put("weights", reading * work.weights_us)
+        hidden_us = (1.0 - work.exposed) * work.weights_us
+        reading = at["weights"] * hidden_us >= at["fp8_flops"] * in_8_bits + at["flops"] * in_16_bits
+        put("weights", np.where(reading, work.weights_us, work.exposed * work.weights_us))
         put("flops", ~reading * in_16_bits)
         put("fp8_flops", ~reading * in_8_bits)
         put("fp8_uneven", ((loads.chunks > 0) & (tokens > base.cuda_graph_tokens)) * work.fp8_us)

@@ -14,9 +14,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.latency.fitted_shape import work_of
+from blis_tui.engine.latency.fitted_shape import growth_of, work_of
 from blis_tui.engine.latency.model import LATENCY, Overheads
-from blis_tui.engine.portable_math import ln, power
+from blis_tui.engine.portable_math import ln
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
@@ -169,8 +169,6 @@ class Settings:
 
 EXPOSED_READING: Final = 0.5
 """Share of reading experts that products of many tokens do not hide, as all tables of ``operators`` show it."""
-REFERENCE_TFLOPS: Final = 989.5
-"""16-bit peak of the accelerator for which ``flops`` is given."""
 
 
 @LATENCY.plugin(
@@ -187,6 +185,7 @@ class FittedModel(Overheads):
         "_drafts",
         "_expert_token_us",
         "_experts_us",
+        "_exposed_us",
         "_kv_us",
         "_kv_window_us",
         "_moved_us",
@@ -212,9 +211,10 @@ class FittedModel(Overheads):
         )
         _check(settings)
         work = work_of(pool, settings.expert_spread)
-        growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / REFERENCE_TFLOPS), settings.flops_growth)
+        growth = growth_of(pool.hardware, settings.flops_growth)
         flops = settings.fp8_flops if work.fp8 else settings.flops
         self._weights_us = settings.weights * work.weights_us
+        self._exposed_us = self._weights_us * work.exposed
         self._token_us = flops * growth * work.token_us
         self._row_us = settings.flops * growth * work.row_us
         self._experts_us = tuple(settings.expert_weights * time_us for time_us in work.experts_us)
@@ -266,6 +266,7 @@ class FittedModel(Overheads):
         drafts = load.decode_requests * self._drafts if self._drafts else 0
         if drafts:
             multiplied += drafts * (self._token_us + self._row_us)
+        multiplied += self._exposed_us
         time_us += self._weights_us if self._weights_us > multiplied else multiplied  # noqa: FURB136  (as above)
         if self._expert_token_us:
             listed = self._experts_us

@@ -1,4 +1,8 @@
-"""What a step makes an accelerator read and compute, per token, request and context: before any coefficient."""
+"""What a step makes an accelerator read and compute, per token, request and context: before any coefficient.
+
+Coefficients are multiples of what the datasheet allows, as servers with NVIDIA's GPUs reached it. Where hardware says
+what its kernels reach (``reached``), times are those at which the same coefficients give that share.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, chosen_experts
 from blis_tui.engine.latency.shape import check_heads_or_copies, expert_layers, shape_of, shared_expert_width
+from blis_tui.engine.portable_math import power
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Hardware, Model, Pool
@@ -16,11 +21,17 @@ _HEAD_BYTES: Final = 2.0
 """The output head stays at 16 bits, whatever the weights are."""
 _MOST_TOKENS: Final = 1024
 """Longer steps read all experts."""
+REACHED_MEMORY: Final = 1 / 1.137
+REACHED_16_BITS: Final = 1 / 1.294
+REACHED_8_BITS: Final = 1 / 1.425
+"""Shares of bandwidth and peak rates that the coefficients, as they ship, stand for."""
+_REFERENCE_TFLOPS: Final = 989.5
+"""16-bit peak of the accelerator for which ``flops`` is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Microseconds at the datasheet's rates, on one accelerator of an instance."""
+    """Microseconds at the datasheet's rates, or those that hardware says, on one accelerator of an instance."""
 
     weights_us: float
     """Reading all dense weights and the output head, once a step."""
@@ -28,8 +39,10 @@ class Work:
     """Multiplying them with one token."""
     fp8: bool
     """Whether that is done in 8 bits."""
+    exposed: float
+    """Share of reading dense weights that multiplying does not hide."""
     fp8_us: float
-    """Reading the weights that are multiplied in 8 bits."""
+    """Reading the weights that are multiplied in 8 bits by kernels that uneven sizes slow down."""
     row_us: float
     """The output head for one request."""
     experts_us: tuple[float, ...]
@@ -55,6 +68,18 @@ class Work:
     expert_layers: int
 
 
+def growth_of(hardware: Hardware, lost: float) -> float:
+    """How many times as long products take as at a peak of the reference: what is lost of a higher one, if not known.
+
+    Args:
+        hardware: the accelerator.
+        lost: the coefficient ``flops_growth``.
+    """
+    if hardware.reached_products:
+        return 1.0
+    return power(max(1.0, hardware.peak_tflops_bf16 / _REFERENCE_TFLOPS), lost)
+
+
 def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     """The work of a pool's model on its accelerators.
 
@@ -67,9 +92,12 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     """
     check_heads_or_copies("fitted", pool)
     model, hardware, split = pool.model, pool.hardware, pool.tensor_parallel
-    bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
+    bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6 * _share(hardware.reached_memory, REACHED_MEMORY)
     flops_16_per_us = hardware.peak_tflops_bf16 * 1e6
-    flops_per_us = _rate(model.weight_bytes, hardware) * 1e6
+    heads_per_us = flops_16_per_us * _share(hardware.reached_products, REACHED_16_BITS)
+    fp8 = _narrow(model.weight_bytes, hardware)
+    reached = _share(hardware.reached_products, REACHED_8_BITS if fp8 else REACHED_16_BITS)
+    flops_per_us = _rate(model.weight_bytes, hardware) * 1e6 * reached
     shape = shape_of(model)
     layers, moe_layers = model.num_hidden_layers, expert_layers(model)
     shared = float(shared_expert_width(model))
@@ -80,12 +108,12 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     expert = 3.0 * shape.hidden * shape.expert_ffn
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
     expert_rate = _expert_rate(expert_bytes, hardware) * 1e6
-    fp8 = _narrow(model.weight_bytes, hardware)
     dense_us = dense * model.weight_bytes / split / bytes_per_us
     windowed = min(model.sliding_window_layers, layers)
     full = layers - windowed
     context_us = cached * model.kv_cache_bytes / bytes_per_us
-    decode_us = decoded / flops_16_per_us
+    # Hopper's tensor cores multiply 64 rows at a time, of which a group of query heads fills few; elsewhere it is 16.
+    decode_us = 0.0 if hardware.reached_memory else decoded / flops_16_per_us
     heads_us = 4.0 * shape.query / split / flops_16_per_us
     link_per_us = hardware.interconnect_gb_per_s / 2.0 * 1e3
     ring = 2.0 * (split - 1) / split
@@ -93,8 +121,9 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
         weights_us=dense_us + head * _HEAD_BYTES / split / bytes_per_us,
         token_us=2.0 * dense / split / flops_per_us,
         fp8=fp8,
-        fp8_us=dense_us if fp8 else 0.0,
-        row_us=2.0 * head / split / flops_16_per_us,
+        exposed=1.0 - hardware.reached_overlap,
+        fp8_us=dense_us if fp8 and not hardware.reached_products else 0.0,
+        row_us=2.0 * head / split / heads_per_us,
         experts_us=_touched(model, expert_spread, moe_layers * expert * expert_bytes / split / bytes_per_us),
         expert_token_us=moe_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
         kv_us=full * context_us,
@@ -109,6 +138,11 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
         layers=layers,
         expert_layers=moe_layers,
     )
+
+
+def _share(reached: float | None, reference: float) -> float:
+    """How many times what the coefficients stand for is reached."""
+    return reached / reference if reached else 1.0
 
 
 def _narrow(weight_bytes: float, hardware: Hardware) -> bool:

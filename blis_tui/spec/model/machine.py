@@ -127,6 +127,39 @@ class Hardware:
         maximum=1,
         examples=[0.3],
     )
+    reached: ClassVar[Said] = group_of(
+        "What kernels were measured to reach of the figures above, where that is known. `fitted` counts with it; left"
+        " out, it takes the shares that its coefficients were fitted with, those of NVIDIA's GPUs.",
+        examples=[{"products": 0.45, "memory": 0.81, "overlap": 0}],
+    )
+    reached_products: float | None = key(
+        "Share of `peak_tflops` that dense matrix products of many tokens reach, with 8 as with 16 bits.",
+        name="products",
+        group="reached",
+        absent=None,
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.45],
+    )
+    reached_memory: float | None = key(
+        "Share of `memory_bandwidth_tb_per_s` that reading reaches, of weights as of the KV cache.",
+        name="memory",
+        group="reached",
+        absent=None,
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.81],
+    )
+    reached_overlap: float = key(
+        "Share of reading the weights that multiplying hides: 1 = a product takes the longer of the two, 0 = their sum."
+        " Left out = 1.",
+        name="overlap",
+        group="reached",
+        absent=1.0,
+        minimum=0,
+        maximum=1,
+        examples=[0],
+    )
     interconnect: ClassVar[Said] = said(
         Link, "Link between the accelerators of one node, both directions together; `fitted` reads it."
     )

@@ -55,6 +55,21 @@ def test_slopes_add_up_to_what_the_engine_says(name: str, model: str) -> None:
         assert time == pytest.approx(latency.step_time_us(load), abs=1)
 
 
+@pytest.mark.parametrize("model", ["llama-3.1-8b-instruct", "mixtral-8x7b-v0.1", "qwen2.5-7b-instruct"])
+def test_slopes_know_what_hardware_reaches(model: str) -> None:
+    law = FittedLaw(Settings())
+    (pool,) = with_latency(served(model, 1.0, 800), law.config(base_of(law))).pools
+    for weight_bytes, overlap in ((1.0, 0.0), (2.0, 0.3), (1.0, 1.0)):
+        reached = replace(pool.hardware, reached_products=0.4, reached_memory=0.7, reached_overlap=overlap)
+        other = replace(pool, hardware=reached, model=replace(pool.model, weight_bytes=weight_bytes))
+        latency = create_latency(builtin(), other)
+        found = law.steps(base_of(law), other, loads_of(WORKS, 0)) @ base_of(law)
+        request = Request(0, "r", 0, 10, 10)
+        for time, (decodes, context, chunks) in zip(found, WORKS, strict=True):
+            load = StepLoad([Chunk(request, before, new, before + new) for before, new in chunks], decodes, context)
+            assert time == pytest.approx(latency.step_time_us(load), abs=1)
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_what_comes_before_the_queue_and_behind_steps(name: str) -> None:
     law = LAWS[name]

@@ -6,9 +6,10 @@ from dataclasses import fields, replace
 
 import pytest
 
+import blis_tui
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
-from blis_tui.engine.latency.fitted_shape import work_of
+from blis_tui.engine.latency.fitted_shape import REACHED_8_BITS, REACHED_16_BITS, REACHED_MEMORY, growth_of, work_of
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
@@ -116,6 +117,60 @@ def test_longer_chunks_take_longer() -> None:
     assert len(set(times)) == len(times)
 
 
+def test_what_hardware_reaches_takes_the_place_of_what_nvidias_reached() -> None:
+    """Whatever was lost of higher peaks, and uneven sizes: these are of NVIDIA's kernels."""
+    model = replace(LLAMA_70B_FP8, vocab_size=1)
+    weights = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672)
+    for hardware in (H100, B200):
+        work = work_of(pool_of(model, replace(hardware, reached_products=0.4, reached_memory=0.7), 1))
+        peak, bytes_per_us = hardware.peak_tflops_fp8 * 1e6, hardware.memory_bandwidth_tb_per_s * 1e6
+        assert Settings().weights * work.weights_us == pytest.approx(weights / 0.7 / bytes_per_us, rel=1e-6)
+        assert Settings().fp8_flops * work.token_us == pytest.approx(2 * weights / 0.4 / peak, rel=1e-6)
+        assert work.fp8_us == 0.0
+        cached = replace(model, kv_cache_bytes=1.0)
+        known = replace(hardware, reached_memory=0.7)
+        near, far = (time_us(decodes(100, context), cached, known, 1) for context in (1000, 3000))
+        read_us = 100 * 2000 * 2 * 8 * 128 * 80 / bytes_per_us / 0.7 * Settings().kv_read / Settings().weights
+        assert far - near == pytest.approx(read_us, abs=2)
+        assert growth_of(replace(hardware, reached_products=0.4), Settings().flops_growth) == 1.0
+    assert growth_of(B200, Settings().flops_growth) > 1.1
+
+
+def test_without_overlap_products_take_reading_and_multiplying() -> None:
+    apart = replace(H100, reached_overlap=0.0)
+    loads = [decodes(count, 500) for count in (1, 8, 64, 256, 500, 1000)]
+    hidden, exposed = ([time_us(load, LLAMA_70B_FP8, one) for load in loads] for one in (H100, apart))
+    work = work_of(pool_of(LLAMA_70B_FP8))
+    weights_us = Settings().weights * work.weights_us
+    for count, one, other in zip((1, 8, 64, 256, 500, 1000), hidden, exposed, strict=True):
+        multiplied = count * (Settings().fp8_flops * work.token_us + Settings().flops * work.row_us)
+        assert other - one == pytest.approx(min(weights_us, multiplied), abs=2)
+    assert exposed == sorted(exposed)
+
+
+# FP8 products of Llama 70B's shapes (57,344, 10,240 and 8,192 by 8,192) on AMD's GPU of that generation with 228
+# compute units: microseconds of the fastest kernel.
+# Source: ROCm/aiter, aiter/configs/a8w8_tuned_gemm.csv at 105a68df (gfx942, float8_e4m3fnuz)
+# Licence: MIT, Copyright (c) Advanced Micro Devices, Inc.; figures alone
+AITER_US = {
+    16: (160.51, 32.86, 27.94),
+    32: (179.68, 39.47, 32.59),
+    64: (204.74, 49.51, 41.60),
+    256: (397.04, 96.37, 89.66),
+}
+
+
+def test_products_of_the_mi300x_are_those_of_amds_kernels() -> None:
+    """It has 304 compute units; kernels that read and multiply in turn take longer in proportion to these."""
+    hardware = blis_tui.load("quickstart", set={"hardware": "mi300x"}).pools[0].hardware
+    work = work_of(pool_of(replace(LLAMA_70B_FP8, vocab_size=1), hardware, 1))
+    share = 8192 * (57344 + 10240 + 8192) / (80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672))
+    assert work.exposed == 1.0
+    for tokens, products in AITER_US.items():
+        simulated = share * (Settings().weights * work.weights_us + tokens * Settings().fp8_flops * work.token_us)
+        assert simulated == pytest.approx(sum(products) * 228 / 304, rel=0.07)
+
+
 def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
     work = work_of(pool_of(MIXTRAL, H100, 1))
     one, two = work.experts_us[1], work.experts_us[2]
@@ -209,6 +264,14 @@ def test_sampling_from_a_sorted_vocabulary_takes_the_same_time_on_every_accelera
     extra = [after - before for before, after in zip(plain, with_it, strict=True)]
     assert extra[0] == pytest.approx(64 * 128.256 * Settings().sampler_us, abs=1)
     assert extra[1] == pytest.approx(extra[0], abs=1)
+
+
+def test_what_is_reached_elsewhere_is_told_beside_what_coefficients_stand_for() -> None:
+    assert (1 / Settings().weights, 1 / Settings().flops, 1 / Settings().fp8_flops) == (
+        REACHED_MEMORY,
+        REACHED_16_BITS,
+        REACHED_8_BITS,
+    )
 
 
 def test_no_factor_is_below_what_the_datasheet_allows() -> None:
