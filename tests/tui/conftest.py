@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from blis_tui.tui.catalog import check
 from blis_tui.tui.screens import home as home_screen
-from tests.tui.screens import draw, idle
+from tests.tui.screens import draw, idle, render_update
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual.pilot, "wait_for_idle", idle)
     monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_for_screen)
     monkeypatch.setattr(Pilot, "pause", _pause)
-    monkeypatch.setattr(Compositor, "render_update", lambda _self, **_how: None)
+    monkeypatch.setattr(Compositor, "render_update", render_update)
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
     monkeypatch.setattr(home_screen, "check", _check)
     # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.

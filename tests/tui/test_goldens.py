@@ -147,11 +147,11 @@ async def test_how_it_looks(size: tuple[int, int], folder: Path, file_regression
     app = Alone()
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "goldens")
+        await check_screen(pilot, file_regression, "goldens")
         await choose(pilot, "torn")
-        check_screen(app, file_regression, "goldens-broken")
+        await check_screen(pilot, file_regression, "goldens-broken")
         await press(pilot, "A")
-        check_screen(app, file_regression, "goldens-sure")
+        await check_screen(pilot, file_regression, "goldens-sure")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
@@ -159,7 +159,7 @@ async def test_no_goldens_at_all(size: tuple[int, int], file_regression: FileReg
     app = Alone()
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "goldens-none")
+        await check_screen(pilot, file_regression, "goldens-none")
         await press(pilot, "a", "r", "c", "v", "A", "slash", "escape", "u")
         assert "There is no golden yet." in screen_text(app)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from blis_tui.tui.screens.whatif import WhatIfScreen
 from tests.cluster.fleets import fleet
 from tests.tui.debugging import NARROW, Debugging, debugging
 from tests.tui.pane_harness import text_of
-from tests.tui.screens import draw, screen_text
+from tests.tui.screens import draw, idle, screen_text
 
 if TYPE_CHECKING:
     from blis_tui.compare.whatif import WhatIf
@@ -115,7 +116,9 @@ async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back() -> N
         compare = here.app.screen
         assert isinstance(compare, CompareScreen)
         while compare.busy:
-            await here.pilot.pause()
+            await idle()
+            await asyncio.sleep(0.005)
+        await here.idle()
         assert [side.event for side in compare.lockstep.sides] == [int(AT)] * 2
         routed = [
             next(one for one in side.records_of(int(AT)) if isinstance(one, Routed)) for side in compare.lockstep.sides
