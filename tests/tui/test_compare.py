@@ -78,8 +78,9 @@ def comparison(event: int | None = None) -> CompareScreen:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures of the present moment follow at once, however slow the machine is."""
-    monkeypatch.setattr(compare_screen, "_CHEAP_S", 1e9)
+    """Both runs are where they are sent at once, and so are the figures, however slow the machine is."""
+    for name in ("_AT_ONCE_S", "_SLICE_S", "_CHEAP_S"):
+        monkeypatch.setattr(compare_screen, name, 1e9)
 
 
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:
@@ -146,7 +147,8 @@ async def test_keys_move_both_sides_by_the_clock() -> None:
         assert "at the start" in screen_text(app)
 
 
-async def test_running_pauses_and_comes_to_the_end() -> None:
+async def test_running_pauses_and_comes_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_screen, "_SLICE_S", 0.01)
     one = blis_tui.load("kv-pressure", set={"workload.requests": 120})
     app = Alone(CompareScreen(one, one, NAMES))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -171,7 +173,6 @@ async def test_figures_that_take_long_follow_when_the_reader_pauses(monkeypatch:
         screen = app.compare
         await settle(pilot)
         monkeypatch.setattr(compare_screen, "_CHEAP_S", 0)
-        monkeypatch.setattr(compare_screen, "_AT_ONCE_S", 60)
         before = screen._metrics
         await press(pilot, "end")
         assert screen.lockstep.at_end

@@ -185,7 +185,7 @@ async def test_every_theme_works_on_the_first_screen(lab: Path) -> None:
         before = screen_text(app)
         for name in names:
             app.theme = name
-            await pilot.pause()
+            await settle(pilot)
             assert screen_text(app) == before
 
 

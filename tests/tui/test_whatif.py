@@ -13,6 +13,7 @@ from blis_tui.compare.whatif import ask_whatif
 from blis_tui.engine.records import Routed
 from blis_tui.tui.presenters.router import decision_of
 from blis_tui.tui.presenters.whatif import whatif_lines
+from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.whatif import WhatIfScreen
@@ -102,7 +103,9 @@ async def at_the_decision(here: Debugging) -> int:
     return one.top[1].instance
 
 
-async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back() -> None:
+async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_AT_ONCE_S", "_SLICE_S"):
+        monkeypatch.setattr(compare_screen, name, 1e9)
     async with debugging("WEIGHTED", at=AT, requests=REQUESTS, at_once=True) as here:
         instance = await at_the_decision(here)
         await here.press("i")
