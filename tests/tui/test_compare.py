@@ -224,11 +224,13 @@ async def test_going_to_a_place_takes_both_sides_there() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await go("request_7")
         assert all(side.request("request_7") is not None for side in screen.lockstep.sides)
-        await go("900ms")
-        for side in screen.lockstep.sides:
-            following = side.upcoming()
-            assert following is not None
-            assert side.time_us <= 900_000 < following.time_us
+        for before in ("home", "end"):  # what follows is not known yet, and then it is
+            await press(pilot, before)
+            await go("900ms")
+            for side in screen.lockstep.sides:
+                following = side.upcoming()
+                assert following is not None
+                assert side.time_us <= 900_000 < following.time_us
         await go("321")
         assert events(screen) == (321, 321)
 
