@@ -319,7 +319,7 @@ def _show_live(url: str) -> None:
     command = (sys.executable, "-m", "blis_tui", *words, "--no-progress", "--status-lines")
     start = ObservingStart(url=url, words=command)
     app = BlisApp(start, survive=True)
-    app.run()
+    app.show()
     print_text(start.said, nl=False)
     sys.exit(app.return_code or start.code)
 

@@ -205,6 +205,6 @@ def show_home() -> None:
 
 def _run(app: BlisApp) -> None:
     """Until the user leaves; a defect that ends the program is its exit code."""
-    app.run()
+    app.show()
     if app.return_code:
         sys.exit(app.return_code)

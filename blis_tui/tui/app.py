@@ -35,6 +35,7 @@ from blis_tui.tui.themes import THEMES, default_theme
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping, Sequence
+    from threading import Event
     from typing import Unpack
 
     from textual.actions import ActionParseResult
@@ -158,6 +159,19 @@ class BlisApp(App[None], inherit_bindings=False):
         return [*super().get_line_filters(), _HARMLESS]
 
     # ---- beginning ----
+
+    def show(self) -> None:
+        """Run until the user leaves, and let the thread that reads keys end, however this ends.
+
+        A signal that comes while the terminal is given back (its window was closed) keeps Textual from telling that
+        thread, for which the process then waits: for ever, and at full load where the terminal is gone.
+        """
+        try:
+            self.run()
+        finally:
+            left: Event | None = getattr(self._driver, "exit_event", None)
+            if left is not None:
+                left.set()
 
     async def on_mount(self) -> None:
         """Show the first screen, and say what is wrong with the user's keys."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +16,10 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from blis_tui.tui import app as app_module
 from blis_tui.tui.catalog import check
 from blis_tui.tui.screens import home as home_screen
-from tests.tui.screens import draw, idle
+from tests.tui.screens import draw, idle, render_update
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +87,11 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual.pilot, "wait_for_idle", idle)
     monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_for_screen)
     monkeypatch.setattr(Pilot, "pause", _pause)
-    monkeypatch.setattr(Compositor, "render_update", lambda _self, **_how: None)
+    monkeypatch.setattr(Compositor, "render_update", render_update)
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
     monkeypatch.setattr(home_screen, "check", _check)
+    # A program sets aside once what lives as long as it does: here every test has one, and leaves garbage behind.
+    monkeypatch.setattr(app_module, "gc", SimpleNamespace(collect=lambda: 0, freeze=lambda: None))
     # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.
     monkeypatch.setattr(Notification, "time_left", property(lambda _self: 3600.0))
 

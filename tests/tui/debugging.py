@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
 
 import blis_tui
+from blis_tui.tui import debug_session
 from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.driver import Driver
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.widgets.event_list import EventList
 from tests.cluster.fleets import fleet
@@ -139,14 +143,23 @@ async def debugging(
     breaks: tuple[str, ...] = (),
     at_once: bool = False,
 ) -> AsyncIterator[Debugging]:
-    """An experiment open in the debugger; its moves may all be over at once, however slow the machine is."""
+    """An experiment open in the debugger.
+
+    The move that it begins with is over at once, however slow the machine is, with nothing shown on the way; all others
+    may be, too, but then nothing can be played at a pace.
+    """
     overrides = () if requests is None else (f"workload.requests={requests}",)
     app = BlisApp(Start(experiment=experiment(name, requests), source=name, at=at, breaks=breaks, overrides=overrides))
-    async with app.run_test(size=size) as pilot:
-        screen = app.screen
-        assert isinstance(screen, DebuggerScreen)
-        open_ = Debugging(app, pilot, screen)
-        await open_.idle()
-        if at_once:
-            open_.session.driver._clock = lambda: 0.0
-        yield open_
+    with patch.object(debug_session, "Driver", partial(Driver, clock=_no_time_passes)):
+        async with app.run_test(size=size) as pilot:
+            screen = app.screen
+            assert isinstance(screen, DebuggerScreen)
+            open_ = Debugging(app, pilot, screen)
+            await open_.idle()
+            if not at_once:
+                open_.session.driver._clock = perf_counter
+            yield open_
+
+
+def _no_time_passes() -> float:
+    return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from blis_tui.conditions.breakpoints import parse_breakpoint
@@ -21,11 +22,26 @@ if TYPE_CHECKING:
     from blis_tui.tui.widgets.pane import Pane
 
 
-def knowing(event: int = 10**9, *, at: int, experiment: str = "kv-pressure", requests: int = 60) -> Debugger:
-    """A debugger that knows an experiment up to an event (or its end) and stands at another one."""
-    made = debugger(experiment, event, workload__requests=requests)
+WHOLE = 10**9
+"""An event behind the last one of every run."""
+
+
+def knowing(event: int = WHOLE, *, at: int, experiment: str = "kv-pressure", requests: int = 60) -> Debugger:
+    """A debugger that knows an experiment up to an event (or its end) and stands at another one.
+
+    Those that know all of the same run are one and the same: it learns nothing more, and only moves.
+    """
+    if event == WHOLE:
+        made = _knowing_all(experiment, requests)
+    else:
+        made = debugger(experiment, event, workload__requests=requests)
     run_to_stop(made.seek(at))
     return made
+
+
+@cache
+def _knowing_all(experiment: str, requests: int) -> Debugger:
+    return debugger(experiment, WHOLE, workload__requests=requests)
 
 
 def view_with(made: Debugger, *breaks: str, playing: bool = False) -> View:

@@ -14,34 +14,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.worker import WorkerCancelled, WorkerFailed
 
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
+    from rich.console import RenderableType
     from textual.app import App
     from textual.pilot import Pilot
+    from textual.screen import Screen
+    from textual.strip import Strip
 
 GOLDENS = Path(__file__).parent / "goldens"
 
-render_update = Compositor.render_update
-"""Draws what has changed; under test the screens do not call it, but whoever waits for them."""
+_render_update = Compositor.render_update
+
+
+def render_update(
+    compositor: Compositor, full: bool = False, screen_stack: list[Screen[object]] | None = None, simplify: bool = False
+) -> RenderableType | None:
+    """Takes the place of Textual's own: draws for a picture, but not whenever something has changed."""
+    return _render_update(compositor, full, screen_stack, simplify) if full else None
+
+
+def screen_rows(app: App[None]) -> list[Strip]:
+    """What is on the screen. Uses private parts of Textual, which pyproject pins."""
+    visible_screen_stack.set(app._background_screens)  # what a window lets see of the screens below
+    return app.screen._compositor.render_strips()
 
 
 def screen_text(app: App[None]) -> str:
-    """What is on the screen, without colours. Uses a private part of Textual, which pyproject pins."""
-    strips = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips) + "\n"
+    """What is on the screen, without colours."""
+    return "\n".join(strip.text.rstrip() for strip in screen_rows(app)) + "\n"
 
 
-def check_screen(app: App[None], file_regression: FileRegressionFixture, name: str) -> None:
+async def check_screen(pilot: Pilot[None], file_regression: FileRegressionFixture, name: str) -> None:
     """Compare the screen with its golden."""
+    await draw(pilot)
+    app = pilot.app
     file = f"{name}-{app.size.width}x{app.size.height}"
     pictures = os.environ.get("BLIS_SCREENS_DIR")
     if pictures:
-        svg = re.sub(r"terminal-\d+", "terminal", app.export_screenshot())
-        Path(pictures).mkdir(parents=True, exist_ok=True)
-        (Path(pictures) / f"{file}.svg").write_text(svg, encoding="utf-8")
+        _write_picture(app, Path(pictures), file)
     file_regression.check(screen_text(app), fullpath=GOLDENS / f"{file}.txt")
+
+
+def _write_picture(app: App[None], folder: Path, file: str) -> None:
+    svg = re.sub(r"terminal-\d+", "terminal", app.export_screenshot())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{file}.svg").write_text(svg, encoding="utf-8")
 
 
 async def idle(*_times: float) -> None:
@@ -64,7 +85,7 @@ async def draw(pilot: Pilot[None]) -> None:
         screen._on_timer_update()
         if not screen._compositor._dirty_regions:
             return
-        render_update(screen._compositor, screen_stack=pilot.app._background_screens)
+        _render_update(screen._compositor, screen_stack=pilot.app._background_screens)
 
 
 async def finish(pilot: Pilot[None]) -> None:
@@ -80,14 +101,16 @@ async def finish(pilot: Pilot[None]) -> None:
 
 
 async def settle(pilot: Pilot[None]) -> None:
-    """Wait until everything that was begun, and what that began in turn, is done and shown."""
-    for _ in range(3):
+    """Wait until everything that was begun, and what that began in turn, is done and laid out.
+
+    It is not drawn, which is a third of all work in these tests: whoever looks at the screen draws it.
+    """
+    for _ in range(4):
         await finish(pilot)
-    await pilot.pause()
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Press keys, one after the other, each when the one before is done; drawn is what the last one leads to."""
+    """Press keys, one after the other, each when the one before is done."""
     for key in keys:
         await pilot.press(key)
         await finish(pilot)

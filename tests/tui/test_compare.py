@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -31,8 +32,9 @@ from blis_tui.tui.presenters.compare import (
 )
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import KV_USE, SERIES
+from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
-from tests.tui.screens import check_screen, press, screen_text
+from tests.tui.screens import check_screen, idle, press, screen_text, settle
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -74,12 +76,21 @@ def comparison(event: int | None = None) -> CompareScreen:
     return CompareScreen(*pair(), NAMES, event=event)
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both runs are where they are sent at once, and so are the figures, however slow the machine is."""
+    for name in ("_AT_ONCE_S", "_SLICE_S", "_CHEAP_S"):
+        monkeypatch.setattr(compare_screen, name, 1e9)
+
+
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:
-    """Let what was begun come to its end."""
-    await pilot.pause()
-    while screen.busy or screen._pause is not None:  # figures of the present moment follow a pause
+    """Let what was begun come to its end; what is shown on the way is not drawn."""
+    await settle(pilot)
+    while screen.busy or screen._pause is not None:
         screen.tick()
-        await pilot.pause()
+        await asyncio.sleep(0.001)
+        await idle()
+    await settle(pilot)
 
 
 def is_busy(what: CompareScreen | Pump) -> bool:
@@ -105,14 +116,13 @@ async def test_how_it_looks(size: tuple[int, int], file_regression: FileRegressi
     app = Alone(comparison())
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
-        check_screen(app, file_regression, "compare-start")
+        await check_screen(pilot, file_regression, "compare-start")
         await press(pilot, "D")
         await finish(pilot, app.compare)
-        await pilot.pause()
-        check_screen(app, file_regression, "compare-divergence")
+        await check_screen(pilot, file_regression, "compare-divergence")
         await press(pilot, "end")
         await finish(pilot, app.compare)
-        check_screen(app, file_regression, "compare-end")
+        await check_screen(pilot, file_regression, "compare-end")
 
 
 async def test_keys_move_both_sides_by_the_clock() -> None:
@@ -137,8 +147,9 @@ async def test_keys_move_both_sides_by_the_clock() -> None:
         assert "at the start" in screen_text(app)
 
 
-async def test_running_pauses_and_comes_to_the_end() -> None:
-    one = blis_tui.load("kv-pressure")
+async def test_running_pauses_and_comes_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_screen, "_SLICE_S", 0.01)
+    one = blis_tui.load("kv-pressure", set={"workload.requests": 120})
     app = Alone(CompareScreen(one, one, NAMES))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("c")
@@ -156,6 +167,20 @@ async def test_running_pauses_and_comes_to_the_end() -> None:
         assert "end of both" in screen_text(app)
 
 
+async def test_figures_that_take_long_follow_when_the_reader_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Alone(comparison())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = app.compare
+        await settle(pilot)
+        monkeypatch.setattr(compare_screen, "_CHEAP_S", 0)
+        before = screen._metrics
+        await press(pilot, "end")
+        assert screen.lockstep.at_end
+        assert screen._metrics == before
+        await finish(pilot, screen)
+        assert screen._metrics != before
+
+
 async def test_the_search_for_the_divergence_can_be_stopped_and_goes_there() -> None:
     app = Alone(comparison())
     screen = app.compare
@@ -165,8 +190,6 @@ async def test_the_search_for_the_divergence_can_be_stopped_and_goes_there() -> 
         assert not screen.busy
         assert events(screen) == (0, 0)
         await press(pilot, "D")
-        await finish(pilot, screen)
-        await pilot.pause()
         await finish(pilot, screen)
         found = screen.view().divergence
         assert found is not None
@@ -188,24 +211,28 @@ async def test_it_begins_where_it_is_told_to() -> None:
         assert f"first at event {view.divergence.event}" in screen_text(app)
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("900ms", None), ("321", (321, 321)), ("request_7", None)])
-async def test_going_to_a_place_takes_both_sides_there(text: str, wanted: tuple[int, int] | None) -> None:
+async def test_going_to_a_place_takes_both_sides_there() -> None:
     app = Alone(comparison())
     screen = app.compare
-    async with app.run_test(size=(80, 24)) as pilot:
+
+    async def go(place: str) -> None:
         await press(pilot, "g")
-        app.screen.query_one(Input).value = text
+        app.screen.query_one(Input).value = place
         await press(pilot, "enter")
         await finish(pilot, screen)
-        if wanted is not None:
-            assert events(screen) == wanted
-        for side in screen.lockstep.sides:
-            following = side.upcoming()
-            assert following is not None
-            if text.endswith("ms"):
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await go("request_7")
+        assert all(side.request("request_7") is not None for side in screen.lockstep.sides)
+        for before in ("home", "end"):  # what follows is not known yet, and then it is
+            await press(pilot, before)
+            await go("900ms")
+            for side in screen.lockstep.sides:
+                following = side.upcoming()
+                assert following is not None
                 assert side.time_us <= 900_000 < following.time_us
-            if text.startswith("request"):
-                assert side.request(text) is not None
+        await go("321")
+        assert events(screen) == (321, 321)
 
 
 async def test_a_place_that_is_nowhere_changes_nothing() -> None:
@@ -243,7 +270,7 @@ async def test_curves_of_both_runs_lie_over_each_other(file_regression: FileRegr
         await press(pilot, "tab", "tab", "tab", "tab", "down", "down")
         assert app.compare.query_one("#curves").display
         assert not app.compare.query_one("#tables").display
-        check_screen(app, file_regression, "compare-curves")
+        await check_screen(pilot, file_regression, "compare-curves")
         await press(pilot, "up")
         assert "Over time: running" in screen_text(app)
         await press(pilot, "tab")
@@ -288,7 +315,7 @@ def test_what_hardly_changed_is_neither_better_nor_worse() -> None:
 async def test_where_there_is_little_room_one_of_two_boxes_is_shown() -> None:
     app = Alone(comparison())
     async with app.run_test(size=(60, 16)) as pilot:
-        await pilot.pause()
+        await settle(pilot)
         assert app.compare.query_one("#a").display
         assert not app.compare.query_one("#b").display
         await press(pilot, "tab")
@@ -334,7 +361,7 @@ async def test_figures_that_differ_are_marked_on_both_sides() -> None:
     async with app.run_test(size=(140, 40)) as pilot:
         run_to_stop(app.compare.lockstep.to_end())
         app.compare._show()
-        await pilot.pause()
+        await settle(pilot)
         view = app.compare.view()
         preempted = next(one for one in view.figures if one.name == "preemptions")
         assert preempted.differs
@@ -346,14 +373,14 @@ async def test_figures_that_differ_are_marked_on_both_sides() -> None:
         assert shown["a"][-1].count("≠") == sum(one.differs for one in view.figures)
 
 
-@pytest.mark.parametrize("width", [33, 36, 40, 58, 70, 100, 138])
-async def test_no_line_is_wider_than_its_box(width: int) -> None:
+async def test_no_line_is_wider_than_its_box() -> None:
     app = Alone(comparison(event=700))
     async with app.run_test(size=(80, 24)) as pilot:
         await finish(pilot, app.compare)
-        for name, lines in plain(app.compare.view(), width).items():
-            sentences = name == "metrics" and width < 36
-            assert sentences or max(map(len, lines)) <= width, (name, max(lines, key=len))
+        for width in (33, 36, 40, 58, 70, 100, 138):
+            for name, lines in plain(app.compare.view(), width).items():
+                sentences = name == "metrics" and width < 36
+                assert sentences or max(map(len, lines)) <= width, (width, name, max(lines, key=len))
 
 
 async def test_requests_are_told_apart_where_there_is_little_room() -> None:

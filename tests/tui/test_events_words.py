@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.presenters.event_filter import FilterError, parse_filter
 from blis_tui.tui.presenters.events import (
     PREEMPTED,
@@ -180,8 +181,7 @@ def test_a_request_that_has_not_arrived_yet_may_be_asked_for() -> None:
     matches = parse_filter("request_30", at.tape)
     assert matches is not None
     assert not any(matches(at.tape.row(event)) for event in range(1, 21))
-    for _ in range(2000):
-        at.step()
+    run_to_stop(at.seek(2000))
     assert matches(at.tape.row(at.tape.first_event_of("request_30")))
 
 
@@ -197,11 +197,11 @@ def test_a_request_that_has_not_arrived_yet_may_be_asked_for() -> None:
     ],
 )
 def test_events_at_which_a_breakpoint_stops_are_marked(text: str, wanted: list[int]) -> None:
-    stops = stops_at(view_with(DONE, text))
+    stops = stops_at(view_with(knowing(at=0), text))
     assert [event for event in range(1, len(TAPE) + 1) if stops(TAPE.row(event))] == wanted
 
 
 def test_a_breakpoint_at_a_time_marks_the_first_event_not_before_it() -> None:
-    stops = stops_at(view_with(DONE, "time 1s"))
+    stops = stops_at(view_with(knowing(at=0), "time 1s"))
     (event,) = [event for event in range(1, len(TAPE) + 1) if stops(TAPE.row(event))]
     assert TAPE.time_us(event - 1) < 1_000_000 <= TAPE.time_us(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,8 +92,10 @@ def changed(folder: Path, name: str) -> GoldenFiles:
     return store(folder, name, pending=True)[0]
 
 
-def project(folder: Path) -> None:
-    """One of each kind."""
+@pytest.fixture(scope="module")
+def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one golden test of each kind; only copies of it are worked in."""
+    folder = tmp_path_factory.mktemp("one-of-each")
     changed(folder, "alpha")
     write(folder, "beta", CASES)
     store(folder, "beta", pending=True)
@@ -106,6 +109,13 @@ def project(folder: Path) -> None:
     write(folder, "wrong")
     store(folder, "wrong")
     write(folder, "wrong", SPEC.replace("kv_blocks", "kv_block"))
+    return folder
+
+
+@pytest.fixture
+def project(folder: Path, one_of_each: Path) -> Path:
+    """The working folder, with one of each kind."""
+    return shutil.copytree(one_of_each, folder, dirs_exist_ok=True)
 
 
 def entries(folder: Path) -> dict[str, Entry]:
@@ -142,16 +152,15 @@ async def choose(pilot: Pilot[None], name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-async def test_how_it_looks(size: tuple[int, int], folder: Path, file_regression: FileRegressionFixture) -> None:
-    project(folder)
+async def test_how_it_looks(size: tuple[int, int], project: Path, file_regression: FileRegressionFixture) -> None:
     app = Alone()
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "goldens")
+        await check_screen(pilot, file_regression, "goldens")
         await choose(pilot, "torn")
-        check_screen(app, file_regression, "goldens-broken")
+        await check_screen(pilot, file_regression, "goldens-broken")
         await press(pilot, "A")
-        check_screen(app, file_regression, "goldens-sure")
+        await check_screen(pilot, file_regression, "goldens-sure")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
@@ -159,13 +168,12 @@ async def test_no_goldens_at_all(size: tuple[int, int], file_regression: FileReg
     app = Alone()
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "goldens-none")
+        await check_screen(pilot, file_regression, "goldens-none")
         await press(pilot, "a", "r", "c", "v", "A", "slash", "escape", "u")
         assert "There is no golden yet." in screen_text(app)
 
 
-async def test_every_golden_can_be_looked_at(folder: Path) -> None:
-    project(folder)
+async def test_every_golden_can_be_looked_at(project: Path) -> None:
     app = Alone()
     expected = {
         "alpha": "first divergence: event",
@@ -194,8 +202,7 @@ async def test_an_orphan_that_waits_can_still_be_rejected(folder: Path) -> None:
         assert not entries(folder)["alpha"].waiting
 
 
-async def test_a_search_narrows_the_list(folder: Path) -> None:
-    project(folder)
+async def test_a_search_narrows_the_list(project: Path) -> None:
     app = Alone()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -212,38 +219,36 @@ async def test_a_search_narrows_the_list(folder: Path) -> None:
 # ---- deciding ----
 
 
-async def test_accepting_makes_it_the_golden_and_goes_on_to_the_next(folder: Path) -> None:
-    project(folder)
-    new = changed(folder, "alpha").read(pending=True).report
+async def test_accepting_makes_it_the_golden_and_goes_on_to_the_next(project: Path) -> None:
+    new = changed(project, "alpha").read(pending=True).report
     app = Alone()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await press(pilot, "a")
-        assert states(folder)["alpha"] == "golden"
-        assert entries(folder)["alpha"].files.read().report == new
+        assert states(project)["alpha"] == "golden"
+        assert entries(project)["alpha"].files.read().report == new
         assert cursor(app) == "beta@calm"
         assert "accepted: alpha. To undo: git checkout -- golden/alpha.*" in said(app)
         await press(pilot, "r")
         assert "rejected: beta@calm. To undo, run pytest" in said(app)
-        assert "beta@calm" not in states(folder)
+        assert "beta@calm" not in states(project)
         assert cursor(app) == "beta@rush"
         assert "beta@calm" not in screen_text(app).split("─")[0]
 
 
-async def test_all_that_is_listed_is_decided_after_a_question(folder: Path) -> None:
-    project(folder)
+async def test_all_that_is_listed_is_decided_after_a_question(project: Path) -> None:
     app = Alone()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await press(pilot, "slash", *"beta", "enter", "A")
         assert asks(app)
         await press(pilot, "n")
-        assert states(folder)["beta@calm"] == "new"
+        assert states(project)["beta@calm"] == "new"
         await press(pilot, "A", "y")
-        found = states(folder)
+        found = states(project)
         assert (found["alpha"], found["beta@calm"], found["beta@rush"]) == ("changed", "golden", "golden")
         await press(pilot, "escape", "R", "enter")
-        assert states(folder)["alpha"] == "golden"
+        assert states(project)["alpha"] == "golden"
         await press(pilot, "R")
         assert not asks(app)
         assert "No result is waiting." in said(app)
@@ -264,8 +269,7 @@ async def test_a_result_of_another_machine_is_refused_with_a_hint(folder: Path) 
         assert "help: produce it again there, or accept it with --force" in said(app)
 
 
-async def test_where_nothing_waits_there_is_nothing_to_decide(folder: Path) -> None:
-    project(folder)
+async def test_where_nothing_waits_there_is_nothing_to_decide(project: Path) -> None:
     app = Alone()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -273,11 +277,10 @@ async def test_where_nothing_waits_there_is_nothing_to_decide(folder: Path) -> N
         await choose(pilot, "gamma")
         assert "accept  r reject" not in screen_text(app)
         await press(pilot, "a", "r")
-        assert states(folder)["gamma"] == "golden"
+        assert states(project)["gamma"] == "golden"
 
 
-def test_what_was_accepted_says_how_to_undo_it(folder: Path) -> None:
-    project(folder)
+def test_what_was_accepted_says_how_to_undo_it(project: Path) -> None:
     known = {entry.name: entry for entry in survey(Path("golden"), Path())}
     alpha, calm, rush = known["alpha"], known["beta@calm"], known["beta@rush"]
     assert decision([calm], "accepted") == "accepted: beta@calm. To undo: delete golden/beta@calm.*"
@@ -322,7 +325,7 @@ async def test_on_ci_a_check_writes_nothing(folder: Path, monkeypatch: pytest.Mo
 
 
 def test_a_check_that_is_stopped_leaves_everything_as_it_was(folder: Path) -> None:
-    write(folder, "alpha", SPEC.replace("requests: 25", "requests: 4000"))
+    write(folder, "alpha")
     store(folder, "alpha", pending=True)[0].accept()
     write(folder, "alpha", CHANGED.replace("requests: 25", "requests: 4000"))
     told: list[str] = []
@@ -413,9 +416,8 @@ def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path)
 # ---- presenters ----
 
 
-def test_rows_are_as_wide_as_there_is_room(folder: Path) -> None:
-    project(folder)
-    listed = tuple(entries(folder).values())
+def test_rows_are_as_wide_as_there_is_room(project: Path) -> None:
+    listed = tuple(entries(project).values())
     for width in (24, 30, 40, 61, 78, 138):
         names = name_width(listed, width)
         for entry in listed:
@@ -424,9 +426,8 @@ def test_rows_are_as_wide_as_there_is_room(folder: Path) -> None:
             assert entry.state in text
 
 
-def test_the_summary_counts_what_needs_attention(folder: Path) -> None:
-    project(folder)
-    listed = tuple(entries(folder).values())
+def test_the_summary_counts_what_needs_attention(project: Path) -> None:
+    listed = tuple(entries(project).values())
     assert summary(listed) == "7 goldens, 3 waiting, 1 obsolete, 2 broken"
     assert summary(listed[:1]) == "1 golden, 1 waiting"
     assert summary([entry for entry in listed if entry.name == "gamma"]) == "1 golden"

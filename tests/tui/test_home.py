@@ -218,7 +218,7 @@ async def test_home(lab: Path, file_regression: FileRegressionFixture, size: tup
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await press(pilot, "down")
-        check_screen(app, file_regression, "home")
+        await check_screen(pilot, file_regression, "home")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -228,7 +228,7 @@ async def test_home_with_the_cursor_on_a_broken_experiment(
     app = BlisApp()
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "home-broken")
+        await check_screen(pilot, file_regression, "home-broken")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -239,7 +239,7 @@ async def test_home_in_an_empty_folder(
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         assert "n writes one" in screen_text(app)
-        check_screen(app, file_regression, "home-empty")
+        await check_screen(pilot, file_regression, "home-empty")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -248,7 +248,7 @@ async def test_searching(lab: Path, file_regression: FileRegressionFixture, size
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await press(pilot, "slash", *"pre")
-        check_screen(app, file_regression, "home-search")
+        await check_screen(pilot, file_regression, "home-search")
         shown = app.screen.query_one(ExperimentList)
         assert [option.id for option in shown.options if option.id]
         await press(pilot, *"zzz")
@@ -283,10 +283,10 @@ async def test_a_broken_experiment_shows_its_problems_and_can_be_mended(
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await settle(pilot)
         await press(pilot, "enter")
-        check_screen(app, file_regression, "error")
+        await check_screen(pilot, file_regression, "error")
         await pilot.resize_terminal(140, 40)
         await settle(pilot)
-        check_screen(app, file_regression, "error")
+        await check_screen(pilot, file_regression, "error")
         await press(pilot, "r")
         assert "4 problems" in screen_text(app)
         await press(pilot, "e")
@@ -417,10 +417,10 @@ async def test_a_new_experiment(
     async with app.run_test(size=size, notifications=True) as pilot:
         await settle(pilot)
         await press(pilot, "n")
-        check_screen(app, file_regression, "new")
+        await check_screen(pilot, file_regression, "new")
         await press(pilot, *"taken", "enter")
         assert "taken.blis.yaml exists already." in screen_text(app)
-        check_screen(app, file_regression, "new-taken")
+        await check_screen(pilot, file_regression, "new-taken")
         await press(pilot, "space")
         assert "'taken ' is not a valid name" not in screen_text(app)
         await press(pilot, *"Up")
@@ -460,7 +460,7 @@ async def test_one_experiment_is_compared_with_a_change(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await press(pilot, "down", "v")
-        check_screen(app, file_regression, "compare-with")
+        await check_screen(pilot, file_regression, "compare-with")
         await press(pilot, *"seed", "enter")
         assert "'seed' has no value" in screen_text(app)
         await press(pilot, "equals_sign", "9", "enter")

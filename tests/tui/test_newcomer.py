@@ -5,14 +5,15 @@ Every key pressed here is one that the screen shows at that moment.
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from tests.tui.screens import press, screen_text, settle
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def shows(app: BlisApp, *hints: str) -> None:
@@ -22,11 +23,11 @@ def shows(app: BlisApp, *hints: str) -> None:
         assert hint in text, text
 
 
-async def test_why_was_the_slowest_request_slow() -> None:
-    app = BlisApp(folder=ROOT)
+async def test_why_was_the_slowest_request_slow(empty: Path) -> None:
+    app = BlisApp(folder=empty)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        shows(app, "/ search", "enter open", "admission-control")
+        shows(app, "/ search", "enter open", "Shipped with blis-tui")
         await press(pilot, "/", *"kv-p")
         shows(app, "kv-pressure", "✓ ok")
         await press(pilot, "enter")

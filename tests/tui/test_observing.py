@@ -97,10 +97,10 @@ async def test_how_it_looks(size: tuple[int, int], file_regression: FileRegressi
     app = app_of(statuses)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda screen: len(screen.view().statuses) == len(statuses))
-        check_screen(app, file_regression, "observing")
+        await check_screen(pilot, file_regression, "observing")
         await press(pilot, "escape")
         await until(pilot, lambda screen: screen.start.code is not None)
-        check_screen(app, file_regression, "observing-over")
+        await check_screen(pilot, file_regression, "observing-over")
         assert isinstance(app.start, ObservingStart)
         assert app.start.code == 1
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pytest
-from textual._compositor import Compositor
 
-from tests.tui.screens import finish, render_update, settle
+from tests.tui.screens import finish, settle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -77,7 +76,6 @@ def test_pictures_of_screens_on_the_first_pages_are_among_these() -> None:
 @pytest.mark.parametrize("name", MAKER.SCENES)
 async def test_a_picture_is_what_is_on_the_screen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not, `make pictures` draws it again."""
-    monkeypatch.setattr(Compositor, "render_update", render_update)
     monkeypatch.setattr(MAKER.Studio, "calm", calm)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(MAKER.furnished(name, tmp_path))

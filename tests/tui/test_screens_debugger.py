@@ -12,7 +12,7 @@ from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import StalledError
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
-from tests.tui.screens import check_screen, screen_text
+from tests.tui.screens import check_screen, screen_rows, screen_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,11 +124,11 @@ async def look(scene: Scene, sizes: Sequence[tuple[int, int]], file_regression: 
     first, *others = sizes
     async with debugging(scene.spec, size=first, requests=None, at=scene.at, breaks=scene.breaks, at_once=True) as here:
         await run_to_stop(here, scene)
-        check_screen(here.app, file_regression, f"debugger-{scene.name}")
+        await check_screen(here.pilot, file_regression, f"debugger-{scene.name}")
         for size in others:
             await here.pilot.resize_terminal(*size)
             await here.idle()
-            check_screen(here.app, file_regression, f"debugger-{scene.name}")
+            await check_screen(here.pilot, file_regression, f"debugger-{scene.name}")
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +150,7 @@ async def test_the_windows_above_it(size: tuple[int, int], file_regression: File
         below = screen_text(here.app)
         for name, keys in WINDOWS.items():
             await here.press(*keys)
-            check_screen(here.app, file_regression, f"debugger-{name}")
+            await check_screen(here.pilot, file_regression, f"debugger-{name}")
             await here.press("escape")
             assert here.on_top, name
             assert screen_text(here.app) == below, name
@@ -212,12 +212,12 @@ async def test_the_text_does_not_depend_on_colours(
     ) as here:
         assert here.app.no_color if few_colours == "NO_COLOR" else here.app.native_ansi_color
         await run_to_stop(here, scene)
-        check_screen(here.app, file_regression, f"debugger-{name}")
+        await check_screen(here.pilot, file_regression, f"debugger-{name}")
 
 
 def row_with(app: App[None], text: str) -> Strip:
     """The only row of the screen with that text."""
-    (found,) = (strip for strip in app.screen._compositor.render_strips() if text in strip.text)
+    (found,) = (strip for strip in screen_rows(app) if text in strip.text)
     return found
 
 

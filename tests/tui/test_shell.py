@@ -80,7 +80,7 @@ async def test_help_of_home(lab: Path, file_regression: FileRegressionFixture, s
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await press(pilot, "h")
-        check_screen(app, file_regression, "help-home")
+        await check_screen(pilot, file_regression, "help-home")
 
 
 async def test_help_runs_what_is_chosen(lab: Path) -> None:
@@ -185,7 +185,7 @@ async def test_every_theme_works_on_the_first_screen(lab: Path) -> None:
         before = screen_text(app)
         for name in names:
             app.theme = name
-            await pilot.pause()
+            await settle(pilot)
             assert screen_text(app) == before
 
 
@@ -305,7 +305,7 @@ async def test_a_small_terminal_says_so_on_every_screen_and_all_comes_back(
         before = screen_text(app)
         await pilot.resize_terminal(58, 14)
         await settle(pilot)
-        check_screen(app, file_regression, "small")
+        await check_screen(pilot, file_regression, "small")
         await press(pilot, "q", "n", "escape")
         await pilot.resize_terminal(59, 40)
         await settle(pilot)

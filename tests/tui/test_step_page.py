@@ -74,7 +74,8 @@ def test_panes_say_what_the_debugger_says_there(page: str) -> None:
 
 
 def test_it_ends_with_the_run_and_may_hold_all_of_it() -> None:
-    experiment = blis_tui.load("quickstart", set={"workload.requests": 3})
+    short = [{"id": "c", "input_tokens": 20, "output_tokens": 8}]
+    experiment = blis_tui.load("quickstart", set={"workload.requests": 3, "workload.clients": short})
     run = Simulation(experiment)
     run.run()
     events = run.events

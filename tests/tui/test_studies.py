@@ -24,7 +24,7 @@ from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.studies import StudyScreen
 from blis_tui.tui.study_work import StudyWork
 from blis_tui.tui.widgets.points import PointTable
-from tests.tui.screens import check_screen, press, screen_text, settle
+from tests.tui.screens import check_screen, draw, press, screen_text, settle
 from tests.tui.studies import ODD, STUDY, Unwritable, fail, load_study, run_study, write_study
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ async def test_everything_is_known(
     app = opened(study, known)
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "study")
+        await check_screen(pilot, file_regression, "study")
         await press(pilot, "end", "space", "up", "up", "space", *"sss", "r")
-        check_screen(app, file_regression, "study-sorted")
+        await check_screen(pilot, file_regression, "study-sorted")
         await press(pilot, "slash", *"kv_blocks >= 60 broken")
-        check_screen(app, file_regression, "study-filter")
+        await check_screen(pilot, file_regression, "study-filter")
         await press(pilot, *" nonsens=1")
-        check_screen(app, file_regression, "study-filter-wrong")
+        await check_screen(pilot, file_regression, "study-filter-wrong")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -101,7 +101,7 @@ async def test_nothing_is_known(study: Study, file_regression: FileRegressionFix
     app = opened(study, MemoryStore())
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "study-pending")
+        await check_screen(pilot, file_regression, "study-pending")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -114,7 +114,7 @@ async def test_points_without_results(
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await press(pilot, "down", "down")
-        check_screen(app, file_regression, "study-odd")
+        await check_screen(pilot, file_regression, "study-odd")
         await press(pilot, "enter")  # no experiment: nothing to open
         assert isinstance(app.screen, StudyScreen)
 
@@ -348,6 +348,7 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
 
         table.lines = [counted(one) for one in table.lines]
         await press(pilot, "pageup")
+        await draw(pilot)
         assert 0 < len(drawn) < 100
         screen.query_one("#search", Input).value = "cost.gpus > 6"
         await settle(pilot)
@@ -366,7 +367,7 @@ async def test_home_lists_studies_and_opens_them(lab: Path, file_regression: Fil
         await press(pilot, "enter")
         assert on_top(app).study.name == "sizing"
         await press(pilot, "q", "escape")
-        check_screen(app, file_regression, "home-studies")
+        await check_screen(pilot, file_regression, "home-studies")
         await press(pilot, "slash", *"wrong", "enter")
         assert isinstance(app.screen, ErrorScreen)
         assert "unknown key `instance`" in screen_text(app)

@@ -117,6 +117,25 @@ def test_a_signal_leaves_the_terminal_as_it_was(name: str, terminal: Terminal) -
     assert terminal.state() == before
 
 
+CLOSED = """
+from textual.drivers.linux_driver import LinuxDriver
+from blis_tui.interrupted import Interrupted
+def closed(_driver):
+    raise Interrupted
+LinuxDriver._disable_mouse_support = closed
+import blis_tui.__main__
+"""
+"""A signal comes while the terminal is given back, before the thread that reads keys has been told."""
+
+
+def test_a_signal_at_the_very_end_leaves_no_process_behind(terminal: Terminal) -> None:
+    Path("closed.py").write_text(CLOSED + "blis_tui.__main__.main()\n", encoding="utf-8")
+    terminal.type(shlex.join([sys.executable, "closed.py", "tui", "quickstart"]) + "; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "at the start" in screen)
+    terminal.type("C-q")
+    terminal.until(lambda screen: "rc=130" in screen)
+
+
 def test_an_editor_gets_the_terminal_and_gives_it_back(terminal: Terminal) -> None:
     editor = "sh -c 'echo this is the editor; read line; cp mine.blis.yaml broken.blis.yaml'"
     terminal.type(f"EDITOR={shlex.quote(editor)} " + shlex.join([sys.executable, "-m", "blis_tui"]), "Enter")

@@ -60,13 +60,13 @@ async def test_how_it_looks(
     app = Alone(twin(recording))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
-        check_screen(app, file_regression, "twin-start")
+        await check_screen(pilot, file_regression, "twin-start")
         await press(pilot, "D")
-        check_screen(app, file_regression, "twin-parting")
+        await check_screen(pilot, file_regression, "twin-parting")
         await press(pilot, "t", "t", "O", "O", "M")
-        check_screen(app, file_regression, "twin-measured")
+        await check_screen(pilot, file_regression, "twin-measured")
         await press(pilot, "tab", "tab", "tab", "tab", "tab", "down", "down")
-        check_screen(app, file_regression, "twin-curves")
+        await check_screen(pilot, file_regression, "twin-curves")
 
 
 async def test_keys_move_both_sides_by_time(recording: Recording) -> None:

@@ -91,14 +91,14 @@ async def test_warnings(size: tuple[int, int], pressed: Debugger, file_regressio
     app = OnePane(titled(), view_at(pressed))
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "warnings")
+        await check_screen(pilot, file_regression, "warnings")
 
 
 async def test_no_warnings(calm: Debugger, file_regression: FileRegressionFixture) -> None:
     app = OnePane(titled(), view_at(calm))
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "warnings-none")
+        await check_screen(pilot, file_regression, "warnings-none")
 
 
 async def test_the_cursor_picks(pressed: Debugger) -> None:

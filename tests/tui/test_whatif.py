@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,14 @@ from blis_tui.compare.whatif import ask_whatif
 from blis_tui.engine.records import Routed
 from blis_tui.tui.presenters.router import decision_of
 from blis_tui.tui.presenters.whatif import whatif_lines
+from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.whatif import WhatIfScreen
 from tests.cluster.fleets import fleet
 from tests.tui.debugging import NARROW, Debugging, debugging
 from tests.tui.pane_harness import text_of
-from tests.tui.screens import draw, screen_text
+from tests.tui.screens import draw, idle, screen_text
 
 if TYPE_CHECKING:
     from blis_tui.compare.whatif import WhatIf
@@ -101,7 +103,9 @@ async def at_the_decision(here: Debugging) -> int:
     return one.top[1].instance
 
 
-async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back() -> None:
+async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_AT_ONCE_S", "_SLICE_S"):
+        monkeypatch.setattr(compare_screen, name, 1e9)
     async with debugging("WEIGHTED", at=AT, requests=REQUESTS, at_once=True) as here:
         instance = await at_the_decision(here)
         await here.press("i")
@@ -115,7 +119,9 @@ async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back() -> N
         compare = here.app.screen
         assert isinstance(compare, CompareScreen)
         while compare.busy:
-            await here.pilot.pause()
+            await idle()
+            await asyncio.sleep(0.005)
+        await here.idle()
         assert [side.event for side in compare.lockstep.sides] == [int(AT)] * 2
         routed = [
             next(one for one in side.records_of(int(AT)) if isinstance(one, Routed)) for side in compare.lockstep.sides

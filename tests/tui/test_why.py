@@ -122,7 +122,7 @@ async def test_a_slow_request(
     app = OneWindow(pressed, slow)
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "why-slow-request")
+        await check_screen(pilot, file_regression, "why-slow-request")
 
 
 @pytest.mark.parametrize("size", [NARROW, NORMAL])
@@ -133,7 +133,7 @@ async def test_a_waiting_request(size: tuple[int, int], file_regression: FileReg
     app = OneWindow(debugger, explain_request(debugger, waiting[2].request_id))
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "why-waiting-request")
+        await check_screen(pilot, file_regression, "why-waiting-request")
 
 
 async def test_a_step(pressed: Debugger, file_regression: FileRegressionFixture) -> None:
@@ -145,7 +145,7 @@ async def test_a_step(pressed: Debugger, file_regression: FileRegressionFixture)
     app = OneWindow(pressed, explain_event(pressed, event))
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
-        check_screen(app, file_regression, "why-step")
+        await check_screen(pilot, file_regression, "why-step")
 
 
 async def test_following_mentions_and_back(pressed: Debugger, slow: Explanation) -> None:
