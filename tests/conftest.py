@@ -41,7 +41,7 @@ def _share_bytecode(folder: Path) -> None:
     for root in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}:
         for compiled in Path(root).rglob("__pycache__"):
             target = folder / compiled.parent.relative_to(compiled.anchor)
-            with suppress(FileExistsError):  # from another run, which may be doing the same just now
+            with suppress(OSError):  # it is there, from another run, or there are no links here
                 target.mkdir(parents=True)
                 for file in compiled.iterdir():
                     (target / file.name).symlink_to(file)
