@@ -5,15 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.wheels import build, environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Matrices here are small, and other tests use the other cores: threads would only wait for each other. NumPy reads this
 # when it is imported.
@@ -30,10 +29,22 @@ def pytest_configure(config: pytest.Config) -> None:
     Otherwise each of the programs that the tests start would compile everything anew: half of its time.
     """
     if sys.dont_write_bytecode and config.pluginmanager.has_plugin("cacheprovider"):
-        folder = str(config.cache.mkdir("bytecode"))
+        folder = config.cache.mkdir("bytecode")
+        _share_bytecode(folder)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
-        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+        sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder)
+
+
+def _share_bytecode(folder: Path) -> None:
+    """Put what was compiled when it was installed where Python now looks, and no longer elsewhere."""
+    for root in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}:
+        for compiled in Path(root).rglob("__pycache__"):
+            target = folder / compiled.parent.relative_to(compiled.anchor)
+            with suppress(OSError):  # it is there, from another run, or there are no links here
+                target.mkdir(parents=True)
+                for file in compiled.iterdir():
+                    (target / file.name).symlink_to(file)
 
 
 def pytest_collection_finish() -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.wheels import uv
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -67,5 +69,5 @@ def check_jsonschema(config: pytest.Config, factory: pytest.TempPathFactory) -> 
         config,
         factory,
         f"check-jsonschema-{CHECK_JSONSCHEMA}",
-        lambda at: [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(at), package],
+        lambda at: [uv(), "pip", "install", "--quiet", "--python", sys.executable, "--target", str(at), package],
     )

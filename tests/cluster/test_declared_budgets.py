@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
 
-REQUESTS = 60
+REQUESTS = 40
 CHANGED = 7
 """The request whose answer differs; nothing is as soon done."""
 RULES: dict[str, dict[str, object]] = {

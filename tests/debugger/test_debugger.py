@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
 
 SHORT = {
-    "quickstart": {"workload.requests": 15},
+    "quickstart": {"workload.requests": 12},
     "kv-pressure": {"workload.requests": 30},
-    "vllm-preemption": {"workload.requests": 30},
-    "admission-control": {"workload.requests": 25},
-    "shared-prefixes": {"workload.requests": 12},
+    "vllm-preemption": {"workload.requests": 22},
+    "admission-control": {"workload.requests": 16},
+    "shared-prefixes": {"workload.requests": 8},
 }
 
 

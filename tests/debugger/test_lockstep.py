@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SHORT = {"workload.requests": 30}
 SHORTER: dict[str, object] = {
-    "workload.requests": 12,
-    "workload.clients.0.output_tokens": {"kind": "constant", "value": 50},
+    "workload.requests": 10,
+    "workload.clients.0.output_tokens": {"kind": "constant", "value": 30},
     "engine.kv_blocks": 80,
 }
 """Where every step is taken and taken back."""

@@ -79,10 +79,11 @@ SHORTER: Final = {
     "instance-dies": 120,
     "kv-overload": 50,
     "kv-pressure": 50,
-    "kv-tiers": 60,
+    "kv-tiers": 40,
     "lora-adapters": 90,
     "mixed-fleet": 70,
     "mixture-of-experts": 60,
+    "photos": 60,
     "pipeline-bubble": 20,
     "prefix-routing": 40,
     "prompts-first": 30,
@@ -99,15 +100,15 @@ SHORTER: Final = {
     "thinking": 25,
     "unfair-tenants": 45,
     "vllm-preemption": 60,
-    "wide-experts": 100,
+    "wide-experts": 40,
 }
 """Requests of long experiments, enough for records of all the kinds that they have as they ship: they are run some
 twenty times over."""
 _OTHERWISE_SHORTER: Final[dict[str, dict[str, object]]] = {
-    "conversations": {"workload.sessions": 15, "workload.clients.0.output_tokens.mu": 4.0, "expect": []},
+    "conversations": {"workload.sessions": 8, "workload.clients.0.output_tokens.mu": 4.0, "expect": []},
     # The run of `autoscaling`; its own are expectations of the course, which hear every event.
     "recovery": {
-        "workload.requests": 120,
+        "workload.requests": 80,
         "expect": [
             {"eventually": "waiting == 0", "after": "waiting > 50", "within": "30s"},
             {"never": "preempted", "after": "scaled", "within": "1s"},

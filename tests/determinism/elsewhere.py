@@ -8,7 +8,7 @@ import subprocess
 import sys
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .runner import RECORDS_PER_MARK, Outcome, arithmetic
 
@@ -33,9 +33,8 @@ class Elsewhere(NamedTuple):
     outcomes: dict[str, Outcome]
 
 
-def parse(text: str) -> Elsewhere:
-    """Read what the runner printed."""
-    data = json.loads(text)
+def parsed(data: Mapping[str, Any]) -> Elsewhere:
+    """What the runner said."""
     outcomes = {name: Outcome(**fields) for name, fields in data["outcomes"].items()}
     return Elsewhere(
         python=data["python"],
@@ -80,7 +79,7 @@ def run_elsewhere(
     )
     if done.returncode:
         raise RuntimeError(f"{python[0]} exits with {done.returncode}:\n{done.stderr.decode(errors='replace')}")
-    return parse(done.stdout.decode())
+    return parsed(json.loads(done.stdout))
 
 
 def assert_same_elsewhere(expected: Mapping[str, Outcome], found: Elsewhere) -> None:

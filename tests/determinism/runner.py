@@ -3,7 +3,7 @@
 Tests run this file under other interpreters, so it uses the standard library and the package only. A job that holds
 a resolved document needs neither PyYAML nor jsonschema; a job that is a mere name is loaded like a user would. A job
 goes on from the ``checkpoint`` it names; where it is to ``save`` one after some ``events``, it goes back to that from
-the end.
+the end; one that is ``unwatched`` runs without observers.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def run_jobs(jobs: dict[str, dict[str, object]]) -> dict[str, object]:
             outcome = save(experiment, Path(str(job["save"])), int(str(job["events"])))
         else:
             saved = job.get("checkpoint")
-            outcome = simulate(experiment, checkpoint=Path(str(saved)).read_bytes() if saved else None)
+            checkpoint = Path(str(saved)).read_bytes() if saved else None
+            outcome = simulate(experiment, observe="unwatched" not in job, checkpoint=checkpoint)
         outcomes[name] = outcome._asdict()
     return {
         "python": ".".join(map(str, sys.version_info[:3])),

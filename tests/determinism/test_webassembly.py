@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from zipfile import ZipFile
 
 import pytest
@@ -23,7 +23,7 @@ from blis_tui.golden.bundle import pack
 from blis_tui.golden.session import on_ci
 from blis_tui.golden.store import Baseline
 
-from .elsewhere import ROOT, RUNNER, assert_same_elsewhere, parse
+from .elsewhere import ROOT, RUNNER, assert_same_elsewhere, parsed
 
 if TYPE_CHECKING:
     from .conftest import Jobs
@@ -36,30 +36,29 @@ INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 600
 
 
-JOBS = """
-import json
+PROGRAM = """
+import json, sys
 from pathlib import Path
 import runner
 
-json.dumps(runner.run_jobs(json.loads(Path("/checkout/jobs.json").read_text(encoding="utf-8"))))
-"""
-OPENED = """
-import json, sys
+jobs = runner.run_jobs(json.loads(Path("/checkout/jobs.json").read_text(encoding="utf-8")))
+needed = "yaml" in sys.modules
+
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.golden.bundle import unpacked, verified
 
 with unpacked("/checkout/run.blis") as found:
     debugger = Debugger(found.case.load())
     list(debugger.seek(int(found.at)))
-    answer = {
-        "platform": sys.platform,
+    opened = {
         "python": list(sys.version_info[:2]),
         "difference": verified(found),
         "digest": debugger.digest(),
         "baseline": found.golden.baseline.python,
     }
-json.dumps(answer)
+json.dumps({"jobs": jobs, "jobs need YAML": needed, "opened": opened})
 """
+"""First what needs the standard library alone, then what needs PyYAML, too: without its C."""
 
 
 def give_up(reason: str) -> NoReturn:
@@ -114,41 +113,39 @@ def install(folder: Path) -> None:
         give_up(f"npm cannot fetch pyodide: {done.stderr.strip()[-300:]}")
 
 
-def bundle(path: Path, resolved: Jobs) -> None:
-    """Pack the package's sources, its tables, the runner, and the jobs with their traces."""
+def archive(path: Path, resolved: Jobs) -> None:
+    """Pack what a wheel carries (``test_wheel`` says so), PyYAML, the runner, the jobs with their traces, and a run."""
     jobs: Jobs = {}
-    with ZipFile(path, "w") as archive:
-        for suffix in ("py", "json"):
-            for source in sorted((ROOT / "blis_tui").rglob(f"*.{suffix}")):
-                archive.write(source, source.relative_to(ROOT))
-        for table in sorted((ROOT / "specs" / "latency" / "operators").glob("*.json")):
-            archive.write(table, table.relative_to(ROOT))
-        archive.write(RUNNER, RUNNER.name)
+    with ZipFile(path, "w") as target:
+        carried = {"blis_tui": "blis_tui", "specs": "blis_tui/_data/specs", "schemas": "blis_tui/_data/schemas"}
+        for folder, name in carried.items():
+            for source in sorted((ROOT / folder).rglob("*.*")):
+                if "__pycache__" not in source.parts:
+                    target.write(source, f"{name}/{source.relative_to(ROOT / folder)}")
+        for source in Path(yaml.__file__).parent.glob("*.py"):
+            target.write(source, f"yaml/{source.name}")
+        target.write(RUNNER, RUNNER.name)
         for name, job in resolved.items():
             jobs[name] = job
             if job["trace"] is not None:
                 trace = Path(str(job["trace"]))
-                archive.write(trace, f"traces/{trace.name}")
+                target.write(trace, f"traces/{trace.name}")
                 jobs[name] = {**job, "trace": f"/checkout/traces/{trace.name}"}
-        archive.writestr("jobs.json", json.dumps(jobs))
+        target.writestr("jobs.json", json.dumps(jobs))
+        run = path.with_name("run.blis")
+        pack(str(run), "kv-pressure", overrides=["workload.requests=60"], at="500")
+        target.write(run, run.name)
 
 
-@pytest.mark.slow
-def test_webassembly(node: str, pyodide: Path, resolved: Jobs, baseline: dict[str, Outcome], tmp_path: Path) -> None:
-    archive = tmp_path / "bundle.zip"
-    bundle(archive, resolved)
-    found = parse(in_webassembly(node, pyodide, archive, JOBS))
-    assert found.platform == "emscripten"
-    assert_same_elsewhere(baseline, found)
-
-
-def in_webassembly(node: str, pyodide: Path, archive: Path, program: str) -> str:
-    """What a program's last expression comes to, where the archive is unpacked."""
-    path = archive.with_name("program.py")
-    path.write_text(program, encoding="utf-8")
+@pytest.fixture(scope="module")
+def found(node: str, pyodide: Path, resolved: Jobs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the program says in WebAssembly, which takes seconds to start."""
+    folder = tmp_path_factory.mktemp("webassembly")
+    archive(folder / "archive.zip", resolved)
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
     done = subprocess.run(
-        [node, str(SCRIPT), str(pyodide), str(archive), str(path)],
-        cwd=archive.parent,
+        [node, str(SCRIPT), str(pyodide), str(folder / "archive.zip"), str(folder / "program.py")],
+        cwd=folder,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -156,26 +153,30 @@ def in_webassembly(node: str, pyodide: Path, archive: Path, program: str) -> str
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
 
 
 @pytest.mark.slow
-def test_a_bundle_opens_with_the_wheel(node: str, pyodide: Path, wheel: Path, tmp_path: Path) -> None:
-    """Beside PyYAML, without its C. It gives the same results, and has the same state where it opens."""
-    pack(str(tmp_path / "run.blis"), "kv-pressure", overrides=["workload.requests=60"], at="500")
-    archive = tmp_path / "wheel.zip"
-    shutil.copy(wheel, archive)
-    with ZipFile(archive, "a") as added:
-        added.write(tmp_path / "run.blis", "run.blis")
-        for source in Path(yaml.__file__).parent.glob("*.py"):
-            added.write(source, f"yaml/{source.name}")
-    found = json.loads(in_webassembly(node, pyodide, archive, OPENED))
-    assert found["difference"] == ""
-    assert (found["platform"], found["python"]) == ("emscripten", [3, 14])
+def test_webassembly(found: dict[str, Any], baseline: dict[str, Outcome]) -> None:
+    """With the standard library alone."""
+    elsewhere = parsed(found["jobs"])
+    assert elsewhere.platform == "emscripten"
+    assert not found["jobs need YAML"]
+    assert_same_elsewhere(baseline, elsewhere)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("determinism")
+def test_a_bundle_opens(found: dict[str, Any]) -> None:
+    """It gives the same results, and has the same state where it opens."""
+    opened = found["opened"]
+    assert opened["difference"] == ""
+    assert opened["python"] == [3, 14]
     debugger = Debugger(blis_tui.load("kv-pressure", set={"workload.requests": 60}))
     list(debugger.seek(500))
-    assert found["digest"] == debugger.digest()
-    assert found["baseline"] == Baseline.here().python
+    assert opened["digest"] == debugger.digest()
+    assert opened["baseline"] == Baseline.here().python
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])

@@ -81,13 +81,18 @@ class Tree:
             here = new
         return here, found
 
-    def leaves(self, here: Leaf | None = None) -> list[Leaf]:
-        """All stretches, from the root on."""
-        here = here or self.root
-        return [one for below in here.children for one in (below, *self.leaves(below))]
+    def leaves(self) -> list[Leaf]:
+        """All stretches, those above before those below."""
+        found = [*self.root.children]
+        for one in found:
+            found += one.children
+        return found
 
-    def size(self, *, held: bool) -> int:
-        return sum(len(one.tokens) for one in self.leaves() if bool(one.holders) is held)
+    def held(self) -> int:
+        return sum([len(one.tokens) for one in self.leaves() if one.holders])
+
+    def size(self) -> int:
+        return sum([len(one.tokens) for one in self.leaves()])
 
     def evict(self) -> bool:
         """Forget the stretch at an end that nobody holds and that was used longest ago."""
@@ -182,12 +187,15 @@ class Scheduler:
 
     # ---- memory ----
 
+    def private(self) -> int:
+        return sum([job.computed - job.shared for job in self.jobs])
+
     def free(self) -> int:
-        private = sum(job.computed - job.shared for job in self.jobs)
-        return self.set.total - private - self.tree.size(held=True) - self.tree.size(held=False)
+        return self.set.total - self.private() - self.tree.size()
 
     def room(self) -> int:
-        return self.free() + self.tree.size(held=False)
+        """What is free, and what is held by nobody."""
+        return self.set.total - self.private() - self.tree.held()
 
     def make_room(self, tokens: int) -> bool:
         while self.free() < tokens:

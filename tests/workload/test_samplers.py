@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import optimize, special, stats
+from scipy import integrate, optimize, special, stats
 
 from blis_tui.engine.streams import Streams
 from blis_tui.shipped import builtin
@@ -51,8 +51,11 @@ def table(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 4000, 1.0, np.where(x >= 90, 0.8, np.where(x >= 7, 0.5, 0.0)))
 
 
-UNCUT = float(optimize.brentq(lambda mean: stats.expon(scale=mean).expect(lambda x: min(x, 1024.0)) - 771.0, 500, 5000))
-"""The mean of exponential answers that have 771 tokens in the mean once they are cut at 1,024."""
+UNCUT = float(
+    optimize.brentq(lambda mean: integrate.quad(stats.expon(scale=mean).sf, 0.0, 1024.0)[0] - 771.0, 500, 5000)
+)
+"""The mean of exponential answers that have 771 tokens in the mean once they are cut at 1,024: what is longer counts as
+1,024, so that mean is the integral of how many are longer, up to there."""
 
 LENGTH_CASES: dict[str, tuple[dict[str, object], Cdf]] = {
     "constant": ({"value": 40}, lambda x: np.where(x >= 40, 1.0, 0.0)),

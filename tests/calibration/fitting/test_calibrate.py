@@ -68,7 +68,7 @@ def test_a_blackbox_knows_what_it_was_measured_with() -> None:
 def test_more_noise_tells_less() -> None:
     one = served("llama-3.1-8b-instruct", 2.0, 1500, requests=25)
     widths = []
-    for noise in (0.0, 0.05):
+    for noise in (0.0, 0.01):
         recording = measure(with_coefficients(one, TRUTH), noise)
         found = {it.name: it for it in fit([Data(recording, one)], "fitted", advise=False).found}
         widths.append([found[name].high - found[name].low for name in ("weights", "flops", "layer_us")])

@@ -103,6 +103,10 @@ def test_no_load_that_the_engine_serves_is_an_error(server: Experiment) -> None:
 HIDDEN = replace(BASE, weights=1.45, flops=1.9, kv_read=1.6, prefill_attention=3.0, layer_us=61.0, first_token_us=11e3)
 LOADS = 2
 DRAWS = 5
+NOISE = 0.001
+MOST_TOKENS = 8192
+"""So exact, and with so few tokens of prompts at a time, the first start leads to the server, whatever the load: from
+several, a fit takes ten times as long."""
 
 
 def times(server: Experiment, settings: Settings) -> list[float]:
@@ -127,7 +131,7 @@ def off(server: Experiment, loads: Sequence[Load]) -> float:
     data = []
     for number, load in enumerate(loads):
         loaded = under(server, load)
-        data.append(Data(measure(with_coefficients(loaded, HIDDEN), noise=0.005, seed=number), loaded))
+        data.append(Data(measure(with_coefficients(loaded, HIDDEN), noise=NOISE, seed=number), loaded))
     settings = fit(data, "fitted", advise=False).latency.settings
     pairs = zip(times(server, Settings(**settings)), times(server, HIDDEN), strict=True)  # type: ignore[arg-type]
     errors = [abs(log(one / other)) for one, other in pairs]
@@ -136,10 +140,10 @@ def off(server: Experiment, loads: Sequence[Load]) -> float:
 
 @pytest.mark.slow
 def test_a_hidden_server_is_found_better_than_with_as_many_random_loads(server: Experiment) -> None:
-    every = [one for one in grid(server) if one.users <= 16]
+    every = [one for one in grid(server) if one.users <= 16 and one.users * one.prompt_tokens <= MOST_TOKENS]
     own = off(server, [one.load for one in plan(server, LAW, LOADS, every).loads])
     pairs = list(combinations(every, LOADS))
     # Evenly among all pairs: no draw of ours.
     others = [off(server, pairs[(2 * at + 1) * len(pairs) // (2 * DRAWS)]) for at in range(DRAWS)]
-    assert own < 0.02
-    assert own < 0.6 * median(others), (own, others)
+    assert own < 0.005
+    assert own < 0.4 * median(others), (own, others)

@@ -75,7 +75,7 @@ def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
 )
 def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
     debugger = finished(name)
-    for until in range(1, debugger.frontier, 499):
+    for until in range(1, debugger.frontier, 997):
         for life in lives(debugger, until):
             if not life.spans:
                 continue
