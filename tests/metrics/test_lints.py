@@ -283,6 +283,22 @@ def test_fewer_instances_really_do(instances: int, rate: float) -> None:
     assert few.steady.requests_per_s == pytest.approx(few.steady.offered_requests_per_s, rel=0.1)
 
 
+@pytest.mark.parametrize(("requests", "warned"), [(99, False), (100, True)])
+def test_few_requests_say_nothing_of_capacity(requests: int, warned: bool) -> None:
+    changed = {"workload__rate_per_s": 40, "workload__requests": requests}
+    found = report("quickstart", **BY_HAND, cluster__instances=8, **changed)
+    assert ("unused-capacity" in ids(found)) == warned
+
+
+def test_requests_that_all_come_at_once_say_nothing_of_capacity() -> None:
+    client = {"id": "c", "arrivals": {"kind": "closed-loop", "users": 200}, "input_tokens": 99, "output_tokens": 9}
+    workload = {"requests": 200, "clients": [client]}
+    found = blis_tui.run(blis_tui.load("quickstart", set={"workload": workload, "cluster.instances": 8}))
+    assert found.offered.requests_per_s is None
+    assert found.requests.completed == 200
+    assert "unused-capacity" not in ids(found)
+
+
 @pytest.mark.parametrize("latency", ["roofline", "trained-physics"])
 def test_the_capacity_that_is_named_is_what_an_overloaded_instance_serves(latency: str) -> None:
     named = finding(report("quickstart", **BY_HAND, latency__kind=latency, workload__requests=1000), "unused-capacity")
