@@ -149,7 +149,6 @@ class SpeculativeCohort(DecodeCohort):
     def forget(self, request: Request) -> None:
         """It decodes no more, or it has lost its blocks."""
         self._decodes.pop(request.index, None)
-        self.unsure.pop(request.batch_slot, None)
 
     # ---- what plans know ----
 
