@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.cluster.passage import Passage
@@ -11,6 +11,7 @@ from blis_tui.engine.events import NO_STEP, RequestCallback, Step
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.events import Entry, Event
+    from blis_tui.engine.flow import Flow
 
 
 class Running(Protocol):
@@ -64,10 +65,19 @@ def heard(cluster: Running, last: int, limit: int) -> None:
 def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     """The same without subscribers: an instance takes several steps in one go where nothing can come between.
 
-    With ``exact``, that may be a step of another instance. Otherwise instances get ahead of each other by plain
-    decodes, up to the next event that is no step. When it is time to stop, all of them come to where the first of them
-    is, so that there may be some more events; the state is one that single events lead to, too.
+    With ``exact``, that may be a step of another instance. Otherwise instances put plain decodes off until something
+    else is due there or their results are asked for; when it is time to stop, all of them come to where the first of
+    them is, so that there may be some more events. The state is one that single events lead to, too.
     """
+    for time, _, _, step in cluster.pipeline.queue.steps:
+        step.flow.next_us = step.flow.due_us = time
+    limit = _run(cluster, last, limit, exact=exact)
+    if not exact:
+        _catch_up(cluster.pipeline, limit + 1)
+
+
+def _run(cluster: Running, last: int, limit: int, *, exact: bool) -> int:
+    """See ``unheard``; returns up to when all events have happened."""
     pipeline = cluster.pipeline
     roster, queue = pipeline.roster, pipeline.queue
     heap, steps = queue.heap, queue.steps
@@ -82,13 +92,15 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                 time, order, _, step = steps[0]
                 if time > limit:
                     break
+                flow = step.flow
+                if time != flow.due_us and not exact:  # it has been due before
+                    heappop(steps)
+                    continue
                 bar = heap[0][0] if heap and heap[0][0] <= limit else limit + 1
-                turn = bar
-                if len(steps) > 1:
-                    turn = 0
-                    if exact:  # one of these two is the next
-                        bar = turn = min(bar, steps[1][0], steps[-1 if len(steps) == 2 else 2][0])
-                count, latest, upcoming = step.flow.advance(time, bar, turn, last - events)
+                if len(steps) > 1:  # one of these two is the next
+                    bar = min(bar, steps[1][0], steps[-1 if len(steps) == 2 else 2][0])
+                advance = flow.advance if exact else flow.advance_deferring
+                count, latest, upcoming = advance(time, bar, last - events)
                 if upcoming >= 0:
                     # It is still the first: what a step schedules lies after it.
                     heapreplace(steps, (upcoming, order, 0, step))
@@ -98,8 +110,6 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                 if not count:
                     continue
                 events += count
-                if latest > reached:  # noqa: PLR1730  (max() would cost as much as all else here)
-                    reached = latest
                 if watched:
                     touched[step.instance_index] = None
                     if watch.departed or watch.prefilled:
@@ -107,19 +117,18 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
                 if ended:
                     pipeline.arrivals.answer(latest)
             else:
-                time, _, _, event = heap[0]
+                time, order, _, event = heap[0]
                 if time > limit:
                     break
                 heappop(heap)
                 pipeline.events = events
-                time = _happen(cluster, event, time, last, limit)
+                time = latest = _happen(cluster, event, time, order, last, limit)
                 if time < 0:
                     continue
                 events = pipeline.events
-                if time > reached:  # noqa: PLR1730  (as above)
-                    reached = time
-            if time < now:
-                cluster.clock_went_back += 1
+            if latest > reached:  # noqa: PLR1730  (max() would cost as much as all else here)
+                reached = latest
+            cluster.clock_went_back += time < now
             now = time
             if events >= last or cluster.stopping:
                 if exact:
@@ -128,9 +137,42 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     finally:
         pipeline.now = reached
         pipeline.events = events
+    return limit
 
 
-def _happen(cluster: Running, event: Event, time: int, last: int, limit: int) -> int:
+def _catch_up(pipeline: Pipeline, bar: int) -> None:
+    """No step that starts before ``bar`` is put off any more, and the next one of each instance is pending."""
+    roster, steps = pipeline.roster, pipeline.queue.steps
+    pending = {step.instance_index: step for time, _, _, step in steps if time == step.flow.due_us}
+    for index, step in pending.items():
+        flow = step.flow
+        flow.catch_up(bar)
+        flow.due_us = flow.next_us
+        if roster.watched:
+            roster.board.touched[index] = None
+    steps[:] = [(step.flow.due_us, step.flow.order, 0, step) for step in pending.values()]
+    heapify(steps)
+    for instance in roster.instances:
+        flow = instance.flow
+        pipeline.events += flow.late
+        pipeline.now = max(pipeline.now, flow.late_us)
+        flow.late = 0
+
+
+def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
+    """Something is about to happen to an instance: no step before that is put off any more, and the next is pending."""
+    if flow.next_us < flow.due_us:
+        flow.catch_up(time if order < flow.order else time + 1)
+        if flow.next_us < flow.due_us:
+            flow.due_us = flow.next_us
+            steps, entry = pipeline.queue.steps, (flow.next_us, flow.order, 0, flow.event)
+            if steps[0][3] is flow.event:
+                heapreplace(steps, entry)
+            else:
+                heappush(steps, entry)
+
+
+def _happen(cluster: Running, event: Event, time: int, order: int, last: int, limit: int) -> int:
     """Let an event happen that is no step, and a request go through all stages between which nothing else does.
 
     Returns when the last of these was; or -1, where nothing happened.
@@ -138,8 +180,13 @@ def _happen(cluster: Running, event: Event, time: int, last: int, limit: int) ->
     pipeline = cluster.pipeline
     queue = pipeline.queue
     if type(event) is Passage:
-        heap, steps = queue.heap, queue.steps
-        while (upcoming := event.handler(event, time)) >= 0:
+        heap, steps, instances = queue.heap, queue.steps, pipeline.roster.instances
+        while True:
+            if event.instance_index is not None:
+                _settle(pipeline, instances[event.instance_index].flow, event.order, time)
+            upcoming = event.handler(event, time)
+            if upcoming < 0:
+                break
             queue.seq += 1
             entry: Entry = (upcoming, event.order, queue.seq, event)
             if (
@@ -155,10 +202,14 @@ def _happen(cluster: Running, event: Event, time: int, last: int, limit: int) ->
             time = upcoming
             pipeline.events += 1
     elif type(event) is RequestCallback:
-        event.handler(event.request, time)
-    elif not event.happen(time):
-        event.drop()
-        return -1
+        event.handler(event.request, time)  # it ends a step with its request, and nothing else
+    else:
+        for instance in pipeline.roster.instances:
+            if event.instance_index is None or event.instance_index == instance.index:
+                _settle(pipeline, instance.flow, order, time)
+        if not event.happen(time):
+            event.drop()
+            return -1
     pipeline.events += 1
     _tell(pipeline, event, time)
     return time

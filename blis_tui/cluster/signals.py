@@ -18,7 +18,6 @@ from blis_tui.engine.request import Request
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.records import Observers, Record
     from blis_tui.engine.request import Segments
@@ -64,17 +63,18 @@ class CacheView:
         adapters: the LoRA adapters on its accelerators.
     """
 
-    __slots__ = ("_board", "_pool", "adapters", "keys")
+    __slots__ = ("_board", "_index", "_pool", "adapters", "keys")
 
     def __init__(
         self,
         board: SignalBoard,
-        pool: BlockPool,
+        instance: Instance,
         keys: frozenset[int] | None = None,
         adapters: Collection[str] = frozenset(),
     ) -> None:
         self._board = board
-        self._pool = pool
+        self._index = instance.index
+        self._pool = instance.pool
         self.keys = keys
         self.adapters = adapters
 
@@ -83,6 +83,7 @@ class CacheView:
         if not segments:
             return 0
         if self.keys is None:
+            self._board.catch_up(self._index)
             return self._pool.visible_head(segments, self._board.now_us)
         found = 0
         for key in self._pool.prompts.shareable(segments):
@@ -134,7 +135,7 @@ FIGURES: Final[Mapping[str, Callable[[SignalBoard, int], float]]] = {
     "in_flight": lambda board, index: board.in_flight[index],
     "load": _load,
     "vllm_dp": lambda board, index: 4 * board.waiting[index] + board.running[index],
-    "kv_utilization": lambda board, index: board.kv_used[index] / board.kv_total[index],
+    "kv_utilization": lambda board, index: board.kv_used(index) / board.kv_total[index],
 }
 """What may be compared of instances, by name."""
 
@@ -146,8 +147,8 @@ class SignalBoard:
         waiting: requests in queues.
         running: requests in batches.
         in_flight: requests sent there that have not ended.
-        kv_used: blocks in use.
         kv_total: blocks there are.
+        live: whether figures are those of the moment whenever they are read.
         refreshed_us: when all but the in-flight counts were last renewed.
         now_us: when it was last read.
         touched: instances to which something has happened since.
@@ -157,13 +158,15 @@ class SignalBoard:
         self.waiting: list[int] = []
         self.running: list[int] = []
         self.in_flight: list[int] = []
-        self.kv_used: list[int] = []
         self.kv_total: list[int] = []
         self.refreshed_us = 0
         self.now_us = 0
         self._instances: list[Instance] = []
         self.touched: dict[int, None] = {}
         self._stale: dict[int, None] = {}
+        self.live = not settings.refresh_interval_us
+        self._kv_used: list[int] = []
+        """Blocks in use when the figures were renewed; of live ones nothing is kept."""
         self._interval_us = settings.refresh_interval_us
         self._cache_delay_us = settings.cache_signal_delay_us
         self._caches_us = 0
@@ -187,10 +190,10 @@ class SignalBoard:
     def add(self, instance: Instance) -> None:
         """One more instance: it is empty."""
         self._instances.append(instance)
-        for column in (self.waiting, self.running, self.in_flight, self.kv_used):
+        for column in (self.waiting, self.running, self.in_flight, self._kv_used):
             column.append(0)
         self.kv_total.append(instance.pool.total)
-        view = CacheView(self, instance.pool, frozenset() if self._cache_delay_us else None)
+        view = CacheView(self, instance, frozenset() if self._cache_delay_us else None)
         if instance.batch.adapters is not None and not self._cache_delay_us:
             view.adapters = instance.batch.adapters.resident
         self._views.append(view)
@@ -211,10 +214,11 @@ class SignalBoard:
                 instance = self._instances[index]
                 self.waiting[index] = len(instance.waiting.items)
                 self.running[index] = instance.seen.running
-                self.kv_used[index] = instance.seen.kv_used
             for listener in self._listeners:
                 listener.update(self._stale)
             self._stale.clear()
+        if not self.live and now - self.refreshed_us >= self._interval_us:
+            self._note_blocks()
         if now - self.refreshed_us >= self._interval_us:
             self.refreshed_us = now
         if self._cache_delay_us and now - self._caches_us >= self._cache_delay_us:
@@ -223,7 +227,30 @@ class SignalBoard:
                 adapters = (
                     frozenset() if instance.batch.adapters is None else frozenset(instance.batch.adapters.resident)
                 )
-                self._views[index] = CacheView(self, instance.pool, instance.pool.visible_keys(now), adapters)
+                self.catch_up(index)
+                self._views[index] = CacheView(self, instance, instance.pool.visible_keys(now), adapters)
+
+    def _note_blocks(self) -> None:
+        for index, instance in enumerate(self._instances):
+            self.catch_up(index)
+            used = instance.seen.kv_used
+            if used != self._kv_used[index]:
+                self._kv_used[index] = used
+                self.announce(index)
+
+    def catch_up(self, index: int) -> None:
+        """What an instance holds and has cached is that of the moment: it may have put steps off."""
+        self._instances[index].flow.catch_up(self.now_us)
+
+    def kv_used(self, index: int) -> int:
+        """The KV blocks in use on an instance; between two touches it only takes more."""
+        if not self.live:
+            return self._kv_used[index]
+        instance = self._instances[index]
+        flow = instance.flow
+        if flow.next_us < self.now_us:
+            flow.catch_up(self.now_us)
+        return instance.seen.kv_used
 
     def audit(self, now: int) -> str:
         """What is wrong with the figures; empty = nothing.
@@ -239,8 +266,9 @@ class SignalBoard:
                 continue
             shown, found = [self.in_flight[index]], [instance.seen.in_flight]
             if index not in self._stale:
-                shown += [self.waiting[index], self.running[index], self.kv_used[index]]
-                found += [len(instance.waiting.items), instance.seen.running, instance.seen.kv_used]
+                used = instance.seen.kv_used
+                shown += [self.waiting[index], self.running[index], used if self.live else self._kv_used[index]]
+                found += [len(instance.waiting.items), instance.seen.running, used]
             if shown != found:
                 return f"instance {index} is seen as {shown}, and is {found}, though nothing happened to it meanwhile"
         return ""
@@ -252,7 +280,7 @@ class SignalBoard:
             self.waiting[index],
             self.running[index],
             self.in_flight[index],
-            self.kv_used[index],
+            self.kv_used(index),
             self.kv_total[index],
             self._views[index],
             now - self.refreshed_us,
@@ -262,7 +290,7 @@ class SignalBoard:
         """See ``Fleet.prefill_us``."""
         instance = self._instances[index]
         decodes = self.running[index]
-        context = self.kv_used[index] * block_size_tokens if decodes else 0
+        context = self.kv_used(index) * block_size_tokens if decodes else 0
         drafts = instance.batch.speculative
         width = 1 if drafts is None else 1 + drafts.luck.draft_tokens
         room = max(1, instance.batch.limits.max_num_batched_tokens - decodes * width)
@@ -287,7 +315,7 @@ class SignalBoard:
         views: list[object] = [sorted(view.keys) for view in self._views if view.keys is not None]
         views += [(index, sorted(view.adapters)) for index, view in enumerate(self._views) if view.adapters]
         return (
-            *(tuple(column) for column in (self.waiting, self.running, self.in_flight, self.kv_used)),
+            *(tuple(column) for column in (self.waiting, self.running, self.in_flight, self._kv_used)),
             (self.refreshed_us, self._caches_us),
             views,
         )

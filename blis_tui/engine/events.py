@@ -34,7 +34,10 @@ class Stepper(Protocol):
     """What takes the steps of an instance."""
 
     index: int
+    order: int
     step_pending: bool
+    next_us: int
+    due_us: int
 
     @property
     def has_work(self) -> bool:
@@ -43,8 +46,14 @@ class Stepper(Protocol):
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
 
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+    def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """Run that step, and those after it as far as nothing can come between (see ``Flow``)."""
+
+    def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+        """The same, where plain decodes wait until their results are asked for (see ``Flow``)."""
+
+    def catch_up(self, bar: int) -> None:
+        """Take the deferred plain decodes that start before ``bar`` (see ``Flow``)."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -72,6 +81,7 @@ class Step(Kept):
     def drop(self) -> None:
         """No step is pending any more."""
         self.flow.step_pending = False
+        self.flow.due_us = -1
 
 
 _PRIORITY_BITS: Final = 4
@@ -201,6 +211,7 @@ class EventQueue(Kept):
 
     def push_step(self, time_us: int, order: int, step: Step) -> None:
         """Schedule the next step of an instance that has none."""
+        step.flow.next_us = step.flow.due_us = time_us
         heappush(self.steps, (time_us, order, 0, step))
 
     def head(self) -> Entry | None:

@@ -22,6 +22,8 @@ _STEP: Final = 2
 """Priority at a tie with other events of the instance."""
 _AT_ONCE: Final = 4096
 """The most plain decodes that are taken in one go."""
+_FEW: Final = 32
+"""Of so many times all are looked at for the first; of more, one after another is looked for."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -34,9 +36,25 @@ class Flow(Kept):
         batch: the requests.
         order: place of the step events among simultaneous events.
         step_pending: whether a step event stands in the queue; there is never a second one.
+        next_us: when the next step starts, where plain decodes may be deferred.
+        due_us: the time of the step event, up to which all steps are plain decodes.
+        late: deferred plain decodes that have been taken and are not among the events that the loop has counted.
+        late_us: when the latest of these started.
     """
 
-    __slots__ = ("batch", "busy_until_the_end", "index", "order", "step_pending", "steps")
+    __slots__ = (
+        "batch",
+        "busy_until_the_end",
+        "due_us",
+        "event",
+        "index",
+        "late",
+        "late_us",
+        "next_us",
+        "order",
+        "step_pending",
+        "steps",
+    )
 
     def __init__(self, steps: Steps) -> None:
         self.index = steps.index
@@ -45,6 +63,9 @@ class Flow(Kept):
         self.busy_until_the_end = steps.rule.traits.busy_until_the_end
         self.order = instance_order(_STEP, steps.index)
         self.step_pending = False
+        self.next_us = self.due_us = -1
+        self.late = self.late_us = 0
+        self.event = Step(self)
 
     @property
     def has_work(self) -> bool:
@@ -55,16 +76,14 @@ class Flow(Kept):
         """What is due at ``now``; returns when the next step starts, IDLE or NO_STEP."""
         raise NotImplementedError
 
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:  # noqa: ARG002
+    def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:  # noqa: ARG002
         """Take the step that is due at ``now``, and those after it as far as nothing can come between.
 
         There may be no subscribers.
 
         Args:
             now: it is the first of all that is pending.
-            bar: when something happens that is no step: further steps start before that.
-            turn: when another instance takes a step: further steps that start then or later are plain decodes, in which
-                nothing happens that others could see.
+            bar: when something else happens: further steps start before that.
             most: how many steps at most.
 
         Returns:
@@ -74,12 +93,25 @@ class Flow(Kept):
         upcoming = self.step(now)
         return upcoming != NO_STEP, now, upcoming
 
+    def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+        """The same; the next step may then be due later than it starts, if up to there all are plain decodes.
+
+        In these nothing happens that others could see but KV blocks that are taken. They are taken when they are due,
+        or when something is about to happen to the instance, or is asked of it (``catch_up``).
+        """
+        done, latest, upcoming = self.advance(now, bar, most)
+        self.next_us = self.due_us = upcoming
+        return done, latest, upcoming
+
+    def catch_up(self, bar: int) -> None:
+        """Take the deferred plain decodes that start before ``bar``."""
+
     def want_step(self, now: int) -> None:
         """There is a step to come as long as there is work; this is where one begins after a pause."""
         if not self.step_pending and self.has_work and not self.batch.awaits_adapter():
             self.step_pending = True
             start = max(now, self.steps.free_us) if self.busy_until_the_end else now
-            self.steps.events.push_step(start, self.order, Step(self))
+            self.steps.events.push_step(start, self.order, self.event)
 
     def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows with steps to come)
         """A running request leaves with nothing."""
@@ -125,7 +157,7 @@ class Coasting(Flow):
         """A step with more decodes is planned, or any, where drafts and tiers have a say in each."""
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+    def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """See ``Flow``: plain decodes one after another, and other steps between them where nothing is due before."""
         batch, load, cohort, calendar, heap = self._at_hand
         lead, done, latest = self._lead, 0, now
@@ -140,8 +172,6 @@ class Coasting(Flow):
                 or decodes > self._max_decodes
                 or (batch.waiting.items and len(batch.running) < batch.max_running)
             ):
-                if done and now >= turn:
-                    return done, latest, now
                 upcoming = self.planned_step(now)
             else:
                 if not (
@@ -158,8 +188,6 @@ class Coasting(Flow):
                         if now >= bar or done >= most:
                             return done, latest, now
                         continue
-                if done and now >= turn:
-                    return done, latest, now
                 upcoming = self.step(now)
             if upcoming == NO_STEP:
                 return done, latest, NO_STEP
@@ -170,9 +198,91 @@ class Coasting(Flow):
             now = upcoming
             if heap and heap[0][0] < bar:
                 bar = heap[0][0]
-                turn = min(turn, bar)
             if now >= bar or done >= most:
                 return done, latest, now
+
+    def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+        """See ``Flow``."""
+        batch, _, cohort, calendar, heap = self._at_hand
+        lead, done, latest, start, due = self._lead, 0, now, self.next_us, now
+        while True:
+            while start < due and cohort.clock + 1 not in calendar:
+                count, latest, start = self._coast(start, due, _AT_ONCE)
+                done += count
+            if start > due or (lead and (batch.ending or batch.leaving)):
+                # Longer contexts took more time, or the places of those that have ended are free.
+                if lead:
+                    batch.release_all()
+                due = self._due(start)
+            if due > start or (start > now and start >= bar):
+                break
+            upcoming = self.step(start)
+            if upcoming == NO_STEP:
+                return done, latest, NO_STEP
+            done += 1
+            latest = start
+            if upcoming < 0:
+                return done, latest, upcoming
+            start = upcoming
+            if heap and heap[0][0] < bar:
+                bar = heap[0][0]
+            due = self._due(start)
+            if due < 0:  # plain decodes, nobody knows for how long
+                count, before, start = self._coast(start, bar, most - done)
+                if count:
+                    done += count
+                    latest = before
+                due = start
+            if due >= bar or done >= most:
+                break
+        due = max(due, start)
+        self.next_us, self.due_us = start, due
+        return done, latest, due
+
+    def _due(self, start: int) -> int:
+        """When the first step may start that is more than a plain decode, the next one being one; -1 = unknown."""
+        batch, load, cohort, calendar, _ = self._at_hand
+        clock, decodes = cohort.clock, load.decode_requests
+        if (
+            not decodes
+            or clock + 1 in calendar
+            or batch.prefills
+            or batch.stalled
+            or decodes > self._max_decodes
+            or cohort.last_advance_us != start
+            or cohort.uneven
+            or cohort.answers
+            or (batch.waiting.items and len(batch.running) < batch.max_running)
+            or (self._lead and (batch.ending or batch.leaving or not self._has_planned_decode()))
+        ):
+            return start
+        steps = self.steps
+        timed = steps.timed
+        if timed is None:
+            return start
+        if len(calendar) <= _FEW:
+            count = min(calendar) - clock - 1
+        else:
+            count = 1
+            while clock + count + 1 not in calendar:
+                count += 1
+        free, size = batch.pool.free, cohort.block_size_tokens
+        if free < decodes * (count // size + 1):
+            count = min(count, cohort.affordable(free))
+            if not count:
+                return start
+        if steps.flat:
+            return start + count * timed.step_time_us(load)
+        least = timed.least_us(load, count)
+        return start + least if least else -1
+
+    def catch_up(self, bar: int) -> None:
+        """See ``Flow``."""
+        cohort = self.batch.cohort
+        bar = min(bar, self.due_us)
+        while self.next_us < bar and cohort.clock + 1 not in cohort.calendar:
+            count, self.late_us, self.next_us = self._coast(self.next_us, bar, _AT_ONCE)
+            self.late += count
 
     def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """Take plain decodes up to one that is more than that; how many, when the last began, and when it ended."""

@@ -140,7 +140,10 @@ class Instance(Kept):
     def intake_us(self, request: Request, now: int) -> int:
         """From the arrival of a request, now, until it is in the waiting queue."""
         delay = self.steps.latency.queueing_time_us(request)
-        return delay if self.front_end is None else delay + self.front_end.delay_us(request, self.batch.load, now)
+        if self.front_end is None:
+            return delay
+        self.flow.catch_up(now)
+        return delay + self.front_end.delay_us(request, self.batch.load, now)
 
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""

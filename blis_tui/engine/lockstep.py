@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from blis_tui.engine.events import IDLE, NO_STEP, Step
+from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Ahead, Flow, OneAtATime
 from blis_tui.engine.latency.model import Around, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
@@ -193,15 +193,19 @@ class Rank(Flow):
         """There is a step to come as long as there is work: when the group takes its next one."""
         if self.has_work and not self.step_pending:
             self.step_pending = True
-            self.steps.events.push_step(self.group.next_start(now), self.order, Step(self))
+            self.steps.events.push_step(self.group.next_start(now), self.order, self.event)
 
     def prepare(self, now: int) -> Planned | None:
         """What this rank computes in the step that starts now; None = nothing."""
         raise NotImplementedError
 
-    def advance(self, now: int, bar: int, turn: int, most: int) -> tuple[int, int, int]:
+    def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """One step, as others may not be ahead."""
-        return Flow.advance(self, now, bar, turn, most)
+        return Flow.advance(self, now, bar, most)
+
+    def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+        """The same."""
+        return Flow.advance_deferring(self, now, bar, most)
 
     def state(self) -> tuple[object, ...]:
         """What is planned and not carried out, and of the first rank what its group remembers (for digests)."""

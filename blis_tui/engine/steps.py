@@ -93,6 +93,7 @@ class Steps(Kept):
         latency: the step-time model; its overheads belong to every latency that a client sees.
         pure: whether it does not matter when that is asked, nor how often.
         flat: whether it says the same of all steps of nothing but the same number of decodes.
+        timed: the same model, if it may know what many steps will take.
         seen: what others see of the requests.
         tallies: what the steps add up to.
         parts: what belongs to steps beside their computation, in this order.
@@ -124,6 +125,7 @@ class Steps(Kept):
         "rule",
         "seen",
         "tallies",
+        "timed",
     )
 
     def __init__(self, index: int, batch: Batch, parts: Parts) -> None:
@@ -151,6 +153,7 @@ class Steps(Kept):
         self.latency = latency
         self.pure = is_pure(latency)
         self.flat = isinstance(latency, Timed) and latency.flat
+        self.timed = latency if isinstance(latency, Timed) and latency.pure else None
 
     def keep_pace(self, latency: StepTimeModel) -> None:
         """From now on all steps take as long as this model says, those without effect, too."""

@@ -14,7 +14,7 @@ from blis_tui.spec.model import SLO_PRIORITIES, Signals
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Segments
 
 BLOCK = 4
@@ -38,18 +38,18 @@ class Seen(NamedTuple):
 def fleet(*instances: Seen) -> Fleet:
     """Instances that report that."""
     prompts = PromptKeys(BLOCK)
-    board = SignalBoard(Signals())
-    pool = cast("BlockPool", SimpleNamespace(prompts=prompts, block_size_tokens=BLOCK))
-    for one in instances:
+    board = SignalBoard(Signals(refresh_interval_us=1))
+    pool = SimpleNamespace(prompts=prompts, block_size_tokens=BLOCK)
+    for index, one in enumerate(instances):
         board.waiting.append(one.waiting)
         board.running.append(one.running)
         board.in_flight.append(one.in_flight)
-        board.kv_used.append(one.kv_used)
+        board._kv_used.append(one.kv_used)
         board.kv_total.append(100)
         board._views.append(
             CacheView(
                 board,
-                pool,
+                cast("Instance", SimpleNamespace(index=index, pool=pool)),
                 frozenset(key for head in one.cached for key in prompts.shareable(head)),
                 frozenset(one.adapters),
             )

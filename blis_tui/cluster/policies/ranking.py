@@ -28,8 +28,9 @@ class Ranking:
 
     Instances with equal figures have equal scores. So they stand in groups of equal figures, kept up to date as figures
     change, and a decision looks at one of each group; within a group they are sorted by the one figure that is nearly
-    always different (KV utilization), of which the smallest is the best. Scores that single instances have for
-    themselves (of prefixes) are added for these alone.
+    always different (KV utilization), of which the smallest is the best. While nothing but decoding happens to an
+    instance that figure only grows: it is asked for again when the instance comes first, and not at every step. Scores
+    that single instances have for themselves (of prefixes) are added for these alone.
 
     The sums are those of the plain way, bit by bit, because the same numbers are added in the same order.
 
@@ -44,6 +45,7 @@ class Ranking:
         self._coarse = [one for one in scorers if isinstance(one, FigureScorer) and one.figure != _FINE]
         self._figures = [FIGURES[one.figure] for one in self._coarse]
         self._has_fine = any(isinstance(one, FigureScorer) and one.figure == _FINE for one in scorers)
+        self._fine = FIGURES[_FINE]
         self._members = fleet.members
         self._changed = fleet.board.listen()
         self._groups: dict[Group, list[tuple[float, int]]] = {}
@@ -83,23 +85,13 @@ class Ranking:
         highest = -1.0
         ties: list[int] = []
         for number, group in enumerate(groups):
-            entries = self._groups[group]
-            plain = entries if not odd else [entry for entry in entries if entry[1] not in odd]
-            if not plain:
-                continue
-            total = self._sum(number, plain[0][0], columns, usual)
-            if total < highest:
-                continue
-            if total > highest:
-                highest, ties = total, []
-            for fine, index in plain:
-                if fine != plain[0][0] and self._sum(number, fine, columns, usual) != total:
-                    break
-                ties.append(index)
+            highest, ties = self._first(number, group, columns, usual, odd, fleet.board, (highest, ties))
         if odd:
             numbers = {group: number for number, group in enumerate(groups)}
             for index, place in odd.items():
                 group, (fine, _) = self._where[index]
+                if self._has_fine:
+                    fine = self._fine(fleet.board, index)
                 own = [others.get(place, one) for one, others in zip(usual, special, strict=True)]
                 total = self._sum(numbers[group], fine, columns, own)
                 if total > highest:
@@ -107,6 +99,41 @@ class Ranking:
                 if total == highest:
                     ties.append(index)
         ties.sort()
+        return highest, ties
+
+    def _first(
+        self,
+        number: int,
+        group: Group,
+        columns: Sequence[Sequence[float] | None],
+        constants: Sequence[float],
+        odd: Mapping[int, int],
+        board: SignalBoard,
+        best: tuple[float, list[int]],
+    ) -> tuple[float, list[int]]:
+        """The best so far, and those of a group that have no scores for themselves."""
+        highest, ties = best
+        entries = self._groups[group]
+        at = 0
+        while at < len(entries):
+            fine, index = entries[at]
+            if index in odd:
+                at += 1
+                continue
+            total = self._sum(number, fine, columns, constants)
+            if total < highest:
+                break
+            if self._has_fine and (now := self._fine(board, index)) != fine:
+                # It has grown since: others may be before it by now.
+                entry = now, index
+                self._where[index] = group, entry
+                del entries[at]
+                insort(entries, entry)
+                continue
+            if total > highest:
+                highest, ties = total, []
+            ties.append(index)
+            at += 1
         return highest, ties
 
     def _sum(
@@ -153,7 +180,7 @@ class Ranking:
 
     def _place(self, index: int, board: SignalBoard) -> tuple[Group, tuple[float, int]]:
         """The group of an instance, and its entry there."""
-        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, index)
+        entry = (self._fine(board, index) if self._has_fine else 0.0, index)
         return tuple([figure(board, index) for figure in self._figures]), entry
 
     def _remove(self, place: tuple[Group, tuple[float, int]]) -> None:

@@ -161,6 +161,11 @@ class TwoPhaseModel(Overheads):
         time_us += self._step_us + count * self._decode_extra_us
         return int(time_us) if time_us >= 1.0 else 1
 
+    def least_us(self, load: StepLoad, steps: int) -> int:
+        """Contexts only grow; coefficients of one's own may be such that times do not."""
+        grows = self._decode_attended_us >= 0.0 and self._decode_kv_attended_us >= 0.0
+        return steps * self.step_time_us(load) if grows else 0
+
     def _prefill_us(self, load: StepLoad) -> float:
         """Everything the prefill chunks add, shared terms aside."""
         tokens = 0

@@ -7,7 +7,7 @@ weakness.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.latency.creation import coefficients
@@ -45,6 +45,8 @@ class CrossModel(Overheads):
     """Linear in the step's tokens, scaled by the model's shape."""
 
     __slots__ = ("_barrier_us", "_decode_us", "_kv_scale", "_layers_us", "_token_us", "_width")
+
+    flat: ClassVar[bool] = True
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
         alpha, beta, model, tensor_parallel = settings.alpha, settings.beta, pool.model, pool.tensor_parallel

@@ -276,6 +276,11 @@ class FittedModel(Overheads):
         time_us += tokens * self._moved_us + rows * self._request_us
         return int(time_us) if time_us >= 1.0 else 1
 
+    def least_us(self, load: StepLoad, steps: int) -> int:
+        """Contexts only grow, and with them what is read and multiplied."""
+        parts = (self._kv_us, self._kv_window_us, self._decode_us, self._decode_window_us)
+        return steps * self.step_time_us(load) if min(parts) >= 0.0 else 0
+
 
 def _check(settings: Settings) -> None:
     """For settings that no schema has seen.

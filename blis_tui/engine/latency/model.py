@@ -115,6 +115,10 @@ class Timed(Kept):
         """Duration of a step with this load, at least 1."""
         raise NotImplementedError
 
+    def least_us(self, load: StepLoad, steps: int) -> int:
+        """The least that so many steps of nothing but these decodes take one after another; 0 = unknown."""
+        return steps * self.step_time_us(load) if self.flat else 0
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Overheads(Timed):
@@ -165,6 +169,12 @@ class Around(Timed):
     def pure(self) -> bool:
         """Whether the other one is."""
         return is_pure(self.model)
+
+    def least_us(self, load: StepLoad, steps: int) -> int:
+        """What is asked around another model makes no step shorter whose own time grows."""
+        inner = self.model
+        known = isinstance(inner, Timed) and inner.least_us(load, steps)
+        return steps * self.step_time_us(load) if known else 0
 
     def queueing_time_us(self, request: Request) -> int:
         """What the other model says."""

@@ -28,15 +28,16 @@ _LISTED: Final = 65536
 class _Decodes(Kept):
     """Steps of a number of decodes and nothing else: straight lines over their summed contexts.
 
-    ``other_us`` is what of ``base_us`` is no attention.
+    ``other_us`` is what of ``base_us`` is no attention; ``grow`` says that no line falls.
     """
 
-    __slots__ = ("base_us", "contexts", "other_us", "slope_us")
+    __slots__ = ("base_us", "contexts", "grow", "other_us", "slope_us")
 
     def __init__(self, contexts: Sequence[float], base_us: list[float], slope_us: list[float], other_us: float) -> None:
         self.contexts = contexts
         self.base_us = base_us
         self.slope_us = slope_us
+        self.grow = min(slope_us) >= 0.0
         self.other_us = other_us
 
 
@@ -97,6 +98,12 @@ class OperatorModel(Overheads):
         context = load.decode_context_tokens
         at = bisect_right(line.contexts, context)
         return int(line.base_us[at] + context * line.slope_us[at])
+
+    def least_us(self, load: StepLoad, steps: int) -> int:
+        """Contexts only grow; where one line ends and the next begins, rounding may take a microsecond."""
+        count = load.decode_requests
+        line = self._decodes.get(count) or self._decoding(count)
+        return max(0, steps * self.step_time_us(load) - len(line.contexts)) if line.grow else 0
 
     def _mixed_us(self, load: StepLoad) -> int:
         """A step with prefill in it."""

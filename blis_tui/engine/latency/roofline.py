@@ -133,6 +133,10 @@ class RooflineModel(Overheads):
             time_us = compute
         return int(time_us) if count and time_us >= 1.0 else 1
 
+    def least_us(self, load: StepLoad, steps: int) -> int:
+        """Contexts only grow, and with them what is computed and read."""
+        return steps * self.step_time_us(load)
+
     def _mixed_us(self, load: StepLoad) -> int:
         """A step with prefill in it."""
         tokens = 0
