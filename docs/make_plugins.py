@@ -180,6 +180,9 @@ def _outline(node: ast.stmt) -> ast.stmt:
         doc = node.body[:1] if ast.get_docstring(node) is not None else []
         node.body = doc or [ast.Expr(ast.Constant(...))]
     elif isinstance(node, ast.ClassDef):
+        # How a class is compiled and kept says nothing of what it is for.
+        node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
+        node.bases = [one for one in node.bases if ast.unparse(one) != "Kept"]
         node.body = list(_public(node.body)) or [ast.Expr(ast.Constant(...))]
     return node
 

@@ -13,8 +13,10 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, overload
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
@@ -55,7 +57,8 @@ class IncomingRequest(NamedTuple):
     """Name of the LoRA adapter that it asks for; empty = the base model."""
 
 
-class CacheView:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CacheView(Kept):
     """What an instance has cached as a router may ask it: about prompts, never about requests.
 
     Attributes:
@@ -140,7 +143,8 @@ FIGURES: Final[Mapping[str, Callable[[SignalBoard, int], float]]] = {
 """What may be compared of instances, by name."""
 
 
-class SignalBoard:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SignalBoard(Kept):
     """The figures of all instances by index, as the control plane sees them.
 
     Attributes:
@@ -173,8 +177,8 @@ class SignalBoard:
         self._views: list[CacheView] = []
         self._listeners: list[dict[int, None]] = []
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_listeners": []}  # indexes over the figures are made anew
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        return None, {**super().__getstate__()[1], "_listeners": []}  # indexes over the figures are made anew
 
     def listen(self) -> dict[int, None]:
         """A dictionary that gets the instances whose figures or fleets may have changed since it was last cleared."""
@@ -321,7 +325,8 @@ class SignalBoard:
         )
 
 
-class Fleet(Sequence[InstanceSignals]):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Fleet(Kept, Sequence[InstanceSignals]):
     """The signals of all instances that a request may be sent to, by place; read when they are asked for.
 
     Attributes:
@@ -420,7 +425,8 @@ class Fleet(Sequence[InstanceSignals]):
         return [figure(board, index) for index in self.members]
 
 
-class Context:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Context(Kept):
     """What a decision may depend on beside the request and the signals.
 
     Attributes:

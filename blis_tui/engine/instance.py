@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.flow import Flow
+    from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Request
     from blis_tui.engine.seen import Watch
@@ -74,9 +75,9 @@ class Instance(Kept):
     def __init__(self, flow: Flow, parts: Parts) -> None:
         self.flow = flow
         self.steps = steps = flow.steps
-        self.index = steps.index
+        self.index: int = steps.index
         self.batch = batch = steps.batch
-        self.pool = batch.pool
+        self.pool: BlockPool = batch.pool
         self.waiting = batch.waiting
         self.tallies = steps.tallies
         self.seen = steps.seen
