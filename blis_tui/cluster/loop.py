@@ -178,7 +178,7 @@ def _happen(cluster: Running, event: Event, time: int, order: int, last: int, li
     Returns when the last of these was; or -1, where nothing happened.
     """
     pipeline = cluster.pipeline
-    queue = pipeline.queue
+    queue, tells = pipeline.queue, pipeline.roster.watched
     if type(event) is Passage:
         heap, steps, instances = queue.heap, queue.steps, pipeline.roster.instances
         while True:
@@ -198,7 +198,8 @@ def _happen(cluster: Running, event: Event, time: int, order: int, last: int, li
             ):
                 heappush(heap, entry)
                 break
-            _tell(pipeline, event, time)
+            if tells or pipeline.arrivals.ended:
+                _tell(pipeline, event, time)
             time = upcoming
             pipeline.events += 1
     elif type(event) is RequestCallback:
@@ -211,7 +212,8 @@ def _happen(cluster: Running, event: Event, time: int, order: int, last: int, li
             event.drop()
             return -1
     pipeline.events += 1
-    _tell(pipeline, event, time)
+    if tells or pipeline.arrivals.ended:
+        _tell(pipeline, event, time)
     return time
 
 

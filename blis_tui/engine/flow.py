@@ -143,7 +143,7 @@ class Coasting(Flow):
     In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
     """
 
-    __slots__ = ("_at_hand", "_budget", "_lead", "_max_decodes")
+    __slots__ = ("_at_hand", "_budget", "_lead", "_max_decodes", "_plain_until")
 
     def __init__(self, steps: Steps, *, lead: int) -> None:
         super().__init__(steps)
@@ -155,6 +155,8 @@ class Coasting(Flow):
         plans_always = not cohort.lockstep or batch.pool.tiers is not None
         self._max_decodes = -1 if plans_always else batch.max_decodes
         """A step with more decodes is planned, or any, where drafts and tiers have a say in each."""
+        self._plain_until = 0
+        """Up to this value of the cohort's clock all steps are plain decodes, where they are put off."""
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
@@ -203,11 +205,11 @@ class Coasting(Flow):
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """See ``Flow``."""
-        batch, _, cohort, calendar, heap = self._at_hand
+        batch, _, cohort, _, heap = self._at_hand
         lead, done, latest, start, due = self._lead, 0, now, self.next_us, now
         while True:
-            while start < due and cohort.clock + 1 not in calendar:
-                count, latest, start = self._coast(start, due, _AT_ONCE)
+            while start < due and (left := self._plain_until - cohort.clock) > 0:
+                count, latest, start = self._decode(start, due, left)
                 done += count
             if start > due or (lead and (batch.ending or batch.leaving)):
                 # Longer contexts took more time, or the places of those that have ended are free.
@@ -271,6 +273,7 @@ class Coasting(Flow):
             count = min(count, cohort.affordable(free))
             if not count:
                 return start
+        self._plain_until = clock + count
         if steps.flat:
             return start + count * timed.step_time_us(load)
         least = timed.least_us(load, count)
@@ -280,29 +283,37 @@ class Coasting(Flow):
         """See ``Flow``."""
         cohort = self.batch.cohort
         bar = min(bar, self.due_us)
-        while self.next_us < bar and cohort.clock + 1 not in cohort.calendar:
-            count, self.late_us, self.next_us = self._coast(self.next_us, bar, _AT_ONCE)
+        while self.next_us < bar and (left := self._plain_until - cohort.clock) > 0:
+            count, self.late_us, self.next_us = self._decode(self.next_us, bar, left)
             self.late += count
 
     def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """Take plain decodes up to one that is more than that; how many, when the last began, and when it ended."""
         batch, load, cohort, calendar, _ = self._at_hand
-        steps, pool, clock, decodes = self.steps, batch.pool, cohort.clock, load.decode_requests
-        latency, tallies = steps.latency, steps.tallies
-        if not steps.pure:
+        pool, clock = batch.pool, cohort.clock
+        if not self.steps.pure:
             return 0, now, now
-        start, duration, count, itl_us = now, latency.step_time_us(load), 1, tallies.itl_us
+        count, duration = 1, self.steps.latency.step_time_us(load)
         if now + duration < bar and most > 1:
             count = min(most, _AT_ONCE, (bar - now - 1) // duration + 1)
             ends = range(clock + 2, clock + count + 1)
             if not calendar.keys().isdisjoint(ends):
                 count = next(filter(calendar.__contains__, ends)) - clock - 1
-        blocks = cohort.due_within(count)
-        if blocks > pool.free:
+        if cohort.due_within(count) > pool.free:
             count = cohort.affordable(pool.free)
             if not count:
                 return 0, now, now
-            blocks = cohort.due_within(count)
+        return self._decode(now, bar, count)
+
+    def _decode(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+        """Take so many plain decodes, or fewer that reach ``bar``; their blocks are there, and no request ends."""
+        batch, load, cohort, _, _ = self._at_hand
+        steps, clock, decodes = self.steps, cohort.clock, load.decode_requests
+        latency, tallies, itl_us = steps.latency, steps.tallies, steps.tallies.itl_us
+        start, duration = now, latency.step_time_us(load)
+        count = (bar - now - 1) // duration + 1
+        count = min(count, most)
+        blocks = cohort.due_within(count)
         if count == 1 or steps.flat:
             itl_us[duration] = itl_us.get(duration, 0) + count * decodes
             load.decode_context_tokens += count * decodes
@@ -319,7 +330,7 @@ class Coasting(Flow):
                     blocks = cohort.due_within(count)
                     break
         if blocks:
-            pool.take(blocks)
+            batch.pool.take(blocks)
         cohort.clock = clock + count
         cohort.last_advance_us = steps.free_us = now
         cohort.ahead = self._lead

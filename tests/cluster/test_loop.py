@@ -163,14 +163,14 @@ def test_stop_leaves_a_state_that_single_events_lead_to(made: Experiment, monkey
 def test_steps_are_taken_in_one_go(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the other tests here would show nothing."""
     goes: list[int] = []
-    coast = Coasting._coast
+    decode = Coasting._decode
 
     def counting(self: Coasting, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        answer = coast(self, now, bar, most)
+        answer = decode(self, now, bar, most)
         goes.append(answer[0])
         return answer
 
-    monkeypatch.setattr(Coasting, "_coast", counting)
+    monkeypatch.setattr(Coasting, "_decode", counting)
     simulation = Simulation(made)
     if not isinstance(simulation.cluster.instances[0].flow, Coasting):
         pytest.skip("its rule plans each step")
