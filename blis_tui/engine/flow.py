@@ -314,21 +314,23 @@ class Coasting(Flow):
         count = (bar - now - 1) // duration + 1
         count = min(count, most)
         blocks = cohort.due_within(count)
-        if count == 1 or steps.flat:
+        timed = steps.timed
+        if count == 1 or steps.flat or timed is None:
             itl_us[duration] = itl_us.get(duration, 0) + count * decodes
             load.decode_context_tokens += count * decodes
             now += count * duration
         else:
-            for number in range(count):
-                if number:
-                    duration = latency.step_time_us(load)
+            taken = 0
+            for duration in timed.decode_times_us(load, count):
                 itl_us[duration] = itl_us.get(duration, 0) + decodes
-                load.decode_context_tokens += decodes
                 now += duration
-                if now >= bar and number + 1 < count:
-                    count = number + 1
-                    blocks = cohort.due_within(count)
+                taken += 1
+                if now >= bar:
                     break
+            load.decode_context_tokens += taken * decodes
+            if taken < count:
+                count = taken
+                blocks = cohort.due_within(count)
         if blocks:
             batch.pool.take(blocks)
         cohort.clock = clock + count

@@ -119,6 +119,15 @@ class Timed(Kept):
         """The least that so many steps of nothing but these decodes take one after another; 0 = unknown."""
         return steps * self.step_time_us(load) if self.flat else 0
 
+    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+        """Durations of so many steps of nothing but these decodes, one after another: each has one more context."""
+        context, times = load.decode_context_tokens, []
+        for _ in range(steps):
+            times.append(self.step_time_us(load))
+            load.decode_context_tokens += load.decode_requests
+        load.decode_context_tokens = context
+        return times
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Overheads(Timed):

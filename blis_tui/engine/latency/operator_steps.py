@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.model import Overheads, Timed
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.errors import PolicyError
 from blis_tui.kept import Kept
@@ -105,6 +105,20 @@ class OperatorModel(Overheads):
         line = self._decodes.get(count) or self._decoding(count)
         return max(0, steps * self.step_time_us(load) - len(line.contexts)) if line.grow else 0
 
+    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+        """Line by line: the same as one by one, in a third of the time."""
+        count, context, times = load.decode_requests, load.decode_context_tokens, []
+        line = self._decodes.get(count) or self._decoding(count)
+        end = context + steps * count
+        while context < end:
+            at = bisect_right(line.contexts, context)
+            base, slope, bound = line.base_us[at], line.slope_us[at], end
+            if at < len(line.contexts) and line.contexts[at] < end:
+                bound = context - int((context - line.contexts[at]) // count) * count  # the first beyond it
+            times += [int(base + total * slope) for total in range(context, bound, count)]
+            context = bound
+        return times
+
     def _mixed_us(self, load: StepLoad) -> int:
         """A step with prefill in it."""
         count, costs = load.decode_requests, self.costs
@@ -165,6 +179,10 @@ class ScaledOperatorModel(OperatorModel):
         """Duration of a step with this load, at least 1 us."""
         return max(1, int(self._times * super().step_time_us(load)))
 
+    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+        """Each so many times as long."""
+        return [max(1, int(self._times * one)) for one in super().decode_times_us(load, steps)]
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WideOperatorModel(OperatorModel):
@@ -186,3 +204,7 @@ class WideOperatorModel(OperatorModel):
         prompts = bool(load.chunks or load.other_chunks)
         shared = self.costs.shared_us(tokens, tokens + load.other_tokens, prompts=prompts)
         return max(1, int(self._times * (super().step_time_us(load) + shared)))
+
+    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+        """One by one: each depends on what the other ranks compute."""
+        return Timed.decode_times_us(self, load, steps)

@@ -24,6 +24,7 @@ CASES: dict[str, dict[str, object]] = {
         "cluster.tensor_parallel": 8,
     },
     "operators without graphs": {"latency": "operators", "engine.enforce_eager": True},
+    "operators, scaled": {"latency": {"kind": "operators", "steps": 1.07}},
     "roofline": {"latency": "roofline"},
     "trained-physics": {"latency": "trained-physics"},
     "trained-roofline": {"latency": "trained-roofline"},
@@ -42,10 +43,13 @@ def test_it_is_a_bound(model: StepTimeModel, decodes: int, context: int, steps: 
     assert isinstance(model, Timed)
     load = StepLoad(decode_requests=decodes, decode_context_tokens=decodes * context)
     least, first = model.least_us(load, steps), model.step_time_us(load)
-    taken = 0
+    together = model.decode_times_us(load, steps)
+    one_by_one = []
     for _ in range(steps):
-        taken += model.step_time_us(load)
+        one_by_one.append(model.step_time_us(load))
         load.decode_context_tokens += decodes
+    assert together == one_by_one
+    taken = sum(one_by_one)
     assert 0 < least <= taken
     assert least > 0.9 * first * steps - 100  # so that it is of use
     if model.flat:
