@@ -161,15 +161,14 @@ def _catch_up(pipeline: Pipeline, bar: int) -> None:
 
 def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
     """Something is about to happen to an instance: no step before that is put off any more, and the next is pending."""
+    flow.catch_up(time if order < flow.order else time + 1)
     if flow.next_us < flow.due_us:
-        flow.catch_up(time if order < flow.order else time + 1)
-        if flow.next_us < flow.due_us:
-            flow.due_us = flow.next_us
-            steps, entry = pipeline.queue.steps, (flow.next_us, flow.order, 0, flow.event)
-            if steps[0][3] is flow.event:
-                heapreplace(steps, entry)
-            else:
-                heappush(steps, entry)
+        flow.due_us = flow.next_us
+        steps, entry = pipeline.queue.steps, (flow.next_us, flow.order, 0, flow.event)
+        if steps[0][3] is flow.event:
+            heapreplace(steps, entry)
+        else:
+            heappush(steps, entry)
 
 
 def _happen(cluster: Running, event: Event, time: int, order: int, last: int, limit: int) -> int:
@@ -183,7 +182,9 @@ def _happen(cluster: Running, event: Event, time: int, order: int, last: int, li
         heap, steps, instances = queue.heap, queue.steps, pipeline.roster.instances
         while True:
             if event.instance_index is not None:
-                _settle(pipeline, instances[event.instance_index].flow, event.order, time)
+                flow = instances[event.instance_index].flow
+                if flow.next_us < flow.due_us:
+                    _settle(pipeline, flow, event.order, time)
             upcoming = event.handler(event, time)
             if upcoming < 0:
                 break
@@ -206,8 +207,9 @@ def _happen(cluster: Running, event: Event, time: int, order: int, last: int, li
         event.handler(event.request, time)  # it ends a step with its request, and nothing else
     else:
         for instance in pipeline.roster.instances:
-            if event.instance_index is None or event.instance_index == instance.index:
-                _settle(pipeline, instance.flow, order, time)
+            flow = instance.flow
+            if flow.next_us < flow.due_us and event.instance_index in (None, instance.index):
+                _settle(pipeline, flow, order, time)
         if not event.happen(time):
             event.drop()
             return -1

@@ -252,7 +252,7 @@ class SignalBoard(Kept):
             return self._kv_used[index]
         instance = self._instances[index]
         flow = instance.flow
-        if flow.next_us < self.now_us:
+        if flow.next_us < flow.due_us:
             flow.catch_up(self.now_us)
         return instance.seen.kv_used
 

@@ -205,11 +205,13 @@ class Coasting(Flow):
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """See ``Flow``."""
-        batch, _, cohort, _, heap = self._at_hand
+        batch, load, cohort, _, heap = self._at_hand
+        latency = self.steps.latency
         lead, done, latest, start, due = self._lead, 0, now, self.next_us, now
         while True:
             while start < due and (left := self._plain_until - cohort.clock) > 0:
-                count, latest, start = self._decode(start, due, left)
+                duration = latency.step_time_us(load)
+                count, latest, start = self._decode(start, due, left, duration)
                 done += count
             if start > due or (lead and (batch.ending or batch.leaving)):
                 # Longer contexts took more time, or the places of those that have ended are free.
@@ -281,10 +283,11 @@ class Coasting(Flow):
 
     def catch_up(self, bar: int) -> None:
         """See ``Flow``."""
-        cohort = self.batch.cohort
+        cohort, load, latency = self.batch.cohort, self.batch.load, self.steps.latency
         bar = min(bar, self.due_us)
         while self.next_us < bar and (left := self._plain_until - cohort.clock) > 0:
-            count, self.late_us, self.next_us = self._decode(self.next_us, bar, left)
+            duration = latency.step_time_us(load)
+            count, self.late_us, self.next_us = self._decode(self.next_us, bar, left, duration)
             self.late += count
 
     def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
@@ -299,18 +302,19 @@ class Coasting(Flow):
             ends = range(clock + 2, clock + count + 1)
             if not calendar.keys().isdisjoint(ends):
                 count = next(filter(calendar.__contains__, ends)) - clock - 1
-        if cohort.due_within(count) > pool.free:
+        roomy = pool.free >= load.decode_requests * (count // cohort.block_size_tokens + 1)
+        if not roomy and cohort.due_within(count) > pool.free:
             count = cohort.affordable(pool.free)
             if not count:
                 return 0, now, now
-        return self._decode(now, bar, count)
+        return self._decode(now, bar, count, duration)
 
-    def _decode(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+    def _decode(self, now: int, bar: int, most: int, duration: int) -> tuple[int, int, int]:
         """Take so many plain decodes, or fewer that reach ``bar``; their blocks are there, and no request ends."""
         batch, load, cohort, _, _ = self._at_hand
         steps, clock, decodes = self.steps, cohort.clock, load.decode_requests
-        latency, tallies, itl_us = steps.latency, steps.tallies, steps.tallies.itl_us
-        start, duration = now, latency.step_time_us(load)
+        tallies, itl_us = steps.tallies, steps.tallies.itl_us
+        start = now
         count = (bar - now - 1) // duration + 1
         count = min(count, most)
         blocks = cohort.due_within(count)
@@ -321,9 +325,10 @@ class Coasting(Flow):
             now += count * duration
         else:
             taken = 0
-            for duration in timed.decode_times_us(load, count):
-                itl_us[duration] = itl_us.get(duration, 0) + decodes
-                now += duration
+            for one in timed.decode_times_us(load, count):
+                duration = one
+                itl_us[one] = itl_us.get(one, 0) + decodes
+                now += one
                 taken += 1
                 if now >= bar:
                     break

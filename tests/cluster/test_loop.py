@@ -165,8 +165,8 @@ def test_steps_are_taken_in_one_go(made: Experiment, monkeypatch: pytest.MonkeyP
     goes: list[int] = []
     decode = Coasting._decode
 
-    def counting(self: Coasting, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        answer = decode(self, now, bar, most)
+    def counting(self: Coasting, *given: int) -> tuple[int, int, int]:
+        answer = decode(self, *given)
         goes.append(answer[0])
         return answer
 
