@@ -6,6 +6,8 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from blis_tui import simulation as module
 from blis_tui.cluster.cluster import Cluster
@@ -226,3 +228,33 @@ def test_where_routing_reads_no_state_instances_run_apart() -> None:
         apart |= {name: row._replace(instance=instance) for name, row in alone.items()}
     assert apart == together
     assert any(row.preemptions for row in together.values())
+
+
+@settings(max_examples=20)
+@given(
+    made=st.fixed_dictionaries(
+        {
+            "seed": st.integers(0, 10**6),
+            "workload.rate_per_s": st.sampled_from([4, 20, 80]),
+            "cluster.instances": st.integers(1, 4),
+            "policy.batching": st.sampled_from(["blis", "vllm-v1", "sglang"]),
+            "policy.routing": st.sampled_from(["round-robin", "least-loaded", "weighted"]),
+            "latency": st.sampled_from(["blackbox", "operators", "roofline"]),
+            "engine.max_num_seqs": st.sampled_from([4, 16, 256]),
+            "engine.kv_blocks": st.sampled_from([130, 400, 4000]),
+            "engine.block_size_tokens": st.sampled_from([8, 16, 64]),
+        },
+        optional={
+            "workload.clients.0.timeout_us": st.sampled_from([300_000, 1_500_000]),
+            "cluster.signals.refresh_interval_us": st.sampled_from([1, 5000, 200_000]),
+            "engine.front_end": st.just({"request_us": 20_000, "stream_us": 400}),
+        },
+    ),
+    until_us=st.integers(1, 4_000_000),
+)
+def test_any_cluster_comes_to_the_same_state(made: dict[str, object], until_us: int) -> None:
+    experiment = load("quickstart", overrides={"workload.requests": 30, "expect": [], **made})
+    ahead, single = Simulation(experiment), Single(experiment)
+    for end_us in (until_us, None):
+        ahead.run(end_us)
+        single.assert_same(ahead)
