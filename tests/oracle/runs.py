@@ -54,7 +54,7 @@ def check_many(
         part: which seeds.
     """
     first = SystemRandom().getrandbits(32) if _EXPLORE else part * count
-    for seed in range(first, first + (_EXPLORE or count)):
+    for seed in range(first, first + (_EXPLORE or ceil(count * _SHARE))):
         random = Random(seed)  # noqa: S311  (no secret)
         scenario = make(at_random(random))
         try:
