@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.wheels import build, environment
 
@@ -21,6 +22,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # How long an example takes depends on the machine and on what else it does: no test judges that.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Hypothesis also tries constants that stand in the code, of which it reads all that is imported: ten seconds in each
+# worker of a clean checkout, and which examples are the same ones every time would follow from what else was imported.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:

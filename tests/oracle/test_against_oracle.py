@@ -263,42 +263,41 @@ def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> Non
             assert (key == other_key) == (ours[:end] == theirs[:end])
 
 
-@examples(60)
+@examples(25)
 @given(drawn(draw_scenario))
 def test_the_engine_agrees_with_the_oracle(scenario: Scenario) -> None:
     _check(scenario)
 
 
-@examples(75)
+@examples(30)
 @given(drawn(partial(draw_scenario, starved=True)))
 def test_they_agree_where_blocks_are_short(scenario: Scenario) -> None:
     _check(scenario)
 
 
-@examples(100)
+@examples(30)
 @given(drawn(draw_scenario), st.integers(1, 4))
 def test_they_agree_on_users_who_wait_for_their_answers(scenario: Scenario, users: int) -> None:
     _check(scenario, users)
 
 
-@examples(60)
+@examples(25)
 @given(drawn(partial(draw_scenario, drafts=True)))
 def test_they_agree_on_drafts(scenario: Scenario) -> None:
     _check(scenario)
 
 
-@pytest.mark.slow
 def test_they_agree_on_drafts_at_length() -> None:
-    check_many(400, partial(draw_scenario, drafts=True), lambda scenario, _: _check(scenario), part=5)
+    check_many(200, partial(draw_scenario, drafts=True), lambda scenario, _: _check(scenario), part=5)
 
 
-@examples(60)
+@examples(25)
 @given(drawn(partial(draw_scenario, adapters=True)))
 def test_they_agree_on_adapters(scenario: Scenario) -> None:
     _check(scenario)
 
 
-@examples(60)
+@examples(25)
 @given(drawn(partial(draw_scenario, media=True)))
 def test_they_agree_on_media(scenario: Scenario) -> None:
     _check(scenario)
@@ -306,25 +305,23 @@ def test_they_agree_on_media(scenario: Scenario) -> None:
 
 @pytest.mark.slow
 def test_they_agree_on_media_at_length() -> None:
-    check_many(400, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
+    check_many(200, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
 
 
-@pytest.mark.slow
 def test_they_agree_on_adapters_at_length() -> None:
-    check_many(300, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
+    check_many(150, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
 
 
 @pytest.mark.slow
 def test_the_engine_agrees_with_the_oracle_at_length() -> None:
-    check_many(1000, draw_scenario, lambda scenario, _: _check(scenario))
+    check_many(500, draw_scenario, lambda scenario, _: _check(scenario))
 
 
-@examples(25)
+@examples(12)
 @given(drawn(draw_scenario))
 def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
     _check_every_event(scenario)
 
 
-@pytest.mark.slow
 def test_the_books_are_right_after_every_event_at_length() -> None:
-    check_many(500, draw_scenario, lambda scenario, _: _check_every_event(scenario), part=2)
+    check_many(250, draw_scenario, lambda scenario, _: _check_every_event(scenario), part=2)

@@ -125,7 +125,7 @@ check, check_some = _check, _check_some
 """For sessions, too."""
 
 
-@examples(60)
+@examples(20)
 @given(drawn(draw_fleet), st.floats(0, 1))
 def test_clusters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     _check(scenario, share)
@@ -134,30 +134,29 @@ def test_clusters_agree_with_the_oracle(scenario: Scenario, share: float) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_many_clusters_agree_with_the_oracle(part: int) -> None:
-    check_many(200, draw_fleet, _check_some, part=part)
+    check_many(100, draw_fleet, _check_some, part=part)
 
 
-@examples(30)
+@examples(12)
 @given(drawn(draw_living_fleet), st.floats(0, 1))
 def test_clusters_whose_instances_come_and_go_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     _check(scenario, share, MortalOracle, 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("draw", "count"), [(draw_mortal_fleet, 80), (draw_living_fleet, 170)])
+@pytest.mark.parametrize(("draw", "count"), [(draw_mortal_fleet, 40), (draw_living_fleet, 85)])
 def test_many_clusters_whose_instances_come_and_go_agree_with_the_oracle(
     draw: Callable[[Draw], Scenario], count: int
 ) -> None:
     check_many(count, draw, partial(_check_some, kind=MortalOracle, retries=3))
 
 
-@examples(20)
+@examples(10)
 @given(drawn(draw_fleet_with_adapters), st.floats(0, 1))
 def test_clusters_with_adapters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     _check(scenario, share)
 
 
-@examples(15)
+@examples(8)
 @given(drawn(draw_mortal_fleet_with_adapters), st.floats(0, 1))
 def test_mortal_clusters_with_adapters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     _check(scenario, share, MortalOracle, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
 from hypothesis import given
 
 from blis_tui.cluster.cluster import Cluster
@@ -21,38 +20,36 @@ def _draw(draw: Draw) -> Scenario:
     return draw_scenario(draw, running_first=False)
 
 
-@examples(60)
+@examples(25)
 @given(drawn(_draw))
 def test_they_agree(scenario: Scenario) -> None:
     check(scenario)
 
 
-@pytest.mark.slow
 def test_they_agree_at_length() -> None:
-    check_many(600, _draw, lambda scenario, _: check(scenario))
+    check_many(300, _draw, lambda scenario, _: check(scenario))
 
 
-@examples(50)
+@examples(15)
 @given(drawn(_draw))
 def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
     check_every_event(scenario)
 
 
-@examples(25)
+@examples(12)
 @given(drawn(draw_tensorrt_llm))
 def test_they_agree_on_tensorrt_llm(scenario: Scenario) -> None:
     check(scenario)
 
 
-@examples(40)
+@examples(20)
 @given(drawn(draw_two_phases))
 def test_they_agree_on_two_phases(scenario: Scenario) -> None:
     check(scenario)
 
 
-@pytest.mark.slow
 def test_they_agree_on_two_phases_at_length() -> None:
-    check_many(250, draw_two_phases, lambda scenario, _: check(scenario), part=7)
+    check_many(125, draw_two_phases, lambda scenario, _: check(scenario), part=7)
 
 
 def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:
@@ -67,6 +64,5 @@ def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:
     assert guaranteed > 30
 
 
-@pytest.mark.slow
 def test_they_agree_on_tensorrt_llm_at_length() -> None:
-    check_many(250, draw_tensorrt_llm, lambda scenario, _: check(scenario), part=6)
+    check_many(125, draw_tensorrt_llm, lambda scenario, _: check(scenario), part=6)

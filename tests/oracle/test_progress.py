@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-import pytest
 from hypothesis import given
 
 from blis_tui.simulation import Simulation
@@ -40,12 +39,11 @@ def _check(scenario: Scenario) -> None:
         event(f"preempts: {policy.batching.kind}, {policy.preemption_victim}")
 
 
-@examples(50)
+@examples(20)
 @given(drawn(draw_overload))
 def test_overloads_end(scenario: Scenario) -> None:
     _check(scenario)
 
 
-@pytest.mark.slow
 def test_many_overloads_end() -> None:
-    check_many(250, draw_overload, lambda scenario, _: _check(scenario))
+    check_many(125, draw_overload, lambda scenario, _: _check(scenario))

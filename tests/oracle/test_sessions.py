@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,5 @@ def test_sessions_agree_with_the_oracle(scenario: Talks, share: float) -> None:
     check(scenario, share, TalkingOracle)
 
 
-@pytest.mark.slow
 def test_many_sessions_agree_with_the_oracle() -> None:
-    check_many(500, draw_talks, partial(check_some, kind=TalkingOracle))
+    check_many(250, draw_talks, partial(check_some, kind=TalkingOracle))

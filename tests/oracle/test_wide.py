@@ -31,7 +31,7 @@ def _other_ranks_matter() -> Iterator[None]:
         yield
 
 
-@examples(60)
+@examples(20)
 @given(drawn(draw_wide), st.floats(0, 1))
 def test_ranks_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     check(scenario, share, WideOracle)
@@ -43,7 +43,7 @@ def _check(scenario: Scenario, random: Random) -> None:
 
 @pytest.mark.slow
 def test_many_ranks_agree_with_the_oracle() -> None:
-    check_many(250, draw_wide, _check)
+    check_many(125, draw_wide, _check)
 
 
 def test_the_report_counts_dummy_batches_and_waiting_as_the_oracle_does() -> None:
