@@ -45,8 +45,8 @@ MORE = 1.2
 PRIOR = 0.5
 SOFT = 0.12
 METRICS = ("ttft", "itl")
-LEAST = {"moved": 1.0 / 1.8}
-"""Of what ships: nothing is moved faster than memory is."""
+LEAST = {"moved": -float(np.log(1.8))}
+"""Logarithms of how many times as large coefficients are at least: nothing is moved faster than memory is."""
 LARGEST = 1.0
 """Runs that are off by more are out of reach: a server taken for overloaded, or not."""
 
@@ -107,7 +107,7 @@ class Fits:
         def residuals(moves: np.ndarray) -> np.ndarray:
             return np.concatenate([(self.errors + self.matrix @ moves)[among], SOFT / PRIOR * moves])
 
-        start, least = np.zeros(len(self.names)), [np.log(LEAST.get(name, np.exp(-1.0))) for _, name in self.names]
+        start, least = np.zeros(len(self.names)), [LEAST.get(name, -1.0) for _, name in self.names]
         found: np.ndarray = least_squares(residuals, start, bounds=(least, 1.0), loss="soft_l1", f_scale=SOFT).x
         return found
 

@@ -152,10 +152,10 @@ DIFFERENT_WEIGHTS: Final = 6
 def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, object]:
     """Dense products ``[m, k] x [k, n]``, no faster than memory.
 
-    Batches of more than 512 tokens are of any size. In 16 bits sizes that are no multiples of 16 take as long as others,
-    and the geometric mean of ``m`` and ``m + 1`` is less noisy. In FP8 vLLM 0.24's take longer, on Hopper by what
-    copying the weights takes, whatever ``m``. No measured server (vLLM 0.10.2) shows that: a point is that of ``m``, and
-    ``products_fp8_long`` what servers took.
+    Batches of more than 512 tokens are of any size. In 16 bits sizes that are no multiples of 16 take as long as
+    others, and the geometric mean of ``m`` and ``m + 1`` is less noisy. In FP8 vLLM 0.24's take longer, on Hopper by
+    what copying the weights takes, whatever ``m``. No measured server (vLLM 0.10.2) shows that: a point is that of
+    ``m``, and ``products_fp8_long`` what servers took.
 
     Args:
         rows: as measured.
@@ -422,8 +422,8 @@ def all_reduce(rows: Sequence[Row], others: Sequence[Row], through_host: Sequenc
 def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object]:
     """Where TensorRT-LLM's kernels are others than vLLM's, and were measured as it runs them.
 
-    FP8 products of more than 512 tokens. Of smaller ones its table has 4 to 8 us more than servers took, which replay CUDA graphs;
-    products of 16 bits are the same within 5 %.
+    FP8 products of more than 512 tokens. Of smaller ones its table has 4 to 8 us more than servers took, which replay
+    CUDA graphs; products of 16 bits are the same within 5 %.
 
     Attention of decodes on Hopper: FlashAttention 3, which vLLM takes, gains nothing by a KV cache of 8 bits; on
     Blackwell both engines take the same kernel.

@@ -451,7 +451,7 @@ def test_long_products_of_tensorrt_llm_are_as_in_its_own_table() -> None:
 
 
 def test_long_products_of_vllm_take_as_much_more_as_its_servers_did() -> None:
-    """Those of 8 bits and more than 512 tokens: 1.2 times the table, or as said; shorter and wider ones are as there."""
+    """Those of 8 bits and more than 512 tokens: 1.2 times the table, or as said; shorter and wider ones as there."""
     name = "llama-4-scout-17b-16e-instruct-fp8-dynamic"
     usual, table, half = (
         steps(name, "h200", 1, **one) for one in ({}, *({"latency__products_fp8_long": f} for f in (1, 1.1)))
