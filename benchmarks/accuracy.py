@@ -55,6 +55,7 @@ LEFT_OUT = HERE / "left_out.json"
 """Server -> engine -> coefficient of ``operators`` -> how many times as large it is, fitted without that server."""
 COEFFICIENTS = (
     "products_fp8",
+    "products_fp8_long",
     "layer_tp_us",
     "moved",
     "experts_spread",
@@ -101,6 +102,12 @@ CONFIGS: dict[str, dict[str, object]] = {
     },
 }
 """Models that do not ship with the package."""
+
+
+LAUNCHED = ("llama-3.3-70b-fp8", "b200", "vllm")
+"""Servers whose steps with prompts are no CUDA graphs: InferenceMAX's script (``70b_fp8_b200_docker.sh``) asks for
+``cudagraph_mode: FULL_DECODE_ONLY``. Those of other GPUs and models leave vLLM's default, or ask for graphs of up to
+2,048 tokens."""
 
 
 POLICY = {
@@ -318,6 +325,8 @@ def serving_runs(data: Path) -> Iterator[Run]:
                 "clients": [{"id": "users", "arrivals": {"kind": "closed-loop", "users": users}, **lengths}],
             },
         )
+        if (row["model"], row["hardware"], row["engine"]) == LAUNCHED:
+            spec["engine"] |= {"cudagraph_mode": "FULL_DECODE_ONLY"}  # type: ignore[operator]
         if row["engine"] == "trtllm":
             spec["policy"] = tensorrt_llm(row)
         measured = {"ttft": float(row["ttft_ms"]), "itl": float(row["tpot_ms"])}

@@ -45,6 +45,8 @@ MORE = 1.2
 PRIOR = 0.5
 SOFT = 0.12
 METRICS = ("ttft", "itl")
+LEAST = {"moved": -float(np.log(1.8))}
+"""Logarithms of how many times as large coefficients are at least: nothing is moved faster than memory is."""
 LARGEST = 1.0
 """Runs that are off by more are out of reach: a server taken for overloaded, or not."""
 
@@ -56,7 +58,7 @@ def idle_of(run: Run) -> set[str]:
     if pool.tensor_parallel == 1:
         idle.add("layer_tp_us")
     if pool.model.weight_bytes != 1.0:
-        idle.add("products_fp8")
+        idle |= {"products_fp8", "products_fp8_long"}
     return idle
 
 
@@ -105,8 +107,8 @@ class Fits:
         def residuals(moves: np.ndarray) -> np.ndarray:
             return np.concatenate([(self.errors + self.matrix @ moves)[among], SOFT / PRIOR * moves])
 
-        start = np.zeros(len(self.names))
-        found: np.ndarray = least_squares(residuals, start, bounds=(-1.0, 1.0), loss="soft_l1", f_scale=SOFT).x
+        start, least = np.zeros(len(self.names)), [LEAST.get(name, -1.0) for _, name in self.names]
+        found: np.ndarray = least_squares(residuals, start, bounds=(least, 1.0), loss="soft_l1", f_scale=SOFT).x
         return found
 
 

@@ -123,7 +123,10 @@ def published(settings: dict[str, dict[str, dict[str, object]]], row: Row) -> di
 
 def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
     """How its engine schedules."""
-    batching: dict[str, object] = {"kind": {"vllm": "vllm-v1"}.get(ENGINES.get(row.gpu, "vllm"), "tensorrt-llm")}
+    batching: dict[str, object] = {"kind": "tensorrt-llm"}
+    if ENGINES.get(row.gpu, "vllm") == "vllm":
+        # vLLM 0.10.0 schedules asynchronously only where it is asked to.
+        batching = {"kind": "vllm-v1", "async_scheduling": row.gpu not in ENGINES}
     if row.gpu not in ENGINES and not settings["enable_chunked_prefill"]:
         # vLLM's first engine, several steps at a time: SGLang's order, whole prompts first, is the same.
         batching = {

@@ -16,6 +16,7 @@ from blis_tui.calibration.predicted import compared, name_of, pairs_of
 from blis_tui.calibration.replay import require_one_instance
 from blis_tui.calibration.steps import StepLog
 from blis_tui.classes import dataclass
+from blis_tui.engine.latency.launches import without_graphs
 from blis_tui.errors import InputError
 from blis_tui.extras import install_command
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 BASES: Final = ("fitted", "blackbox")
 _LAUNCHED: Final = (
-    "The coefficients include what launching operators one by one took: leave engine.enforce_eager out beside them."
+    "The coefficients include what launching operators one by one took: leave engine.enforce_eager and"
+    " engine.cudagraph_mode out beside them."
 )
 
 
@@ -76,7 +78,7 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     own = data[0].experiment.pools[0].latency.kind
     kind = kind or (own if own in BASES else BASES[0])
     before = compared(data)
-    eager = any(one.experiment.pools[0].engine.enforce_eager for one in data)
+    eager = any(without_graphs(one.experiment.pools[0].engine) for one in data)
     data = [_with_all_in_coefficients(one) for one in data]
     found = fit(data, kind)
     if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
@@ -104,7 +106,7 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
 def _with_all_in_coefficients(one: Data) -> Data:
     """Measured steps have their launches in them: none are added to what the coefficients say."""
     (pool,) = one.experiment.pools
-    pool = replace(pool, engine=replace(pool.engine, enforce_eager=False))
+    pool = replace(pool, engine=replace(pool.engine, enforce_eager=False, cudagraph_mode="FULL_AND_PIECEWISE"))
     return replace(one, experiment=replace(one.experiment, pools=(pool,)))
 
 

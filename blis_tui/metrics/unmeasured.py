@@ -67,6 +67,7 @@ OF_EXPERIMENT: Final = (
 )
 OF_POOL: Final = (
     Asked("engine.enforce_eager", False, STEPS),
+    Asked("engine.cudagraph_mode", "FULL_AND_PIECEWISE", STEPS),
     Asked("engine.block_size_tokens", 16, STEPS),
     Asked("engine.pipeline_parallel", 1, STEPS),
     Asked("engine.data_parallel", 1, STEPS),

@@ -33,7 +33,8 @@ _NAMES_OF_KEYS: Final = {
     "kv_cache_blocks total_gpu_blocks",
     "engine.gpu_memory_utilization": "mem_fraction_static gpu_mem_util gpu_memory_util free_gpu_memory_fraction "
     "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
-    "engine.enforce_eager": "enforce_eager disable_cuda_graph cuda_graph use_cuda_graph cudagraph_mode",
+    "engine.enforce_eager": "enforce_eager disable_cuda_graph cuda_graph use_cuda_graph",
+    "engine.cudagraph_mode": "cuda_graph_mode cudagraphs_mode",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
     "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
     "engine.data_parallel": "data_parallel_size dp dp_size",

@@ -267,6 +267,11 @@ CHANGES: list[tuple[dict[str, object], set[str], str]] = [
     (cluster(tensor_parallel=16), ALL, "tensor parallelism 16 (measured: up to 4)"),
     # what makes other steps
     (engine(enforce_eager=True), ALL, "`engine.enforce_eager: true` (measured: false)"),
+    (
+        engine(cudagraph_mode="FULL_DECODE_ONLY"),
+        ALL,
+        "`engine.cudagraph_mode: FULL_DECODE_ONLY` (measured: FULL_AND_PIECEWISE)",
+    ),
     (engine(pipeline_parallel=2), ALL, "`engine.pipeline_parallel: 2` (measured: 1)"),
     (engine(block_size_tokens=32), ALL, "`engine.block_size_tokens: 32` (measured: 16)"),
     (engine(lora={"max_loras": 2}), ALL, "`engine.lora` (measured: without)"),

@@ -70,7 +70,8 @@ class OperatorCosts:
         for product in layers.products:
             own = tables.gemm(product.weights, product.n, product.k)
             if product.weights == "fp8":
-                parts["products"].append((product.times, _in_graphs(own, rest.products_fp8)))
+                own = _in_and_beyond_graphs(own, rest.products_fp8, rest.products_fp8_long)
+                parts["products"].append((product.times, own))
             else:
                 parts["products"].append((product.times * rest.products, own))
         if layers.expert_layers:
@@ -259,13 +260,11 @@ def _of_the_busiest(curve: Curve, more: float) -> Curve:
     return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / more)
 
 
-def _in_graphs(curve: Curve, factor: float) -> Curve:
-    """The same with so many times the times of steps that CUDA graphs hold; longer ones take no less than these."""
-    if factor == 1.0:
-        return curve
+def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float) -> Curve:
+    """The same with so many times the times of steps that CUDA graphs hold, and of longer ones, which take no less."""
     times, most = list[float](), 0.0
     for size, time in zip(curve.sizes, curve.times_us, strict=True):
-        most = max(most, time * factor if size <= _GRAPHS[-1] else time)
+        most = max(most, time * (inside if size <= _GRAPHS[-1] else beyond))
         times.append(most)
     return replace(curve, times_us=tuple(times))
 

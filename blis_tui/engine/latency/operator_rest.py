@@ -28,6 +28,7 @@ class Rest:
 
     products: float = 1.0
     products_fp8: float = 1.0
+    products_fp8_long: float = 1.2
     layer_tp_us: float = 8.0
     moved: float = 1.8
     experts_fp8_channel: float = 0.95
@@ -79,7 +80,13 @@ class Settings:
     )
     products_fp8: float | None = setting(
         "The same of FP8 products of up to 512 tokens. Default: 1 for vLLM; for TensorRT-LLM, whose kernels read"
-        " weights faster, 0.95 on Hopper and 0.88 on Blackwell. Longer ones are as the engine's tables have them.",
+        " weights faster, 0.95 on Hopper and 0.88 on Blackwell.",
+        default=None,
+        exclusiveMinimum=0,
+    )
+    products_fp8_long: float | None = setting(
+        "The same of longer ones, relative to the engine's own tables, which are of kernels alone, one after the other."
+        " Default: 1.2 for vLLM, as five servers took on three GPUs; 1 for TensorRT-LLM.",
         default=None,
         exclusiveMinimum=0,
     )
@@ -175,6 +182,7 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
     {
         "vllm": Rest(),
         "tensorrt-llm": Rest(
+            products_fp8_long=1.0,
             layer_tp_us=0.0,
             experts_token_us=0.05,
             queue_us=9000.0,

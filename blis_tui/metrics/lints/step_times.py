@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.launches import COMPUTED, Launched
+from blis_tui.engine.latency.launches import COMPUTED, Launched, without_graphs
 from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.wrappers import Pausing, Warming
@@ -19,22 +19,23 @@ EXTRAPOLATED_SHARE: Final = 10
 
 
 def eager_without_cost(seen: Seen) -> Finding | str:
-    """CUDA graphs are off (``enforce_eager``), and nothing is known of what that costs beside these step times.
+    """Steps are no CUDA graphs (``enforce_eager``, ``cudagraph_mode``), and nothing is known of what that costs here.
 
     Step times that were measured as a whole hold for a server with graphs or for one without, whichever it was.
     """
     kinds = {
-        pool.latency.kind: None
+        pool.latency.kind: key
         for pool in seen.cluster.pools
-        if pool.engine.enforce_eager and pool.latency.kind not in COMPUTED
+        if pool.latency.kind not in COMPUTED and (key := without_graphs(pool.engine))
     }
     if not kinds:
         return ""
     names = " and ".join(f"`{kind}`" for kind in kinds)
+    keys = [f"engine.{key}" for key in sorted({*kinds.values()})]
     return Finding(
         id="eager-without-cost",
         message=(
-            f"engine.enforce_eager changes nothing: what launching operators one by one costs beside {names} step"
+            f"{' and '.join(keys)} changes nothing: what launching operators one by one costs beside {names} step"
             " times is not known."
         ),
         figures={"kinds": len(kinds)},
@@ -42,7 +43,7 @@ def eager_without_cost(seen: Seen) -> Finding | str:
             "Measure the step times on a server without CUDA graphs, or take a step-time model that works them out"
             f" (latency.kind: {', '.join(COMPUTED)})."
         ),
-        keys=("engine.enforce_eager", "latency.kind"),
+        keys=(*keys, "latency.kind"),
     )
 
 

@@ -451,6 +451,15 @@ class Engine:
         " (`hardware.launch_us`). Default: off.",
         absent=False,
     )
+    cudagraph_mode: str = choice(
+        "Which steps CUDA graphs hold, where `enforce_eager` is off. The operators of others are launched one by one"
+        " (`hardware.launch_us`). Left out = `FULL_AND_PIECEWISE`.",
+        {
+            "FULL_AND_PIECEWISE": "All; steps longer than the largest graph are not told apart.",
+            "FULL_DECODE_ONLY": "Those of decodes alone. One with a part of a prompt takes no less than its launches.",
+        },
+        absent="FULL_AND_PIECEWISE",
+    )
     enable_prefix_caching: bool = key(
         "Keep computed KV blocks in the prefix cache, so that prompts with the same beginning and preempted requests"
         " compute them only once; off = every request computes all of its prompt.",

@@ -171,8 +171,9 @@ class Hardware:
     interconnect_gb_per_s: float = 64.0
     """Between the accelerators of a node, both directions together; without such a link, that to the host."""
     launch_us: float = key(
-        "What the host takes to launch one operator, in microseconds: without CUDA graphs (`engine.enforce_eager`) a"
-        " step takes no less than its launches. Left out = 38, as on two servers of vLLM; on a shared host it was 80.",
+        "What the host takes to launch one operator, in microseconds: without CUDA graphs (`engine.enforce_eager`,"
+        " `engine.cudagraph_mode`) a step takes no less than its launches. Left out = 38, as on two servers of vLLM;"
+        " on a shared host it was 80.",
         absent=38.0,
         minimum=0,
         maximum=10**5,

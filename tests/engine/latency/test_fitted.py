@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -160,15 +161,24 @@ AITER_US = {
 }
 
 
-def test_products_of_the_mi300x_are_those_of_amds_kernels() -> None:
-    """It has 304 compute units; kernels that read and multiply in turn take longer in proportion to these."""
+def test_products_of_the_mi300x_are_beside_those_of_amds_kernels_what_the_page_says() -> None:
+    """It has 304 compute units; kernels that read and multiply in turn take longer in proportion to these.
+
+    What it reaches is of the largest products; these are smaller, and by a tenth slower at most.
+    """
+    page = (Path(__file__).parents[3] / "docs" / "accuracy.md").read_text(encoding="utf-8")
     hardware = blis_tui.load("quickstart", set={"hardware": "mi300x"}).pools[0].hardware
     work = work_of(pool_of(replace(LLAMA_70B_FP8, vocab_size=1), hardware, 1))
     share = 8192 * (57344 + 10240 + 8192) / (80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672))
     assert work.exposed == 1.0
     for tokens, products in AITER_US.items():
         simulated = share * (Settings().weights * work.weights_us + tokens * Settings().fp8_flops * work.token_us)
-        assert simulated == pytest.approx(sum(products) * 228 / 304, rel=0.07)
+        took, scaled = sum(products), sum(products) * 228 / 304
+        assert (
+            f"| {tokens} | {took:.0f} | {scaled:.0f} | {simulated:.0f} ({100 * (simulated / scaled - 1):+.0f} %) |"
+            in page
+        )
+        assert 0.9 <= simulated / scaled < 1.0
 
 
 def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:

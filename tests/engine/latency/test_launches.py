@@ -67,6 +67,25 @@ def test_eager_is_never_faster_than_graphs(kind: str, batching: str) -> None:
     assert eager.step_time_us(StepLoad()) == graph.step_time_us(StepLoad())
 
 
+@pytest.mark.parametrize("kind", COMPUTED)
+def test_steps_of_decodes_alone_may_be_the_only_graphs(kind: str) -> None:
+    """vLLM's FULL_DECODE_ONLY: a step with a part of a prompt takes what it takes eagerly, others what graphs take."""
+    settings: dict[str, object] = {"latency": {"kind": kind}, "hardware.launch_us": 20}
+    keys: list[dict[str, object]] = [
+        {},
+        {"engine.cudagraph_mode": "FULL_AND_PIECEWISE"},
+        {"engine.cudagraph_mode": "FULL_DECODE_ONLY"},
+        {"engine.enforce_eager": True},
+        {"engine.enforce_eager": True, "engine.cudagraph_mode": "FULL_DECODE_ONLY"},
+    ]
+    pools = [experiment(**settings, **one).pools[0] for one in keys]
+    graph, same, decodes, eager, both = (launched(create_latency(builtin(), pool), pool) for pool in pools)
+    assert not isinstance(same, Launched)
+    for load in LOADS:
+        assert decodes.step_time_us(load) == (eager if load.chunks else graph).step_time_us(load)
+        assert both.step_time_us(load) == eager.step_time_us(load)
+
+
 @pytest.mark.parametrize("batching", ["nano", "vllm-v1"])
 def test_a_run_without_graphs(batching: str) -> None:
     """Alone on the server, a request gets a token whenever all operators have been launched."""
@@ -102,3 +121,9 @@ def test_what_is_not_known_is_said() -> None:
     assert said == [[], ["eager-without-cost"], [], []]
     assert [*runs[0].rows] == [*runs[1].rows]
     assert [*runs[2].rows] != [*runs[3].rows]
+    (said_of,) = (
+        one
+        for one in blis_tui.run(experiment(**{"engine.cudagraph_mode": "FULL_DECODE_ONLY", "latency": box})).warnings
+        if one.id == "eager-without-cost"
+    )
+    assert said_of.message.startswith("engine.cudagraph_mode changes nothing")
