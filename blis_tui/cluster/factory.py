@@ -124,7 +124,7 @@ class InstanceFactory:
             tuple(beside),
             self._front_end(index, pool, latency),
         )
-        steps = Steps(index, batch, parts)
+        steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
         instance = Instance(self._flow(steps, pool), parts)
@@ -256,6 +256,12 @@ def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeM
     from blis_tui.engine.preemption.swapping import Swapping
 
     return Swapping(host_memory(pool), restore, batch.pool, batch.load, batch.stalled, latency)
+
+
+def _logged(index: int, batch: Batch, parts: Parts) -> Steps:
+    from blis_tui.engine.throughput_log import LoggedSteps
+
+    return LoggedSteps(index, batch, parts)
 
 
 def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int) -> Encoder:

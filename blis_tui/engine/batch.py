@@ -209,8 +209,9 @@ class Batch(Kept):
         request.computed_tokens = cached_tokens
         if not request.preemptions:  # later it would find what it has computed itself
             request.cached_tokens = cached_tokens
-        elif request.peak_tokens > cached_tokens:
-            self._recomputed_tokens += request.peak_tokens - cached_tokens
+        else:
+            pool.looked_up_again(request, cached_blocks)
+            self._recomputed_tokens += max(0, request.peak_tokens - cached_tokens)
         if padding:
             self._decode_padded(request, padding)
         else:
