@@ -111,7 +111,8 @@ class TensorRtLlmBatching(RunningFirst):
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether all that run and this one can generate to their ends."""
-        return self._evicts or not (batch.running or batch.cohort.unsure) or self._needed(batch, request) <= batch.pool.free
+        alone = not (batch.running or batch.cohort.unsure)
+        return self._evicts or alone or self._needed(batch, request) <= batch.pool.free
 
     def why_not(self, batch: Batch, request: Request) -> Stopped:
         """For want of blocks for all of that."""
@@ -121,7 +122,7 @@ class TensorRtLlmBatching(RunningFirst):
         """KV blocks that all running requests, and this one, need beside those that they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
-        for one in (*batch.running.values(), *cohort.unsure.values()):  # decodes of this step have taken the block that they need for it
+        for one in (*batch.running.values(), *cohort.unsure.values()):  # decodes of this step have taken their block
             held = one.held_blocks if one.joined_clock < 0 else -(-(cohort.context_tokens(one) + 1) // size)
             need += _blocks(one, size) - held
         return need
