@@ -167,6 +167,11 @@ class InstanceFactory:
 
     def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
         engine = pool.engine
+        tiers = engine.kv_tiers if engine.enable_prefix_caching else None
+        if rule.traits.radix_tree and tiers is not None:
+            from blis_tui.engine.kv.hicache import HiCache
+
+            return HiCache(tiers, engine.block_size_tokens, engine.kv_blocks, self.prompts_of(pool)).pool
         if rule.traits.radix_tree:
             from blis_tui.engine.kv.radix_pool import RadixPool
 
@@ -183,10 +188,10 @@ class InstanceFactory:
             caching=engine.enable_prefix_caching,
             as_vllm=rule.traits.vllm_block_pool,
         )
-        if engine.kv_tiers is not None and engine.enable_prefix_caching:
+        if tiers is not None:
             from blis_tui.engine.kv.tiers import Tiers
 
-            blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
+            blocks.tiers = Tiers(tiers, engine.block_size_tokens)
         return blocks
 
     def _waiting(self, rule: BatchRule) -> WaitingQueue:

@@ -475,7 +475,7 @@ def _below(instance: Instance) -> Iterator[TierSnapshot]:
         used = host.total - host.free
         yield TierSnapshot(name="swapped out", used_blocks=used, total_blocks=host.total, came_back=host.in_blocks)
     for tier in () if tiers is None else tiers.tiers:
-        yield TierSnapshot(name=tier.name, used_blocks=len(tier.blocks), total_blocks=tier.total, came_back=tier.loaded)
+        yield TierSnapshot(name=tier.name, used_blocks=tier.held, total_blocks=tier.total, came_back=tier.loaded)
 
 
 def _planned(batch: Batch) -> PlannedSnapshot | None:

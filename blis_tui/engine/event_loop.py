@@ -61,6 +61,7 @@ class EventLoop(Flow):
         """Take the results of the step before, and start the next; returns when that ends, IDLE or NO_STEP."""
         batch, steps, rule = self.batch, self.steps, self.rule
         self._take_results()
+        self._pool.results_taken(self.steps.free_us)
         ready, batch.planned = batch.planned, None
         if ready is None:
             if not batch.has_requests:
@@ -71,8 +72,13 @@ class EventLoop(Flow):
             if ready is None:  # an idle scheduler looks for requests again and again
                 rule.idle()
                 ready = self._form(now)
+            if ready is None and (change_us := self._pool.next_change_us()) > now:
+                return change_us  # there is more room then
             if ready is None:
                 raise batch.deadlock(self.index, now)
+            if waited_us := self._pool.take_waited_us():
+                batch.planned = ready
+                return now + waited_us
         plan = ready.plan or Plan()
         following = self._form_ahead(plan, now) if self._overlaps else None
         members = batch.load.decode_requests

@@ -138,7 +138,7 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
         transfer += found.transfer_us
         added += found.added_us
         for tier in found.tiers:
-            counts = (tier.stored, tier.loaded, tier.dropped, len(tier.blocks))
+            counts = (tier.stored, tier.loaded, tier.dropped, tier.held)
             before = tiers.get(tier.name, [0] * len(counts))
             tiers[tier.name] = [one + other for one, other in zip(before, counts, strict=True)]
             offloaded += tier.stored

@@ -63,7 +63,7 @@ def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[s
     """Ours and vLLM's. A record does not say who decodes: how many do is compared, and who computes a prompt."""
     requests = [with_budget(number, row, known=known) for number, row in enumerate(run["trace"])]
     records = [one for one in Outcome(staged(run), requests).records if isinstance(one, StepFinished)]
-    ours = [
+    ours: list[dict[str, Any]] = [
         {
             "t": step.time_us,
             "chunks": {int(one.request_id): [one.computed_tokens, one.new_tokens] for one in step.chunks},

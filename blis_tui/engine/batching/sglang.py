@@ -390,6 +390,7 @@ class SglangBatching(Plain):
     def _grant(self, batch: Batch, pool: RadixPool, plan: Plan, adder: Adder) -> None:
         """Take room for all of a prefill at once."""
         page = pool.block_size_tokens
+        pool.start_loading(plan, batch.now)
         tokens = 0
         for entry in adder.entries:
             tokens += entry.new + (page if page > 1 else 0)
