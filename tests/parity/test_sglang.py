@@ -10,6 +10,11 @@ Those of ``sglang-0.5.23-priorities.jsonl.xz`` have priorities (last of a row), 
 They were recorded with ``enable_priority_scheduling`` and its preemption, where requests came into the queue in the
 order of the calls that put them there, however short the time between them; who is preempted for one request at once,
 SGLang puts back in the order of a Python set: there that of the running batch.
+
+Those of ``sglang-0.5.23-hicache.jsonl.xz`` have its hierarchical cache, whose tree and scheduler are SGLang's; a
+controller that moves nothing says that a transfer is over ``base_us`` and a microsecond for each ``tokens_per_us``
+tokens after it began, one after the other each way. A step lasts until what it loads is there. ``loaded`` are tokens,
+in all.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ import pytest
 
 from blis_tui.engine.records import StepFinished
 from blis_tui.errors import StalledError
+from blis_tui.metrics.kv import tiers_report
+from blis_tui.spec.model import KvTier, KvTiers
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_request
 
@@ -31,11 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Setting
+    from blis_tui.spec.model import Experiment, Setting
 
 FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
 RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 PRIORITIES: Final = Path(__file__).with_name("sglang-0.5.23-priorities.jsonl.xz")
+HICACHE: Final = Path(__file__).with_name("sglang-0.5.23-hicache.jsonl.xz")
 SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
 FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
 
@@ -47,8 +55,17 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def outcome(run: dict[str, Any]) -> Outcome:
+    return Outcome(made_of(run), requests_of(run))
+
+
+def requests_of(run: dict[str, Any]) -> list[Request]:
+    ignore_eos = run["case"]["ignore_eos"]
+    return [_request(number, row, ignore_eos=ignore_eos) for number, row in enumerate(run["rows"])]
+
+
+def made_of(run: dict[str, Any]) -> Experiment:
     case, page = run["case"], run["case"]["page_size"]
-    made = experiment(
+    return experiment(
         batching="sglang",
         settings={
             "chunked_prefill_size": case["chunked_prefill_size"] if case["chunked_prefill_size"] > 0 else "none",
@@ -65,10 +82,8 @@ def outcome(run: dict[str, Any]) -> Outcome:
         blocks=case["max_total_tokens"] // page,
         caching=not case["disable_radix_cache"],
         beta=(1000.0, 0.0, 0.0),
+        kv_tiers=_tiers(case),
     )
-    ignore_eos = case["ignore_eos"]
-    requests = [_request(number, row, ignore_eos=ignore_eos) for number, row in enumerate(run["rows"])]
-    return Outcome(made, requests)
 
 
 def _priorities(case: dict[str, Any]) -> dict[str, Setting]:
@@ -79,6 +94,14 @@ def _priorities(case: dict[str, Any]) -> dict[str, Setting]:
         "schedule_low_priority_values_first": case["low_first"],
         "priority_scheduling_preemption_threshold": case["threshold"],
     }
+
+
+def _tiers(case: dict[str, Any]) -> KvTiers | None:
+    if "hicache_ratio" not in case:
+        return None
+    host = KvTier(name="host", blocks=0, bandwidth_tokens_per_us=case["tokens_per_us"], base_latency_us=case["base_us"])
+    ratio, policy = case["hicache_ratio"], case["hicache_write_policy"]
+    return KvTiers(kind="hicache", tiers=(host,), ratio=ratio, write_policy=policy)
 
 
 def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
@@ -94,7 +117,11 @@ def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
 
 def ours(run: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """Of each step: its start, what is prefilled, how many decode, who was retracted, and who has ended."""
-    for step in outcome(run).records:
+    yield from steps_of(outcome(run))
+
+
+def steps_of(found: Outcome) -> Iterator[tuple[object, ...]]:
+    for step in found.records:
         if isinstance(step, StepFinished):
             chunks = {one.request_id: [one.computed_tokens, one.new_tokens] for one in step.chunks}
             yield step.time_us, chunks, step.decode_requests, list(step.preempted), list(step.completed)
@@ -156,6 +183,30 @@ def test_every_batch_is_sglangs_with_priorities() -> None:
     assert all(map(any, counts))
     assert sum(max(each) > 1 for each in counts) >= 10
     assert any(step["retracted"] for run in runs for step in run["steps"])
+
+
+def test_every_batch_is_sglangs_with_a_hierarchical_cache() -> None:
+    runs = read(HICACHE)
+    for run in runs:
+        found = outcome(run)
+        steps = list(steps_of(found))
+        assert steps == list(theirs(run, steps)), run["seed"]
+        tiers = tiers_report(found.cluster.instances, found.cluster.pools)
+        assert tiers is not None
+        assert tiers.tiers["host"].reloaded * run["case"]["page_size"] == run["loaded"]
+    cases = [run["case"] for run in runs]
+    for key, values in (
+        ("hicache_write_policy", {"write_through", "write_through_selective", "write_back"}),
+        ("schedule_policy", {"fcfs", "lof", "lpm"}),
+        ("overlap", {True, False}),
+        ("enable_mixed_chunk", {True, False}),
+    ):
+        assert {case[key] for case in cases} == values
+    assert {case["page_size"] for case in cases} > {1, 4}
+    for policy in ("write_through", "write_through_selective", "write_back"):
+        some = [run for run in runs if run["case"]["hicache_write_policy"] == policy]
+        assert sum(run["loaded"] > 0 for run in some) >= 8
+        assert any(step["retracted"] for run in some for step in run["steps"])
 
 
 @pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.radix_pool import RadixPool
 from blis_tui.engine.kv.radix_tree import Node, RadixTree, State, behind, common
-from blis_tui.engine.kv.tiers import Tier, Tiers
+from blis_tui.engine.kv.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ _OFTEN: Final = {"write_through": 1, "write_through_selective": 2}
 """How often a node must have been put in before it is written to the host (``write_through_threshold``)."""
 _LEAST_TOKENS: Final = 10
 """Fewer tokens are computed again rather than loaded (``load_back_threshold``)."""
+_Places = dict[int, tuple[bool, bool, int, int, int]]
 _Moving = tuple[list[tuple[int, int]], list[int]]
-_State = tuple[State, dict[int, tuple[bool, bool, int, int]], "HostTier", int, int, _Moving, list[int]]
+_State = tuple[State, _Places, "HostTier", int, int, int, _Moving, list[int]]
 _ALL: Final = 2**62
 _SPARE: Final = 64
 
@@ -51,14 +52,15 @@ class HostNode(Node):
         resident: how many of its children the GPU has.
         hits: how often it was put in.
         loading: which transfer brings it back; 0 = none does.
+        lost_us: when the GPU evicted it last.
     """
 
-    __slots__ = ("device", "hits", "host", "loading", "resident")
+    __slots__ = ("device", "hits", "host", "loading", "lost_us", "resident")
 
     def __init__(self, number: int, keys: tuple[range, ...], parent: HostNode | None, used: int) -> None:
         super().__init__(number, keys, parent, used)
         self.device, self.host = True, False
-        self.resident = self.hits = self.loading = 0
+        self.resident = self.hits = self.loading = self.lost_us = 0
 
     @property
     def evictable(self) -> bool:
@@ -116,6 +118,7 @@ class HostTree(RadixTree):
 
     Attributes:
         host: where content goes.
+        now: when the latest step was planned.
         queued: what is to be written: who holds it meanwhile, and its blocks.
         written_back: blocks of each node that was written while the GPU waited to evict it.
         guarded: what is to be loaded next: the host does not forget it.
@@ -123,11 +126,23 @@ class HostTree(RadixTree):
             more is found out when it matters (``full_host_duplicates``).
     """
 
-    __slots__ = ("_aside", "_host_heap", "_often", "_owners", "duplicates", "guarded", "host", "queued", "written_back")
+    __slots__ = (
+        "_aside",
+        "_host_heap",
+        "_often",
+        "_owners",
+        "duplicates",
+        "guarded",
+        "host",
+        "now",
+        "queued",
+        "written_back",
+    )
 
     def __init__(self, host: HostTier, policy: str) -> None:
         self._begin(HostNode(0, (), None, 0))
         self.host = host
+        self.now = 0
         self._often = _OFTEN.get(policy, 0)
         self._owners = 0
         self._aside: list[HostNode] = []
@@ -138,12 +153,14 @@ class HostTree(RadixTree):
         self.duplicates: dict[int, HostNode] = {}
 
     def __getstate__(self) -> object:
-        places = {one.number: (one.device, one.host, one.hits, one.loading) for one in map(_hosted, self.nodes())}
+        places = {
+            one.number: (one.device, one.host, one.hits, one.loading, one.lost_us) for one in map(_hosted, self.nodes())
+        }
         moving = (self.queued, self.written_back)
-        return (self._rows(), places, self.host, self._often, self._owners, moving, [*self.duplicates])
+        return (self._rows(), places, self.host, self.now, self._often, self._owners, moving, [*self.duplicates])
 
     def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        rows, places, self.host, self._often, self._owners, moving, duplicates = state
+        rows, places, self.host, self.now, self._often, self._owners, moving, duplicates = state
         self.queued, self.written_back = moving
         self._aside, self._host_heap, self.guarded = [], [], None
         root = HostNode(0, (), None, 0)
@@ -152,7 +169,7 @@ class HostTree(RadixTree):
         for node in (root, *nodes.values()):
             node.resident = 0
         for number, node in nodes.items():
-            node.device, node.host, node.hits, node.loading = places[number]
+            node.device, node.host, node.hits, node.loading, node.lost_us = places[number]
             _hosted(node.parent).resident += node.device
             self.idle -= 0 if node.device else node.blocks
         # What has left since is of no account.
@@ -268,7 +285,7 @@ class HostTree(RadixTree):
     def _demote(self, node: HostNode) -> int:
         """From now on the host alone has it."""
         parent = _hosted(node.parent)
-        node.device = False
+        node.device, node.lost_us = False, self.now
         self.idle -= node.blocks
         parent.resident -= 1
         self._offer(node)
@@ -358,15 +375,19 @@ class HostTree(RadixTree):
         self.idle += node.blocks
         self._offer(node)
 
-    def load(self, node: HostNode) -> int:
-        """Bring all up to a node back to the GPU, which has room for it; returns who holds it meanwhile."""
-        owner, here = self._own(), node
+    def load(self, node: HostNode) -> tuple[int, int]:
+        """Bring all up to a node back to the GPU, which has room for it.
+
+        Returns who holds it meanwhile, and how many blocks the GPU had lost only just before.
+        """
+        owner, here, thrashing = self._own(), node, 0
         while not here.device:
+            thrashing += here.blocks if self.now - here.lost_us <= THRASHING_US else 0
             here.loading = 0 if self._often else owner
             self._materialise(here)
             here = _hosted(here.parent)
         self.hold(owner, node)
-        return owner
+        return owner, thrashing
 
     def loaded(self, owner: int) -> None:
         """It is there."""
@@ -397,7 +418,8 @@ class HostTree(RadixTree):
     def _split(self, node: Node, head: int) -> Node:
         tail = _hosted(node)
         first = _hosted(super()._split(tail, head))
-        first.device, first.host, first.hits, first.loading = tail.device, tail.host, tail.hits, tail.loading
+        first.device, first.host, first.hits = tail.device, tail.host, tail.hits
+        first.loading, first.lost_us = tail.loading, tail.lost_us
         # The head was made as if the GPU had it, in the place of the other.
         _hosted(first.parent).resident -= 1
         first.resident = int(tail.device)
@@ -420,7 +442,7 @@ class HostTree(RadixTree):
     def state(self) -> tuple[object, ...]:
         """Everything that decides its future, as plain values."""
         nodes = sorted(map(_hosted, self.nodes()), key=lambda one: one.number)
-        places = tuple((one.number, one.device, one.host, one.hits, one.loading) for one in nodes)
+        places = tuple((one.number, one.device, one.host, one.hits, one.loading, one.lost_us) for one in nodes)
         kept = tuple(number for number, one in self.duplicates.items() if one.parent is not None)
         return (*super().state(), places, kept, self._owners, tuple(self.queued), tuple(self.written_back))
 
@@ -450,7 +472,7 @@ class HiCache(Tiers):
         pool: the KV blocks.
         writes: to the host, in the order in which they end.
         loads: from there, likewise.
-        arriving: blocks of requests that the plan at hand brings back.
+        arriving: whom the plan at hand brings blocks back for, how many, and those that had only just gone.
     """
 
     __slots__ = ("_loading", "_read_free_us", "_waited_us", "_write_free_us", "arriving", "loads", "pool", "writes")
@@ -463,15 +485,15 @@ class HiCache(Tiers):
         self.pool = HostPool(total, block_tokens, prompts, self, HostTree(host, spec.write_policy))
         self.writes: deque[Transfer] = deque()
         self.loads: deque[Transfer] = deque()
-        self.arriving: list[tuple[Request, int]] = []
+        self.arriving: list[tuple[Request, int, int]] = []
         self._loading: list[int] = []
         self._write_free_us = self._read_free_us = self._waited_us = 0
 
     def begin_plan(self, now: int) -> None:
         """A step is planned: what is queued is written from now on, and what has arrived is free for others."""
-        self.now = now
-        self.submit(now)
         pool, tree = self.pool, self.pool.host_tree
+        self.now = tree.now = now
+        self.submit(now)
         for transfers, loads in ((self.writes, False), (self.loads, True)):
             while transfers and transfers[0].end_us <= now:
                 for owner in transfers.popleft().owners:
@@ -494,16 +516,18 @@ class HiCache(Tiers):
 
     def bring_back(self, request: Request, node: HostNode, blocks: int) -> None:
         """A request goes on from what the host has."""
-        self._loading.append(self.pool.host_tree.load(node))
+        owner, thrashing = self.pool.host_tree.load(node)
+        self._loading.append(owner)
         self.tiers[0].loaded += blocks
-        self.arriving.append((request, blocks))
+        self.thrashing += thrashing
+        self.arriving.append((request, blocks, thrashing))
 
     def start_loading(self, now: int) -> int:
         """Load for the batch that has been formed, as one transfer; returns when it is there, 0 = nothing is loaded."""
         if not self._loading:
             return 0
         blocks = 0
-        for _, count in self.arriving:
+        for _, count, _ in self.arriving:
             blocks += count
         self._read_free_us = max(now + self.waited_us, self._read_free_us) + self._took(blocks)
         self.loads.append(Transfer(self._read_free_us, tuple(self._loading)))
@@ -610,9 +634,9 @@ class HostPool(RadixPool):
     def start_loading(self, plan: Plan, now: int) -> None:
         """Load for the batch that has been formed."""
         hicache = self.hicache
-        for request, blocks in hicache.arriving:
+        for request, blocks, thrashing in hicache.arriving:
             source = ((hicache.tiers[0].name, blocks),)
-            plan.reloaded.append(Reloaded(request, blocks, source, 0, hicache.took_us(blocks)))
+            plan.reloaded.append(Reloaded(request, blocks, source, thrashing, hicache.took_us(blocks)))
         plan.loaded_us = hicache.start_loading(now)
 
     def results_taken(self, now: int) -> None:
