@@ -98,6 +98,10 @@ class NodeSnapshot:
     """How often something was looked up or put in since it was used last."""
     requests: tuple[str, ...]
     """Those of the locks that end here, as far as they are shown."""
+    host: bool = False
+    """Whether host memory has it (SGLang's HiCache)."""
+    device: bool = True
+    """Whether the GPU has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,6 +434,8 @@ def _tree(instance: Instance, window: int | None) -> TreeSnapshot:
                 locks=node.references,
                 accesses_ago=tree.accesses_since(node),
                 requests=tuple(ends.get(node.number, ())),
+                host=node.host,
+                device=node.device,
             )
             for depth, node in tree.outline(_MOST_NODES)
         ),

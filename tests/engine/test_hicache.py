@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import blis_tui
 from blis_tui.cluster.cluster import Cluster as ClusterState
 from blis_tui.cluster.digest import digest
 from blis_tui.engine.kv.hicache import HostPool
@@ -117,6 +118,25 @@ def test_what_is_being_written_is_no_room_yet() -> None:
     # Written back, it is written when it is evicted, and the plan waits for that.
     outcome = run(requests, hicache("write_back", base_us=3000))
     assert [one.time_us for one in outcome.records if isinstance(one, StepFinished)] == [0, 4022]
+
+
+def test_on_a_tight_cache_writing_through_makes_requests_wait() -> None:
+    """As the page on memory says of this experiment."""
+
+    def mean_ttft_ms(tiers: dict[str, object]) -> float:
+        changed = {
+            "policy": "sglang",
+            "engine.block_size_tokens": 1,
+            "engine.kv_blocks": 11200,
+            "engine.kv_tiers": tiers,
+        }
+        report = blis_tui.run(blis_tui.load("kv-tiers", set={**changed, "workload.requests": 60}))
+        return report.latency.ttft_ms.mean
+
+    link = {"kind": "hicache", "bandwidth_tokens_per_us": 0.4}
+    none, through = mean_ttft_ms({"kind": "none"}), mean_ttft_ms(link)
+    back = mean_ttft_ms({**link, "hicache_write_policy": "write_back"})
+    assert back < none < through
 
 
 def test_a_full_host_forgets_what_was_used_least_recently() -> None:

@@ -46,6 +46,10 @@ class Node:
         self.references = 0
         self.used = used
 
+    device = True
+    """Whether the GPU has it, and the host: trees that go on in host memory have others (``kv.hicache``)."""
+    host = False
+
     @property
     def evictable(self) -> bool:
         """Whether it may be evicted now: a leaf without a holder."""
