@@ -210,8 +210,12 @@ class Batch(Kept):
         if not request.preemptions:  # later it would find what it has computed itself
             request.cached_tokens = cached_tokens
         else:
-            pool.looked_up_again(request, cached_blocks)
-            self._recomputed_tokens += max(0, request.peak_tokens - cached_tokens)
+            if pool.caching:  # vLLM counts it apart (``PrefixCacheStats``)
+                pool.preempted_lookups += 1
+                pool.preempted_queries += request.target_tokens
+                pool.preempted_hits += cached_blocks * pool.block_size_tokens
+            if request.peak_tokens > cached_tokens:
+                self._recomputed_tokens += request.peak_tokens - cached_tokens
         if padding:
             self._decode_padded(request, padding)
         else:

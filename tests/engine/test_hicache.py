@@ -131,7 +131,9 @@ def test_on_a_tight_cache_writing_through_makes_requests_wait() -> None:
             "engine.kv_tiers": tiers,
         }
         report = blis_tui.run(blis_tui.load("kv-tiers", set={**changed, "workload.requests": 60}))
-        return report.latency.ttft_ms.mean
+        mean = report.latency.ttft_ms.mean
+        assert mean is not None
+        return mean
 
     link = {"kind": "hicache", "bandwidth_tokens_per_us": 0.4}
     none, through = mean_ttft_ms({"kind": "none"}), mean_ttft_ms(link)

@@ -163,13 +163,6 @@ class BlockPool(Kept):
         self.hits += blocks
         self.min_free = min(self.min_free, self.free)
 
-    def looked_up_again(self, request: Request, blocks: int) -> None:
-        """A preempted request comes back and found so many blocks: vLLM counts it apart (``PrefixCacheStats``)."""
-        if self.caching:
-            self.preempted_lookups += 1
-            self.preempted_queries += request.target_tokens
-            self.preempted_hits += blocks * self.block_size_tokens
-
     def missing(self, request: Request, computed_tokens: int) -> int:
         """Blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
