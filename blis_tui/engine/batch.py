@@ -336,6 +336,11 @@ class Batch(Kept):
         """Whether no request runs, and KV blocks are on their way here from another instance."""
         return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())
 
+    def awaits_transfers(self) -> bool:
+        """Whether content is on its way between the GPU and the host, beside steps."""
+        tiers = self.pool.tiers
+        return tiers is not None and tiers.under_way
+
     def dispossess(self) -> Preemption:
         """Take the KV blocks from the last in the queue that holds some: it has to compute its prompt itself."""
         victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
@@ -431,6 +436,8 @@ class Batch(Kept):
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push(victim)
+        if self.adapters is not None:
+            self.adapters.leave(victim)
 
     def forget_late(self, now: int) -> None:
         """Steps are over from which something was expected."""

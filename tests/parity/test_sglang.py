@@ -11,6 +11,9 @@ They were recorded with ``enable_priority_scheduling`` and its preemption, where
 order of the calls that put them there, however short the time between them; who is preempted for one request at once,
 SGLang puts back in the order of a Python set: there that of the running batch.
 
+Those of ``sglang-0.5.23-loras.jsonl.xz`` have LoRA adapters (last of a row; empty = the base model), which take no time
+to load.
+
 Those of ``sglang-0.5.23-hicache.jsonl.xz`` have its hierarchical cache, whose tree and scheduler are SGLang's; a
 controller that moves nothing says that a transfer is over ``base_us`` and a microsecond for each ``tokens_per_us``
 tokens after it began, one after the other each way. A step lasts until what it loads is there. ``loaded`` are tokens,
@@ -22,15 +25,17 @@ from __future__ import annotations
 import json
 import lzma
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from blis_tui.engine.adapters import costs
 from blis_tui.engine.records import StepFinished
 from blis_tui.errors import StalledError
 from blis_tui.metrics.kv import tiers_report
-from blis_tui.spec.model import KvTier, KvTiers
+from blis_tui.spec.model import KvTier, KvTiers, Lora
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_request
 
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
 RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 PRIORITIES: Final = Path(__file__).with_name("sglang-0.5.23-priorities.jsonl.xz")
+LORAS: Final = Path(__file__).with_name("sglang-0.5.23-loras.jsonl.xz")
 HICACHE: Final = Path(__file__).with_name("sglang-0.5.23-hicache.jsonl.xz")
 SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
 FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
@@ -65,7 +71,7 @@ def requests_of(run: dict[str, Any]) -> list[Request]:
 
 def made_of(run: dict[str, Any]) -> Experiment:
     case, page = run["case"], run["case"]["page_size"]
-    return experiment(
+    made = experiment(
         batching="sglang",
         settings={
             "chunked_prefill_size": case["chunked_prefill_size"] if case["chunked_prefill_size"] > 0 else "none",
@@ -84,6 +90,11 @@ def made_of(run: dict[str, Any]) -> Experiment:
         beta=(1000.0, 0.0, 0.0),
         kv_tiers=_tiers(case),
     )
+    if "max_loras_per_batch" not in case:
+        return made
+    (pool,) = made.pools
+    lora = Lora(max_loras=case["max_loras_per_batch"], max_cpu_loras=64, step_overhead=0.0)
+    return replace(made, pools=(replace(pool, engine=replace(pool.engine, lora=lora)),))
 
 
 def _priorities(case: dict[str, Any]) -> dict[str, Setting]:
@@ -105,13 +116,14 @@ def _tiers(case: dict[str, Any]) -> KvTiers | None:
 
 
 def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
-    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens, *priority = row
+    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens, *more = row
     output_tokens = declared if ignore_eos else output_tokens
     segments = ((group, shared_tokens),) if group else ()
-    made = made_request(number, arrival_us, own_tokens + shared_tokens, output_tokens, segments=segments)
+    tokens, adapter = own_tokens + shared_tokens, next((one for one in more if isinstance(one, str)), "")
+    made = made_request(number, arrival_us, tokens, output_tokens, segments=segments, adapter=adapter)
     made.request_id = name
     made.max_output_tokens, made.ignore_eos = declared, ignore_eos
-    made.priority = priority[0] if priority else 0
+    made.priority = next((one for one in more if isinstance(one, int)), 0)
     return made
 
 
@@ -182,6 +194,21 @@ def test_every_batch_is_sglangs_with_priorities() -> None:
     assert len(runs) == 72
     assert all(map(any, counts))
     assert sum(max(each) > 1 for each in counts) >= 10
+    assert any(step["retracted"] for run in runs for step in run["steps"])
+
+
+def test_every_batch_is_sglangs_with_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    runs, held = read(LORAS), 0
+    for run in runs:
+        found = outcome(run)
+        steps = list(steps_of(found))
+        assert steps == list(theirs(run, steps)), run["seed"]
+        adapters = found.cluster.instances[0].batch.adapters
+        assert adapters is not None
+        held += adapters.holds > 0
+    assert held > len(runs) // 2
+    assert {run["case"]["max_loras_per_batch"] for run in runs} == {1, 2, 3}
     assert any(step["retracted"] for run in runs for step in run["steps"])
 
 

@@ -558,6 +558,11 @@ class HiCache(Tiers):
         return self.tiers[0].us(blocks * self._block_tokens)
 
     @property
+    def under_way(self) -> bool:
+        """Whether anything moves that no step waits for."""
+        return bool(self.writes or self.loads)
+
+    @property
     def next_end_us(self) -> int:
         """When the first of the transfers under way is over; -1 = none is."""
         return min((one[0].end_us for one in (self.writes, self.loads) if one), default=-1)

@@ -104,6 +104,11 @@ class Tiers(StepPart):
         self._last_end_us = max(self._last_end_us, now)
         self.now = now
 
+    @property
+    def under_way(self) -> bool:
+        """Whether anything moves that no step waits for."""
+        return False
+
     # ---- away from the GPU ----
 
     def given_up(self, keys: Sequence[int]) -> None:

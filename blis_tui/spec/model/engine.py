@@ -528,8 +528,8 @@ class Engine:
         examples=[{"request_us": 7500}, {"processes": 4}],
     )
     lora: Lora | None = part(
-        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis or vllm-v1 batching); left out ="
-        " there are none.",
+        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis, vllm-v1 or sglang batching); left"
+        " out = there are none.",
         Lora,
         absent=None,
         examples=[{"max_loras": 4, "max_cpu_loras": 32}],
