@@ -113,7 +113,8 @@ class InstanceFactory:
             beside.append(batch.adapters)
             latency = _adapted(latency, engine.lora)
         if engine.encoder is not None and batch.traits.encoder:
-            batch.encoder = _encoder(engine.encoder, batch, self._observers, index)
+            staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
+            batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
         parts = Parts(
             _captured(latency, limits) if rule.traits.captured_sizes else latency,
             rule,
@@ -269,7 +270,7 @@ def _logged(index: int, batch: Batch, parts: Parts) -> Steps:
     return LoggedSteps(index, batch, parts)
 
 
-def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int) -> Encoder:
+def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int, *, staged: bool) -> Encoder:
     from blis_tui.engine.encoder.encoder import Encoder
 
     traits, tokens = batch.traits, max(batch.limits.max_num_batched_tokens, encoder.max_tokens_per_mm_item)
@@ -282,6 +283,7 @@ def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: in
         whole=encoder.disable_chunked_mm_input,
         strictly=traits.whole_media_strictly,
         ahead=traits.plans_ahead,
+        decodes=batch.cohort if staged else None,
     )
 
 

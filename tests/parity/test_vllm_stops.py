@@ -53,16 +53,13 @@ def test_every_batch_is_vllms(number: int) -> None:
         assert {key: ours[key] for key in expected} == expected
 
 
-def staged(run: dict[str, Any]) -> Experiment:
-    made, stages = document_of(run), run["case"]["pipeline_parallel"]
-    (pool,) = made.pools
+def staged(run: dict[str, Any], made: Experiment) -> Experiment:
+    (pool,), stages = made.pools, run["case"]["pipeline_parallel"]
     return replace(made, pools=(replace(pool, engine=replace(pool.engine, pipeline_parallel=stages)),))
 
 
-def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def compared(run: dict[str, Any], steps: list[StepFinished]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Ours and vLLM's. A record does not say who decodes: how many do is compared, and who computes a prompt."""
-    requests = [with_budget(number, row, known=known) for number, row in enumerate(run["trace"])]
-    records = [one for one in Outcome(staged(run), requests).records if isinstance(one, StepFinished)]
     ours: list[dict[str, Any]] = [
         {
             "t": step.time_us,
@@ -72,7 +69,7 @@ def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[s
             "admitted": [int(name) for name in step.admitted],
             "completed": [int(name) for name in step.completed],
         }
-        for step in records
+        for step in steps
     ]
     theirs = []
     for step, chunks in zip(run["steps"], [one["chunks"] for one in ours] + [{}] * len(run["steps"]), strict=False):
@@ -83,6 +80,12 @@ def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[s
             {**{name: step[name] for name in names}, "chunks": prefills, "decodes": len(batch) - len(prefills)}
         )
     return ours, theirs
+
+
+def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    requests = [with_budget(number, row, known=known) for number, row in enumerate(run["trace"])]
+    records = Outcome(staged(run, document_of(run)), requests).records
+    return compared(run, [one for one in records if isinstance(one, StepFinished)])
 
 
 @pytest.mark.parametrize("number", range(len(PIPELINED)))
