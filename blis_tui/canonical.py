@@ -8,6 +8,7 @@ Key order is the order of insertion (reports are built in a fixed order), floats
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from blis_tui.printable import acted_on
 
@@ -33,8 +34,13 @@ def to_sorted_json(value: object) -> str:
     return _escaped(text)
 
 
+_AS_IT_IS: Final = (int, str, bool)
+
+
 def _normal(value: object) -> object:
     """The value with every ``-0.0`` as ``0.0``."""
+    if value.__class__ in _AS_IT_IS:  # most are
+        return value
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, dict):

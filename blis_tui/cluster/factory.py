@@ -113,7 +113,8 @@ class InstanceFactory:
             beside.append(batch.adapters)
             latency = _adapted(latency, engine.lora)
         if engine.encoder is not None and batch.traits.encoder:
-            batch.encoder = _encoder(engine.encoder, batch, self._observers, index)
+            staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
+            batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
         parts = Parts(
             _captured(latency, limits) if rule.traits.captured_sizes else latency,
             rule,
@@ -124,7 +125,7 @@ class InstanceFactory:
             tuple(beside),
             self._front_end(index, pool, latency),
         )
-        steps = Steps(index, batch, parts)
+        steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
         instance = Instance(self._flow(steps, pool), parts)
@@ -167,6 +168,11 @@ class InstanceFactory:
 
     def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
         engine = pool.engine
+        tiers = engine.kv_tiers if engine.enable_prefix_caching else None
+        if rule.traits.radix_tree and tiers is not None:
+            from blis_tui.engine.kv.hicache import HiCache
+
+            return HiCache(tiers, engine.block_size_tokens, engine.kv_blocks, self.prompts_of(pool)).pool
         if rule.traits.radix_tree:
             from blis_tui.engine.kv.radix_pool import RadixPool
 
@@ -183,10 +189,10 @@ class InstanceFactory:
             caching=engine.enable_prefix_caching,
             as_vllm=rule.traits.vllm_block_pool,
         )
-        if engine.kv_tiers is not None and engine.enable_prefix_caching:
+        if tiers is not None:
             from blis_tui.engine.kv.tiers import Tiers
 
-            blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
+            blocks.tiers = Tiers(tiers, engine.block_size_tokens)
         return blocks
 
     def _waiting(self, rule: BatchRule) -> WaitingQueue:
@@ -258,7 +264,13 @@ def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeM
     return Swapping(host_memory(pool), restore, batch.pool, batch.load, batch.stalled, latency)
 
 
-def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int) -> Encoder:
+def _logged(index: int, batch: Batch, parts: Parts) -> Steps:
+    from blis_tui.engine.throughput_log import LoggedSteps
+
+    return LoggedSteps(index, batch, parts)
+
+
+def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int, *, staged: bool) -> Encoder:
     from blis_tui.engine.encoder.encoder import Encoder
 
     traits, tokens = batch.traits, max(batch.limits.max_num_batched_tokens, encoder.max_tokens_per_mm_item)
@@ -271,6 +283,7 @@ def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: in
         whole=encoder.disable_chunked_mm_input,
         strictly=traits.whole_media_strictly,
         ahead=traits.plans_ahead,
+        decodes=batch.cohort if staged else None,
     )
 
 

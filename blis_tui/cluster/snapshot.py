@@ -98,6 +98,10 @@ class NodeSnapshot:
     """How often something was looked up or put in since it was used last."""
     requests: tuple[str, ...]
     """Those of the locks that end here, as far as they are shown."""
+    host: bool = False
+    """Whether host memory has it (SGLang's HiCache)."""
+    device: bool = True
+    """Whether the GPU has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,6 +434,8 @@ def _tree(instance: Instance, window: int | None) -> TreeSnapshot:
                 locks=node.references,
                 accesses_ago=tree.accesses_since(node),
                 requests=tuple(ends.get(node.number, ())),
+                host=node.host,
+                device=node.device,
             )
             for depth, node in tree.outline(_MOST_NODES)
         ),
@@ -475,7 +481,7 @@ def _below(instance: Instance) -> Iterator[TierSnapshot]:
         used = host.total - host.free
         yield TierSnapshot(name="swapped out", used_blocks=used, total_blocks=host.total, came_back=host.in_blocks)
     for tier in () if tiers is None else tiers.tiers:
-        yield TierSnapshot(name=tier.name, used_blocks=len(tier.blocks), total_blocks=tier.total, came_back=tier.loaded)
+        yield TierSnapshot(name=tier.name, used_blocks=tier.held, total_blocks=tier.total, came_back=tier.loaded)
 
 
 def _planned(batch: Batch) -> PlannedSnapshot | None:

@@ -209,8 +209,13 @@ class Batch(Kept):
         request.computed_tokens = cached_tokens
         if not request.preemptions:  # later it would find what it has computed itself
             request.cached_tokens = cached_tokens
-        elif request.peak_tokens > cached_tokens:
-            self._recomputed_tokens += request.peak_tokens - cached_tokens
+        else:
+            if pool.caching:  # vLLM counts it apart (``PrefixCacheStats``)
+                pool.preempted_lookups += 1
+                pool.preempted_queries += request.target_tokens
+                pool.preempted_hits += cached_blocks * pool.block_size_tokens
+            if request.peak_tokens > cached_tokens:
+                self._recomputed_tokens += request.peak_tokens - cached_tokens
         if padding:
             self._decode_padded(request, padding)
         else:
@@ -331,6 +336,11 @@ class Batch(Kept):
         """Whether no request runs, and KV blocks are on their way here from another instance."""
         return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())
 
+    def awaits_transfers(self) -> bool:
+        """Whether content is on its way between the GPU and the host, beside steps."""
+        tiers = self.pool.tiers
+        return tiers is not None and tiers.under_way
+
     def dispossess(self) -> Preemption:
         """Take the KV blocks from the last in the queue that holds some: it has to compute its prompt itself."""
         victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
@@ -426,6 +436,8 @@ class Batch(Kept):
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push(victim)
+        if self.adapters is not None:
+            self.adapters.leave(victim)
 
     def forget_late(self, now: int) -> None:
         """Steps are over from which something was expected."""

@@ -6,7 +6,7 @@ Source: SGLang 0.5.23, ``managers/scheduler.py`` (``event_loop_normal``, ``event
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.batching.sglang import SglangBatching
@@ -16,10 +16,41 @@ from blis_tui.engine.kv.radix_pool import radix_pool
 from blis_tui.engine.plan import Ghost, Plan, Planned
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.tallies import tally_wait
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.engine.steps import Steps
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Arrival(Kept):
+    """Content has arrived that was on its way between the GPU and the host: there may be room for who waits."""
+
+    __slots__ = ("_flow", "instance_index", "time_us")
+
+    kind: ClassVar[str] = "step"
+    request: ClassVar[None] = None
+
+    def __init__(self, flow: EventLoop, time_us: int) -> None:
+        self._flow = flow
+        self.instance_index = flow.index
+        self.time_us = time_us
+
+    @property
+    def stale(self) -> bool:
+        """Whether something else has started meanwhile, or no request is left."""
+        return self._flow.step_pending or not self._flow.has_work
+
+    def happen(self, now: int) -> bool:
+        """Look for work again."""
+        if self.stale:
+            return False
+        self._flow.want_step(now)
+        return True
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -61,6 +92,7 @@ class EventLoop(Flow):
         """Take the results of the step before, and start the next; returns when that ends, IDLE or NO_STEP."""
         batch, steps, rule = self.batch, self.steps, self.rule
         self._take_results()
+        self._pool.results_taken(self.steps.free_us)
         ready, batch.planned = batch.planned, None
         if ready is None:
             if not batch.has_requests:
@@ -71,8 +103,14 @@ class EventLoop(Flow):
             if ready is None:  # an idle scheduler looks for requests again and again
                 rule.idle()
                 ready = self._form(now)
+            if ready is None and (change_us := self._pool.next_change_us()) > now:
+                steps.events.push(change_us, self.order, Arrival(self, change_us))
+                return NO_STEP
             if ready is None:
                 raise batch.deadlock(self.index, now)
+            if waited_us := self._pool.take_waited_us():
+                batch.planned = ready
+                return now + waited_us
         plan = ready.plan or Plan()
         following = self._form_ahead(plan, now) if self._overlaps else None
         members = batch.load.decode_requests

@@ -138,7 +138,8 @@ def _causality(state: Auditable) -> str:
 
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        waits = instance.batch.awaits_blocks() or instance.batch.awaits_adapter()
+        batch = instance.batch
+        waits = batch.awaits_blocks() or batch.awaits_adapter() or batch.awaits_transfers()
         if instance.flow.has_work and not instance.flow.step_pending and not waits:
             return f"instance {instance.index} has work and no step is pending"
     return ""

@@ -250,6 +250,7 @@ class BatchQueue(Stages):
     def __init__(self, steps: Steps, stages: int, *, ahead: bool) -> None:
         super().__init__(steps, stages)
         self.places += ahead
+        steps.plans_on = ahead and steps.rule.traits.plans_past_stops
         self.sampled: deque[tuple[int, ...]] | None = deque(maxlen=stages - 1) if ahead else None
         self.idle: Plan | None = None
 

@@ -103,6 +103,7 @@ class Plan(Kept):
         stopped: where it stopped to take requests from the queue, and why; None = it took all, or does not say.
         decodes: whether the decode cohort takes part.
         reloaded: what comes back from tiers.
+        loaded_us: when all of that is there, where it is loaded beside steps.
         restored: what becomes of those put back, where they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: how long the transfers of KV blocks take that belong to this step.
@@ -117,6 +118,7 @@ class Plan(Kept):
         "decodes",
         "ghosts",
         "instant",
+        "loaded_us",
         "outranked",
         "preempted",
         "reloaded",
@@ -135,6 +137,7 @@ class Plan(Kept):
         self.instant: list[Request] = []
         self.preempted: list[Preemption] = []
         self.reloaded: list[Reloaded] = []
+        self.loaded_us = 0
         self.restored: list[Restored] = []
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0

@@ -91,7 +91,7 @@ class Steps(Kept):
         batch: the requests it works on.
         rule: how batches are formed.
         latency: the step-time model; its overheads belong to every latency that a client sees.
-        pure: whether it does not matter when that is asked, nor how often.
+        pure: whether it does not matter when that is asked, nor how often; then plain decodes are taken in one go.
         flat: whether it says the same of all steps of nothing but the same number of decodes.
         timed: the same model, if it may know what many steps will take.
         seen: what others see of the requests.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
@@ -34,23 +34,38 @@ class KvCounts:
     many."""
     preempted_requests: int
     """Requests that were preempted at least once."""
+    preempted_lookups: int = field(default=0, metadata=UNLESS_ZERO)
+    """How often preempted requests looked for their tokens in the prefix cache when they were scheduled again
+    (``preempted_requests`` of vLLM's ``PrefixCacheStats``); left out of the file where there were none."""
+    preempted_queries: int = field(default=0, metadata=UNLESS_ZERO)
+    """Tokens that they looked for: prompt, and generated ones where victims keep them. vLLM counts them apart from
+    those of new requests, which are ``tokens.input``; left out of the file where there were none."""
+    preempted_hits: int = field(default=0, metadata=UNLESS_ZERO)
+    """Tokens of these that they found in the GPU's cache, their own of before mostly; part of ``hit_rate``, not of
+    ``tokens.cached``; left out of the file where there were none."""
     allocation_failures: int = field(default=0, metadata=UNLESS_ZERO)
     """Attempts to give a request KV blocks that failed: one for each victim that was preempted for them, and one for
     each step that left the next request of the queue waiting for blocks; left out of the file where there were none."""
 
 
+_LEFT_OUT: Final = tuple(f"kv.{one.name}" for one in fields(KvCounts) if one.metadata == UNLESS_ZERO)
+
+
 def zero_where_left_out(metric: str) -> int | None:
     """The value of a metric that a report does not have: 0 where that is what its absence says."""
-    return 0 if metric.endswith("kv.allocation_failures") else None
+    return 0 if metric.endswith(_LEFT_OUT) else None
 
 
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     """The figures of these instances."""
-    hits = misses = blocks = peak = preemptions = preempted = failures = 0
+    hits = misses = blocks = peak = preemptions = preempted = failures = lookups = queries = found = 0
     for instance in instances:
         pool = instance.pool
         hits += pool.hits
         misses += pool.misses
+        lookups += pool.preempted_lookups
+        queries += pool.preempted_queries
+        found += pool.preempted_hits
         blocks += pool.total
         peak += pool.total - pool.min_free
         preemptions += instance.tallies.preemptions
@@ -63,6 +78,9 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
         preemptions=preemptions,
         allocation_failures=failures,
         preempted_requests=preempted,
+        preempted_lookups=lookups,
+        preempted_queries=queries,
+        preempted_hits=found,
     )
 
 
@@ -120,7 +138,7 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
         transfer += found.transfer_us
         added += found.added_us
         for tier in found.tiers:
-            counts = (tier.stored, tier.loaded, tier.dropped, len(tier.blocks))
+            counts = (tier.stored, tier.loaded, tier.dropped, tier.held)
             before = tiers.get(tier.name, [0] * len(counts))
             tiers[tier.name] = [one + other for one, other in zip(before, counts, strict=True)]
             offloaded += tier.stored

@@ -21,6 +21,7 @@ from blis_tui.metrics.reasoning import is_multimodal, multimodal_report, reasoni
 from blis_tui.metrics.saturation import composite
 from blis_tui.metrics.sections import (
     Fairness,
+    IntervalThroughput,
     ModelReport,
     PipelineReport,
     PoolReport,
@@ -59,6 +60,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     return Sections(
         warm_up=_warm_up(warm_up_us, rows) if warm_up_us else None,
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
+        throughput_log=_throughput_log(cluster),
         pipeline=_pipeline(cluster) if pipelines else None,
         ranks=_ranks(cluster) if any(pool.lockstep for pool in experiment.pools) else None,
         speculative=speculative_report(cluster.instances),
@@ -109,6 +111,29 @@ def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
     cached = whole_sum([one.tallies.cached_tokens for one in cluster.instances])
     tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
     return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
+
+
+def _throughput_log(cluster: Cluster) -> tuple[IntervalThroughput, ...] | None:
+    interval_us = cluster.instances[0].batch.traits.log_interval_us
+    if not interval_us:
+        return None
+    from blis_tui.engine.throughput_log import LoggedSteps  # noqa: PLC0415  (few runs have a log)
+
+    sums: dict[int, list[int]] = {}
+    for steps in (one.steps for one in cluster.instances):
+        if isinstance(steps, LoggedSteps):
+            for number, counts in steps.intervals.items():
+                before = sums.get(number, [0] * len(counts))
+                sums[number] = [one + other for one, other in zip(before, counts, strict=True)]
+    return tuple(
+        IntervalThroughput(
+            start_us=number * interval_us,
+            iterations=iterations,
+            prompt_tokens_per_s=1e6 * prompt / interval_us,
+            generation_tokens_per_s=1e6 * generated / interval_us,
+        )
+        for number, (iterations, prompt, generated) in sorted(sums.items())
+    )
 
 
 def _pipeline(cluster: Cluster) -> PipelineReport:

@@ -118,6 +118,21 @@ class PromptThroughput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalThroughput:
+    """The iterations of all instances that ended in one interval of the engine's log."""
+
+    start_us: int
+    """When the interval begins; intervals in which no iteration ended are left out."""
+    iterations: int
+    """Steps that ended in it; one that ends with it counts here."""
+    prompt_tokens_per_s: float
+    """Prompt tokens of these steps, cached ones included, per second of the interval."""
+    generation_tokens_per_s: float
+    """Tokens that they generated, per second of the interval; the last interval counts as a whole one, as the others
+    do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineReport:
     """How well batches fill the stages of pipelined instances, all of these together."""
 
@@ -159,6 +174,8 @@ class Sections:
     """What the latencies leave out; where the experiment has ``warm_up_us``."""
     prompt_throughput: PromptThroughput | None = None
     """Prompt tokens per second, cached ones included; where the batching rule's engine counts so."""
+    throughput_log: tuple[IntervalThroughput, ...] | None = None
+    """Throughput of prompts and of generation, interval by interval; where the batching rule has ``log_interval``."""
     pipeline: PipelineReport | None = None
     """How well batches fill the stages; where an instance has ``pipeline_parallel``."""
     ranks: RanksReport | None = None

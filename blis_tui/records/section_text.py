@@ -102,11 +102,21 @@ def _media(report: Report) -> dict[str, str]:
     return lines
 
 
-def section_lines(report: Report) -> dict[str, str]:
-    """What to call each line, and what it says; nothing where nothing applies."""
+def _of_the_engine(report: Report) -> dict[str, str]:
+    """What only some engines count."""
     lines: dict[str, str] = {}
     if (prompts := report.prompt_throughput) is not None:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
+    if log := report.throughput_log:
+        most = max(log, key=lambda one: one.prompt_tokens_per_s + one.generation_tokens_per_s)
+        rates = f"{most.prompt_tokens_per_s:,.1f} prompt and {most.generation_tokens_per_s:,.1f} generated tokens/s"
+        lines["engine log"] = f"{len(log):,} intervals, at most {rates} (from {most.start_us / 1e6:,.1f} s on)"
+    return lines
+
+
+def section_lines(report: Report) -> dict[str, str]:
+    """What to call each line, and what it says; nothing where nothing applies."""
+    lines = _of_the_engine(report)
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
     if report.ranks is not None:

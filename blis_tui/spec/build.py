@@ -199,6 +199,10 @@ def _kv_tiers(part: Part) -> spec.KvTiers | None:
     kind = part.text("kind")
     if kind == "none":
         return None
+    if kind == "hicache":
+        host = decode(spec.KvTier, part, name="host", blocks=0)
+        ratio, policy = part.number("hicache_ratio"), part.text("hicache_write_policy")
+        return spec.KvTiers(kind=kind, tiers=(host,), ratio=ratio, write_policy=policy)
     tiers = (
         tuple(decode(spec.KvTier, one) for one in part.parts("tiers"))
         if kind == "offload"

@@ -54,6 +54,23 @@ def check_memory(document: Document) -> Iterator[Diagnostic]:
 # ---- batching ----
 
 
+def _check_tiers(document: Document, tiers: tuple[str | int, ...], kind: str, traits: Traits) -> Iterator[Diagnostic]:
+    """SGLang has tiers of its own, and no others; rules that do not serve running requests first have none."""
+    which = document.get(*tiers)
+    if which in (None, "none"):
+        return
+    if which == "hicache" and not traits.radix_tree:
+        message = f"`hicache` is SGLang's: `{kind}` batching has no radix tree to keep on the host"
+        hint = "take `kind: offload`, or `batching: sglang`" if traits.running_first else "remove it"
+        yield about(document, tiers, "BLIS2026", message, hint=hint)
+    elif which != "hicache" and traits.radix_tree:
+        message = f"`{kind}` batching has tiers as SGLang's HiCache alone"
+        yield about(document, tiers, "BLIS2026", message, hint="take `kind: hicache`")
+    elif not traits.running_first and not traits.radix_tree:
+        hint = advised(kind, "kv_tiers", "remove kv_tiers, or take blis or vllm-v1 batching")
+        yield about(document, tiers, "BLIS2026", f"`{kind}` batching does not look into tiers", hint=hint)
+
+
 def check_batching(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
     """Settings elsewhere that the batching rule has no use for."""
     traits = batching_traits(as_map(document.data), plugins)
@@ -73,11 +90,7 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
     for owner in stacks(document):
         engine = where(document, owner, "engine")
         tiers = (*engine, "kv_tiers", "kind")
-        if document.get(*tiers) not in (None, "none") and not traits.running_first:
-            message = f"`{kind}` batching does not look into tiers"
-            message += " (SGLang's HiCache)" if traits.radix_tree else ""
-            hint = advised(str(kind), "kv_tiers", "remove kv_tiers, or take blis or vllm-v1 batching")
-            yield about(document, tiers, "BLIS2026", message, hint=hint)
+        yield from _check_tiers(document, tiers, str(kind), traits)
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
             message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
             yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")

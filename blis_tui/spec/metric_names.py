@@ -55,7 +55,7 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
 _ALONE: Final = frozenset({"duration_us"})
 
 _OPEN_ENDED: Final = re.compile(
-    r"(?:instances\.\d+|models\.\d+|(?:pools|slo_classes|slo\.classes|tenants|kv_tiers\.tiers)\.[^.]+|rejections|fitness\.components"
+    r"(?:instances\.\d+|models\.\d+|throughput_log\.\d+|(?:pools|slo_classes|slo\.classes|tenants|kv_tiers\.tiers)\.[^.]+|rejections|fitness\.components"
     r"|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
 )
 """Metrics whose names depend on the run: one instance's, one pool's, one class's, one tenant's."""

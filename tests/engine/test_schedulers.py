@@ -18,6 +18,8 @@ from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.engine.steps import Steps
+from blis_tui.engine.throughput_log import LoggedSteps
 from blis_tui.shipped import builtin
 from blis_tui.spec.model.engine import UNLIMITED
 from docs.make_schedulers import COMPARED, IMAGES, MEANINGS, PAGE, page, pictures
@@ -160,6 +162,21 @@ def test_cached_tokens_cost_nothing_and_count_in_the_prompt_throughput() -> None
     assert work(outcome)[-1] == ({"1": 400}, 0, ())
     tallies = outcome.cluster.instances[0].tallies
     assert (tallies.prefill_tokens, tallies.cached_tokens) == (600 + 400, 600)
+
+
+@pytest.mark.parametrize("version", ["1.1", "2026-08"])
+def test_the_log_has_the_iterations_of_each_interval(version: str) -> None:
+    """0.4 ms are three steps here; the fourth ends at 0.448 ms."""
+    prefix = (("shared", 8),)
+    requests = [request(0, 0, 12, 3, segments=prefix), request(1, 200, 10, 3, segments=prefix), request(2, 900, 4, 1)]
+    settings: dict[str, Setting] = {"version": version, "log_interval": 0.0004}
+    outcome = run("llm-serving-sim", requests, settings=settings)
+    assert [one.time_us + one.duration_us for one in steps(outcome)] == [112, 222, 334, 444, 554, 1004]
+    logged = outcome.cluster.instances[0].steps
+    assert isinstance(logged, LoggedSteps)
+    # First tokens of 0 and 1; of 1 two tokens of ten are computed, and all count. Nothing ends from 0.8 to 0.9 ms.
+    assert logged.intervals == {0: (3, 12 + 10, 2 + 2), 1: (2, 0, 2), 2: (1, 4, 1)}
+    assert type(run("llm-serving-sim", requests).cluster.instances[0].steps) is Steps
 
 
 # Both

@@ -6,15 +6,19 @@ unless a case says otherwise. Batches of SGLang's own scheduler are in ``tests/p
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
+from blis_tui.engine.adapters.records import AdapterHeld
 from blis_tui.engine.preemption.records import PreemptedByPriority, Retracted
-from blis_tui.engine.records import Preempted
+from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.engine.stopped import SchedulingStopped
 from blis_tui.errors import PolicyError, SpecError
+from blis_tui.spec.model import Lora
 from tests.builders import Outcome, experiment, request
 from tests.engine.test_schedulers import steps, work
 
@@ -369,10 +373,31 @@ def test_who_waits_behind_a_plan_that_takes_all_tokens_does_not_wait_for_a_place
 @pytest.mark.parametrize(("kind", "says"), [("sglang", True), ("tensorrt-llm", True), ("nano", False)])
 def test_a_refusal_says_whether_the_engine_would_have_refused(kind: str, says: bool) -> None:
     for setting, value in (
-        ("engine.lora", {"max_loras": 2}),
         ("engine.pipeline_parallel", 2),
         ("engine.speculative", {"draft_tokens": 2, "acceptance": 0.5}),
     ):
         with pytest.raises(SpecError) as refused:
             blis_tui.load("quickstart", set={"policy.batching": kind, setting: value})
         assert ("but it is not simulated beside its batching" in str(refused.value)) == says, setting
+
+
+def test_a_request_without_a_place_for_its_adapter_is_passed_over_and_the_base_model_takes_one() -> None:
+    made = experiment(batching="sglang", settings={"overlap_schedule": False}, block_size=1, blocks=1000)
+    (pool,) = made.pools
+    lora = Lora(max_loras=1, max_cpu_loras=4, step_overhead=0.0, base_latency_us=0, storage_latency_us=0)
+    made = replace(made, pools=(replace(pool, engine=replace(pool.engine, lora=lora)),))
+    requests = [
+        request(0, 0, 8, 3),
+        request(1, 10, 8, 2, adapter="a"),
+        request(2, 20, 8, 2),
+        request(3, 30, 8, 1, adapter="a"),
+    ]
+    outcome = Outcome(made, requests)
+    steps = [one for one in outcome.records if isinstance(one, StepFinished) and one.chunks]
+    assert [[chunk.request_id for chunk in one.chunks] for one in steps] == [["0"], ["2"], ["1", "3"]]
+    why = [one for one in outcome.records if isinstance(one, SchedulingStopped) and one.cause == "adapter"]
+    assert [one.request_id for one in why][:1] == ["1"]
+    assert [(one.request_id, one.adapter, one.reason) for one in outcome.records if isinstance(one, AdapterHeld)] == [
+        ("1", "a", "slots"),
+        ("3", "a", "slots"),
+    ]

@@ -63,3 +63,22 @@ def test_nobody_waits_where_nobody_generates() -> None:
     waiting: dict[str, Setting] = {"batch_wait_timeout_iters": 3, "batch_wait_max_tokens_ratio": 1.0}
     outcome = run([request(0, 0, 8, 1), request(1, 50, 8, 1)], waiting, budget=40)
     assert work(outcome) == [({"0": 8}, 0, ()), ({"1": 8}, 0, ())]
+
+
+def ending_early(index: int, arrival_us: int, prompt: int, answer: int, budget: int) -> Request:
+    made = request(index, arrival_us, prompt, answer)
+    made.declare(budget)
+    return made
+
+
+def test_an_answer_that_ends_by_itself_is_computed_once_more_and_keeps_its_place_meanwhile() -> None:
+    overlap: dict[str, Setting] = {"disable_overlap_scheduler": False}
+    # When the last token of 0 is being computed, the step after it is planned with it.
+    assert [decodes for _, decodes, _ in work(run([ending_early(0, 0, 8, 3, 9)], overlap))] == [0, 1, 1, 1]
+    assert [decodes for _, decodes, _ in work(run([request(0, 0, 8, 3)], overlap))] == [0, 1, 1]
+    assert [decodes for _, decodes, _ in work(run([ending_early(0, 0, 8, 3, 9)]))] == [0, 1, 1]
+    # As far as that plan knows, 0 may need 4 of 5 blocks, so that 1 waits for one step more.
+    crowded = run([ending_early(0, 0, 8, 3, 9), request(1, 200, 8, 1)], overlap, blocks=5)
+    assert [chunks for chunks, _, _ in work(crowded)] == [{"0": 8}, {}, {}, {}, {"1": 8}]
+    sure = run([request(0, 0, 8, 3), request(1, 200, 8, 1)], overlap, blocks=5)
+    assert [chunks for chunks, _, _ in work(sure)] == [{"0": 8}, {}, {}, {"1": 8}]

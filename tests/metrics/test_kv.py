@@ -1,4 +1,4 @@
-"""KV allocation failures: against the records of a run, and where a report leaves them out."""
+"""KV caches in reports: against the records of a run, by hand, and what a report leaves out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 
 import blis_tui
 from blis_tui.compare.comparison import rows
-from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, ROOM, WATERMARK, SchedulingStopped
+from blis_tui.metrics.kv import kv_counts
 from blis_tui.simulation import Simulation
+from tests.builders import Outcome, experiment, request
 
 EXPECT = [{"metric": "kv.allocation_failures", "max": 0}]
 
@@ -58,6 +60,43 @@ def test_failures_are_victims_and_steps_that_left_requests_waiting_for_blocks(
     for one in report.instances:
         total += one.kv.allocation_failures
     assert total == report.kv.allocation_failures
+
+
+@pytest.mark.parametrize(
+    ("batching", "queries", "hits"),
+    [
+        # 1 has computed 12 tokens and knows 13 when its fourth block is missing. It comes back when 0 has ended: of its
+        # own, the first block is left.
+        ("vllm-v1", [13], [4]),
+        # It forgets its answer, comes back at once (two blocks are left), goes again when 0 needs its block, and so on.
+        ("blis", [10, 10], [8, 4]),
+    ],
+)
+def test_what_preempted_requests_find_is_counted_apart(batching: str, queries: list[int], hits: list[int]) -> None:
+    outcome = Outcome(experiment(batching=batching, blocks=6), [request(0, 0, 8, 12), request(1, 0, 10, 12)])
+    again = [one for one in outcome.records if isinstance(one, Scheduled) and one.time_us]
+    assert [one.cached_tokens for one in again] == hits
+    kv = kv_counts(outcome.cluster.instances)
+    assert (kv.preempted_lookups, kv.preempted_queries, kv.preempted_hits) == (len(hits), sum(queries), sum(hits))
+    without = Outcome(
+        experiment(batching=batching, blocks=6, caching=False), [request(0, 0, 8, 12), request(1, 0, 9, 12)]
+    )
+    kv = kv_counts(without.cluster.instances)
+    assert (kv.preempted_lookups, kv.preempted_queries, kv.preempted_hits) == (0, 0, 0)
+    assert kv.preemptions
+
+
+@pytest.mark.parametrize("policy", ["vllm-v1", "nano", "sglang"])
+def test_hits_of_preempted_requests_are_those_of_their_records(policy: str) -> None:
+    simulation = Simulation(blis_tui.load("schedulers", set={"policy": policy}))
+    gone: set[str] = set()
+    again: list[int] = []
+    simulation.subscribe(Preempted, lambda one: gone.add(one.request_id))
+    simulation.subscribe(Scheduled, lambda one: again.append(one.cached_tokens) if one.request_id in gone else None)
+    simulation.run()
+    kv = simulation.report().kv
+    assert (kv.preempted_lookups, kv.preempted_hits) == (len(again), sum(again))
+    assert (kv.preempted_hits > 0) == (policy != "sglang")  # its only victim finds nothing of its own
 
 
 def test_what_is_left_out_is_nought_for_those_who_ask() -> None:

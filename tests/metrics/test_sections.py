@@ -208,7 +208,11 @@ def test_sections_are_there_where_they_apply() -> None:
     assert set(blis_tui.run(blis_tui.load(document({}, {}, report="full"))).to_dict()) - plain == always
 
 
-LEFT_OUT = ("requests.lost", "kv.allocation_failures")
+LEFT_OUT = (
+    "requests.lost",
+    "kv.allocation_failures",
+    *(f"kv.preempted_{one}" for one in ("lookups", "queries", "hits")),
+)
 """What reports have only where there was any of it."""
 
 

@@ -20,6 +20,7 @@ class Gathering:
         self._most = int(str(settings["batch_wait_timeout_iters"]))
         self._share = float(str(settings["batch_wait_max_tokens_ratio"]))
         self._plans = 0
+        self.now = 0
         self.stop: Stop | None = None
 
     def _whole(self, job: Job) -> int:
@@ -28,13 +29,17 @@ class Gathering:
 
     def has_place(self, job: Job) -> bool:
         """Whether it and all that run can go on to their ends, whatever they were allowed to say."""
-        if not self._answers or not self._instance.running:
+        if not self._answers or not self._here():
             return True
         return self.needed(job) <= len(self._instance.pool.free)
 
+    def _here(self) -> list[Job]:
+        """Who runs, as far as plans know: an answer that ends by itself may go on."""
+        return self._instance.running + self._instance.unsure(self.now)
+
     def needed(self, job: Job) -> int:
         """The blocks that it and all that run need to go on to their ends, beside those they have."""
-        missing = [self._whole(one) - len(one.table) for one in self._instance.running]
+        missing = [self._whole(one) - len(one.table) for one in self._here()]
         return self._whole(job) + sum(missing)
 
     def waits(self, plan: Plan) -> bool:
@@ -42,7 +47,7 @@ class Gathering:
         instance = self._instance
         here = len(instance.running) + len(instance.ending)
         prompts = [job.target for job in instance.waiting[: max(0, instance.max_running - here)]]
-        decodes = any(not job.prefilling for job in instance.running)
+        decodes = any(not job.prefilling for job in self._here())
         if not (self._most and self._share and decodes and prompts and plan.budget > 0):
             return False
         if not self.has_place(instance.waiting[0]):

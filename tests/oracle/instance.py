@@ -546,6 +546,8 @@ class Instance:
         if self.pool.tiers is not None:
             self.pool.tiers.begin(now)
         self.passed = []
+        if self.gathering is not None:
+            self.gathering.now = now
         if self.encoder is not None:
             self.encoder.begin(now)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
@@ -678,7 +680,7 @@ class Instance:
     def _is_unsure(self, job: Job, now: int) -> bool:
         """Its budget may go further than its answer; or it has its last token if all of its drafts are wrong."""
         stops = job.request.output_tokens < job.declared and not (job.split and not job.parted)
-        if stops and self._overlaps and self.plans_ahead and job.last_token_us > now:
+        if stops and (self._overlaps or self.plans_ahead) and job.last_token_us > now:
             return True
         late = self._in_flight(job, now)
         return bool(late) and not late[-1].certain

@@ -7,6 +7,7 @@ Run it where vLLM is installed; no GPU and no model are needed (``pip install vl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 --async >> runs.jsonl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 --media >> media.jsonl
     python tests/parity/make_vllm_cases.py --seed 1 --count 20 --stops >> stops.jsonl
+    python tests/parity/make_vllm_cases.py --seed 1 --count 20 --stops --stages 2 >> stops.jsonl
 
 It drives the real ``EngineCore.step`` or ``step_with_batch_queue`` over the real ``Scheduler`` or ``AsyncScheduler``.
 Only the device is made up: it works off batches in order, each takes ``step_us``, and every sampled token is a new one.
@@ -21,12 +22,16 @@ those of the environment (``PYTHONPATH``).
 
 With ``--stops`` the model ends answers itself, by an end-of-sequence token: a trace's seventh column is ``max_tokens``,
 which most answers do not use up. Steps are asynchronous then: without that, vLLM knows of an end before it plans.
+
+With ``--stages`` the device is a pipeline, and vLLM's V2 model runner plans for it: a batch takes its share of
+``step_us`` in each stage, and a decode enters when its token is there. ``t`` is when a batch was planned.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import random
 import sys
@@ -93,11 +98,14 @@ def parts_of_vllm() -> Any:
 class Device:
     """Works batches off in order; asking for a result moves the clock to its end."""
 
-    def __init__(self, vllm: Any, watch: Any) -> None:
+    def __init__(self, vllm: Any, watch: Any, stages: int) -> None:
         self.vllm = vllm
         self.watch = watch
         self.scheduler: Any = None
-        self.now = self.free = self.in_flight = 0
+        self.now = self.in_flight = 0
+        self.free = [0] * stages
+        self.ready: dict[str, int] = {}
+        """When the latest token of a request is there."""
         self.token = 1 << 40
         self.last: Any = None
         self.answers: dict[str, int] = {}
@@ -106,16 +114,24 @@ class Device:
     def execute_model(self, plan: Any, non_block: bool = False) -> Any:
         """Take a batch; its output comes with ``sample_tokens``, that of an empty one at once."""
         tokens = plan.num_scheduled_tokens
-        start = max(self.now, self.free)
-        end = self.free = start + (STEP_US if tokens else 0)
-        self.watch(plan, start)
+        stages = len(self.free)
+        planned, end = self.now, max(self.now, self.free[-1])
+        if tokens:
+            end = max([self.now, *(self.ready.get(name, 0) for name in tokens if self._decodes(name, tokens[name]))])
+            for stage in range(stages):
+                part = STEP_US * (stage + 1) // stages - STEP_US * stage // stages
+                end = self.free[stage] = max(end, self.free[stage]) + part
+        self.watch(plan, planned if stages > 1 else end - STEP_US)
         output = self.vllm.EMPTY_MODEL_RUNNER_OUTPUT
         if tokens:
             self.in_flight += 1
             sampled: list[list[int]] = []
             for name in tokens:
                 self.token += 1
-                sampled.append([] if self.scheduler.requests[name].is_prefill_chunk else [self.token])
+                chunk = self.scheduler.requests[name].is_prefill_chunk
+                sampled.append([] if chunk else [self.token])
+                if not chunk:
+                    self.ready[name] = end
             places = {name: place for place, name in enumerate(tokens)}
             output = self.vllm.ModelRunnerOutput(
                 req_ids=list(tokens), req_id_to_index=places, sampled_token_ids=sampled
@@ -130,6 +146,11 @@ class Device:
 
         self.last = SimpleNamespace(result=result)
         return SimpleNamespace(result=lambda timeout=None: None) if tokens else self.last
+
+    def _decodes(self, name: str, tokens: int) -> bool:
+        """Whether a request of the batch goes on from a token that it has generated."""
+        request = self.scheduler.requests[name]
+        return bool(request.num_computed_tokens - tokens >= request.num_prompt_tokens)
 
     def _end_answers(self, names: list[str], sampled: list[list[int]]) -> None:
         """Of whose answers this is the last token is known when the results before it have come."""
@@ -168,6 +189,7 @@ def core_of(vllm: Any, case: dict[str, Any], device: Device) -> Any:
     cache.num_gpu_blocks = case["num_gpu_blocks"]
     vllm.config.scheduler_config, vllm.config.cache_config = scheduling, cache
     vllm.config.model_config.max_model_len = case["max_model_len"]
+    vllm.config.parallel_config.pipeline_parallel_size = case.get("pipeline_parallel", 1)
     layer = vllm.FullAttentionSpec(block_size=case["block_size"], num_kv_heads=1, head_size=1, dtype=vllm.float32)
     blocks = vllm.KVCacheConfig(
         num_blocks=case["num_gpu_blocks"],
@@ -262,7 +284,7 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
         steps.append(step)
         by_plan[id(plan)] = (plan, step)
 
-    device = Device(vllm, watch)
+    device = Device(vllm, watch, case.get("pipeline_parallel", 1))
     core = core_of(vllm, case, device)
     scheduler, pool = core.scheduler, core.scheduler.kv_cache_manager.block_pool
     if case.get("stops"):
@@ -382,8 +404,11 @@ def main() -> None:
     parser.add_argument("--version", default="0.32", help="of the vLLM that is there")
     parser.add_argument("--media", action="store_true", help="prompts have images; half of the runs are asynchronous")
     parser.add_argument("--stops", action="store_true", help="most answers end by themselves; implies --async")
+    parser.add_argument("--stages", type=int, default=1, help="of a pipeline")
     options = parser.parse_args()
     vllm = parts_of_vllm()
+    if options.stages > 1:
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1"
     made = tried = 0
     while made < options.count:
         dice = random.Random(f"{options.seed} {tried}")  # noqa: S311
@@ -394,6 +419,8 @@ def main() -> None:
             add_media(dice, case, trace)
         if options.stops:
             add_stops(dice, case, trace)
+        if options.stages > 1:
+            case["pipeline_parallel"] = options.stages
         try:
             steps = steps_of(vllm, case, trace)
         except Skip:

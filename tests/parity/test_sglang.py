@@ -10,6 +10,14 @@ Those of ``sglang-0.5.23-priorities.jsonl.xz`` have priorities (last of a row), 
 They were recorded with ``enable_priority_scheduling`` and its preemption, where requests came into the queue in the
 order of the calls that put them there, however short the time between them; who is preempted for one request at once,
 SGLang puts back in the order of a Python set: there that of the running batch.
+
+Those of ``sglang-0.5.23-loras.jsonl.xz`` have LoRA adapters (last of a row; empty = the base model), which take no time
+to load.
+
+Those of ``sglang-0.5.23-hicache.jsonl.xz`` have its hierarchical cache, whose tree and scheduler are SGLang's; a
+controller that moves nothing says that a transfer is over ``base_us`` and a microsecond for each ``tokens_per_us``
+tokens after it began, one after the other each way. A step lasts until what it loads is there. ``loaded`` are tokens,
+in all.
 """
 
 from __future__ import annotations
@@ -17,13 +25,17 @@ from __future__ import annotations
 import json
 import lzma
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from blis_tui.engine.adapters import costs
 from blis_tui.engine.records import StepFinished
 from blis_tui.errors import StalledError
+from blis_tui.metrics.kv import tiers_report
+from blis_tui.spec.model import KvTier, KvTiers, Lora
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_request
 
@@ -31,11 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Setting
+    from blis_tui.spec.model import Experiment, Setting
 
 FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
 RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 PRIORITIES: Final = Path(__file__).with_name("sglang-0.5.23-priorities.jsonl.xz")
+LORAS: Final = Path(__file__).with_name("sglang-0.5.23-loras.jsonl.xz")
+HICACHE: Final = Path(__file__).with_name("sglang-0.5.23-hicache.jsonl.xz")
 SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
 FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
 
@@ -47,6 +61,15 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def outcome(run: dict[str, Any]) -> Outcome:
+    return Outcome(made_of(run), requests_of(run))
+
+
+def requests_of(run: dict[str, Any]) -> list[Request]:
+    ignore_eos = run["case"]["ignore_eos"]
+    return [_request(number, row, ignore_eos=ignore_eos) for number, row in enumerate(run["rows"])]
+
+
+def made_of(run: dict[str, Any]) -> Experiment:
     case, page = run["case"], run["case"]["page_size"]
     made = experiment(
         batching="sglang",
@@ -65,10 +88,13 @@ def outcome(run: dict[str, Any]) -> Outcome:
         blocks=case["max_total_tokens"] // page,
         caching=not case["disable_radix_cache"],
         beta=(1000.0, 0.0, 0.0),
+        kv_tiers=_tiers(case),
     )
-    ignore_eos = case["ignore_eos"]
-    requests = [_request(number, row, ignore_eos=ignore_eos) for number, row in enumerate(run["rows"])]
-    return Outcome(made, requests)
+    if "max_loras_per_batch" not in case:
+        return made
+    (pool,) = made.pools
+    lora = Lora(max_loras=case["max_loras_per_batch"], max_cpu_loras=64, step_overhead=0.0)
+    return replace(made, pools=(replace(pool, engine=replace(pool.engine, lora=lora)),))
 
 
 def _priorities(case: dict[str, Any]) -> dict[str, Setting]:
@@ -81,20 +107,33 @@ def _priorities(case: dict[str, Any]) -> dict[str, Setting]:
     }
 
 
+def _tiers(case: dict[str, Any]) -> KvTiers | None:
+    if "hicache_ratio" not in case:
+        return None
+    host = KvTier(name="host", blocks=0, bandwidth_tokens_per_us=case["tokens_per_us"], base_latency_us=case["base_us"])
+    ratio, policy = case["hicache_ratio"], case["hicache_write_policy"]
+    return KvTiers(kind="hicache", tiers=(host,), ratio=ratio, write_policy=policy)
+
+
 def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
-    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens, *priority = row
+    name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens, *more = row
     output_tokens = declared if ignore_eos else output_tokens
     segments = ((group, shared_tokens),) if group else ()
-    made = made_request(number, arrival_us, own_tokens + shared_tokens, output_tokens, segments=segments)
+    tokens, adapter = own_tokens + shared_tokens, next((one for one in more if isinstance(one, str)), "")
+    made = made_request(number, arrival_us, tokens, output_tokens, segments=segments, adapter=adapter)
     made.request_id = name
     made.max_output_tokens, made.ignore_eos = declared, ignore_eos
-    made.priority = priority[0] if priority else 0
+    made.priority = next((one for one in more if isinstance(one, int)), 0)
     return made
 
 
 def ours(run: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """Of each step: its start, what is prefilled, how many decode, who was retracted, and who has ended."""
-    for step in outcome(run).records:
+    yield from steps_of(outcome(run))
+
+
+def steps_of(found: Outcome) -> Iterator[tuple[object, ...]]:
+    for step in found.records:
         if isinstance(step, StepFinished):
             chunks = {one.request_id: [one.computed_tokens, one.new_tokens] for one in step.chunks}
             yield step.time_us, chunks, step.decode_requests, list(step.preempted), list(step.completed)
@@ -156,6 +195,45 @@ def test_every_batch_is_sglangs_with_priorities() -> None:
     assert all(map(any, counts))
     assert sum(max(each) > 1 for each in counts) >= 10
     assert any(step["retracted"] for run in runs for step in run["steps"])
+
+
+def test_every_batch_is_sglangs_with_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    runs, held = read(LORAS), 0
+    for run in runs:
+        found = outcome(run)
+        steps = list(steps_of(found))
+        assert steps == list(theirs(run, steps)), run["seed"]
+        adapters = found.cluster.instances[0].batch.adapters
+        assert adapters is not None
+        held += adapters.holds > 0
+    assert held > len(runs) // 2
+    assert {run["case"]["max_loras_per_batch"] for run in runs} == {1, 2, 3}
+    assert any(step["retracted"] for run in runs for step in run["steps"])
+
+
+def test_every_batch_is_sglangs_with_a_hierarchical_cache() -> None:
+    runs = read(HICACHE)
+    for run in runs:
+        found = outcome(run)
+        steps = list(steps_of(found))
+        assert steps == list(theirs(run, steps)), run["seed"]
+        tiers = tiers_report(found.cluster.instances, found.cluster.pools)
+        assert tiers is not None
+        assert tiers.tiers["host"].reloaded * run["case"]["page_size"] == run["loaded"]
+    cases = [run["case"] for run in runs]
+    for key, values in (
+        ("hicache_write_policy", {"write_through", "write_through_selective", "write_back"}),
+        ("schedule_policy", {"fcfs", "lof", "lpm"}),
+        ("overlap", {True, False}),
+        ("enable_mixed_chunk", {True, False}),
+    ):
+        assert {case[key] for case in cases} == values
+    assert {case["page_size"] for case in cases} > {1, 4}
+    for policy in ("write_through", "write_through_selective", "write_back"):
+        some = [run for run in runs if run["case"]["hicache_write_policy"] == policy]
+        assert sum(run["loaded"] > 0 for run in some) >= 8
+        assert any(step["retracted"] for run in some for step in run["steps"])
 
 
 @pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")

@@ -1,6 +1,7 @@
 """Runs of vLLM's own scheduler with images in prompts: the same batch in every step, and the same images encoded.
 
-``vllm-media.jsonl.xz`` is what ``make_vllm_cases.py --media`` recorded of vLLM 0.32.0 and 0.33.0 (``version``).
+``vllm-media.jsonl.xz`` is what ``make_vllm_cases.py --media`` recorded of vLLM 0.32.0 and 0.33.0 (``version``), some of
+it in pipelines (``--stages``).
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from blis_tui.engine.request import Media, MediaItem
 from blis_tui.spec.model import Encoder
 from tests.builders import Outcome
 from tests.parity.test_vllm import batches, document_of, request_of
+from tests.parity.test_vllm_stops import compared, staged
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment
 
 FILE: Final = Path(__file__).with_name("vllm-media.jsonl.xz")
-RUNS: Final = [json.loads(line) for line in lzma.decompress(FILE.read_bytes()).decode().splitlines()]
+_ALL: Final = [json.loads(line) for line in lzma.decompress(FILE.read_bytes()).decode().splitlines()]
+RUNS: Final = [run for run in _ALL if "pipeline_parallel" not in run["case"]]
+PIPELINED: Final = [run for run in _ALL if "pipeline_parallel" in run["case"]]
 
 
 def with_encoder(run: dict[str, Any]) -> Experiment:
@@ -78,6 +82,19 @@ def test_every_batch_is_vllms(number: int) -> None:
     run = RUNS[number]
     for ours, theirs in zip(found_in(run), theirs_of(run), strict=True):
         assert {key: ours[key] for key in theirs} == theirs
+
+
+@pytest.mark.parametrize("number", range(len(PIPELINED)))
+def test_every_batch_in_a_pipeline_is_vllms(number: int) -> None:
+    run = PIPELINED[number]
+    requests = [with_media(number, row) for number, row in enumerate(run["trace"])]
+    records = Outcome(staged(run, with_encoder(run)), requests).records
+    ours, theirs = compared(run, [one for one in records if isinstance(one, StepFinished)])
+    assert ours == theirs
+    encoded = [(int(one.request_id), one.encoded_tokens) for one in records if isinstance(one, MediaEncoded)]
+    assert sorted(one for one in encoded if one[1]) == sorted(
+        one for step in theirs_of(run) for one in step["encoded"].items()
+    )
 
 
 def test_versions_differ() -> None:

@@ -1,13 +1,15 @@
 """Runs of vLLM's own asynchronous scheduler in which answers end by themselves: the same batch in every step.
 
-``vllm-stops.jsonl.xz`` is what ``make_vllm_cases.py --stops`` recorded of vLLM 0.32.0 and 0.33.0 (``version``). That an
-answer ends before its budget, vLLM learns when its last token is there; by then the next step is planned.
+``vllm-stops.jsonl.xz`` is what ``make_vllm_cases.py --stops`` recorded of vLLM 0.32.0 and 0.33.0 (``version``), some of
+it in pipelines (``--stages``). That an answer ends before its budget, vLLM learns when its last token is there; by then
+the next step of its request is planned.
 """
 
 from __future__ import annotations
 
 import json
 import lzma
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,9 +21,12 @@ from tests.parity.test_vllm import batches, document_of, request_of
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Experiment
 
 FILE: Final = Path(__file__).with_name("vllm-stops.jsonl.xz")
-RUNS: Final = [json.loads(line) for line in lzma.decompress(FILE.read_bytes()).decode().splitlines()]
+_ALL: Final = [json.loads(line) for line in lzma.decompress(FILE.read_bytes()).decode().splitlines()]
+RUNS: Final = [run for run in _ALL if "pipeline_parallel" not in run["case"]]
+PIPELINED: Final = [run for run in _ALL if "pipeline_parallel" in run["case"]]
 
 
 def with_budget(number: int, row: list[Any], *, known: bool) -> Request:
@@ -46,6 +51,49 @@ def test_every_batch_is_vllms(number: int) -> None:
     for ours, theirs in zip(found_in(run), run["steps"], strict=True):
         expected = {**theirs, "batch": sorted(theirs["batch"])}
         assert {key: ours[key] for key in expected} == expected
+
+
+def staged(run: dict[str, Any], made: Experiment) -> Experiment:
+    (pool,), stages = made.pools, run["case"]["pipeline_parallel"]
+    return replace(made, pools=(replace(pool, engine=replace(pool.engine, pipeline_parallel=stages)),))
+
+
+def compared(run: dict[str, Any], steps: list[StepFinished]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Ours and vLLM's. A record does not say who decodes: how many do is compared, and who computes a prompt."""
+    ours: list[dict[str, Any]] = [
+        {
+            "t": step.time_us,
+            "chunks": {int(one.request_id): [one.computed_tokens, one.new_tokens] for one in step.chunks},
+            "decodes": step.decode_requests,
+            "preempted": [int(name) for name in step.preempted],
+            "admitted": [int(name) for name in step.admitted],
+            "completed": [int(name) for name in step.completed],
+        }
+        for step in steps
+    ]
+    theirs = []
+    for step, chunks in zip(run["steps"], [one["chunks"] for one in ours] + [{}] * len(run["steps"]), strict=False):
+        batch = {name: [computed, new] for name, computed, new in step["batch"]}
+        prefills = {name: batch[name] for name in chunks if name in batch}
+        names = ("t", "preempted", "admitted", "completed")
+        theirs.append(
+            {**{name: step[name] for name in names}, "chunks": prefills, "decodes": len(batch) - len(prefills)}
+        )
+    return ours, theirs
+
+
+def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    requests = [with_budget(number, row, known=known) for number, row in enumerate(run["trace"])]
+    records = Outcome(staged(run, document_of(run)), requests).records
+    return compared(run, [one for one in records if isinstance(one, StepFinished)])
+
+
+@pytest.mark.parametrize("number", range(len(PIPELINED)))
+def test_every_batch_in_a_pipeline_is_vllms(number: int) -> None:
+    ours, theirs = batches_of(PIPELINED[number])
+    assert ours == theirs
+    ours, theirs = batches_of(PIPELINED[number], known=True)
+    assert ours != theirs
 
 
 def test_budgets_that_are_used_up_make_other_batches() -> None:

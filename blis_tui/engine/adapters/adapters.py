@@ -225,6 +225,15 @@ class Adapters(StepPart):
             self._events.push(self._now + took, order, AdapterArrives(self, loading, self._index))
         return False
 
+    @property
+    def slots(self) -> int:
+        """Places for adapters in a batch."""
+        return self._slots
+
+    def hold(self, request: Request) -> None:
+        """A request is passed over, as its adapter has no place."""
+        self._hold(request, "slots")
+
     def _hold(self, request: Request, reason: str) -> None:
         if request.index in self._held_us:
             return

@@ -7,6 +7,7 @@ served for want of KV blocks: see ``OnePass``. As it was rewritten in August 202
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,12 @@ class Settings:
     prioritize_prefill: bool = setting(
         "Serve all prefills before all decodes; else both by arrival (1.1 only).", default=False
     )
+    log_interval: float = setting(
+        "The report has the throughput of prompts and of generation at intervals of so many seconds, as LLMServingSim"
+        " prints it (`--log-interval`); 0 = it has not.",
+        default=0.0,
+        minimum=0.0,
+    )
     reserve_full_isl: bool = setting(
         "Admit a waiting request only when its whole prompt fits into the free KV blocks (2026-08 only).", default=True
     )
@@ -63,6 +70,11 @@ def llm_serving_sim(settings: Settings) -> BatchRule:
     return OnePass(settings) if settings.version == BY_ARRIVAL else TwoPhases(settings)
 
 
+def _interval_us(settings: Settings) -> int:
+    """The log's interval in microseconds: at least one, if there is a log."""
+    return math.ceil(settings.log_interval * 1e6)
+
+
 class TwoPhases(RunningFirst):
     """Running requests first, the youngest of them preempted where blocks run out; then waiting ones, queue head first.
 
@@ -82,6 +94,7 @@ class TwoPhases(RunningFirst):
             overtakes=False,
             in_order_of_arrival=True,
             counts_cached_tokens=True,
+            log_interval_us=_interval_us(settings),
             pipelines="queue",
         )
 
@@ -119,6 +132,7 @@ class OnePass(Plain):
             overtakes=True,
             in_order_of_arrival=True,
             counts_cached_tokens=True,
+            log_interval_us=_interval_us(settings),
             pipelines="stage",
         )
 

@@ -47,7 +47,7 @@ def refusals(
     if drafter:
         yield from _undrafted(kind, traits, stages, drafter)
     if adapts and not traits.adapters:
-        advice = advised(kind, "lora", "remove it, or take blis or vllm-v1 batching")
+        advice = advised(kind, "lora", "remove it, or take blis, vllm-v1 or sglang batching")
         yield Refusal("lora", f"`{kind}` batching knows no LoRA adapters", advice)
 
 

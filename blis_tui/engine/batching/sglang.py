@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain
+from blis_tui.engine.batching.sglang_loras import AdapterPlaces
 from blis_tui.engine.batching.sglang_prefill import Adder, Verdict
 from blis_tui.engine.batching.sglang_priorities import Priorities
 from blis_tui.engine.batching.traits import Traits
@@ -158,6 +159,7 @@ class SglangBatching(Plain):
             " expected to generate yet.",
             victims="the running request that had generated least (of equals, the one with the longest prompt)",
             radix_tree=True,
+            adapters="in-step",
             priorities=sign,
             step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,
         )
@@ -315,25 +317,7 @@ class SglangBatching(Plain):
         chunked = self.chunked
         if chunked is not None and not adder.go_on(chunked):
             self.chunked = None
-        most = limit if self._priorities is not None else limit - len(self.running)
-        for request in self._waiting(batch, max(0, most) + 1):
-            if adder.state() is Verdict.OTHER:
-                plan.stopped = adder.stopped
-                break
-            if len(adder.entries) >= limit - len(self.running):
-                self._fill(batch, Stopped(PLACES, 1))
-            if self.full and not self._preempt(batch, plan, request, adder):
-                plan.stopped = self._filled
-                break
-            verdict = adder.add(request, known=request.ignore_eos and not pool.caching)
-            if verdict is Verdict.NO_TOKEN:
-                self._fill(batch, adder.stopped)
-                self.full = bool(adder.entries or self.running)
-                batch.refused = (request.index, pool.epoch)
-            if verdict is not Verdict.GO_ON:
-                plan.stopped = adder.stopped
-                self._look_at(request, adder)
-                break
+        self._look_through(batch, plan, adder)
         if not adder.entries:
             return None
         if adder.chunked is not None:
@@ -345,6 +329,39 @@ class SglangBatching(Plain):
         if mixed:
             self._seat(self.running.values())
         return Formed(plan, prefills, self.chunked, mixed)
+
+    def _look_through(self, batch: Batch, plan: Plan, adder: Adder) -> None:
+        """Take requests from the queue until one is refused."""
+        limit, pool = batch.limits.max_num_seqs, batch.pool
+        most: int | None = max(0, limit if self._priorities is not None else limit - len(self.running)) + 1
+        places = None
+        if batch.adapters is not None:
+            most, there = None, (one.request for one in adder.entries)
+            places = AdapterPlaces(batch.adapters, (*self.running.values(), *there))
+        for request in self._waiting(batch, most):
+            if adder.state() is Verdict.OTHER:
+                plan.stopped = adder.stopped
+                break
+            if places is not None and not places.has_place(request):
+                continue
+            if len(adder.entries) >= limit - len(self.running):
+                self._fill(batch, Stopped(PLACES, 1))
+            if self.full and not self._preempt(batch, plan, request, adder):
+                plan.stopped = self._filled
+                break
+            verdict = adder.add(request, known=request.ignore_eos and not pool.caching)
+            if places is not None:
+                places.take(request)
+            if verdict is Verdict.NO_TOKEN:
+                self._fill(batch, adder.stopped)
+                self.full = bool(adder.entries or self.running)
+                batch.refused = (request.index, pool.epoch)
+            if verdict is not Verdict.GO_ON:
+                plan.stopped = adder.stopped
+                self._look_at(request, adder)
+                break
+        if places is not None:
+            places.tell(plan)
 
     def _preempt(self, batch: Batch, plan: Plan, request: Request, adder: Adder) -> bool:
         """Put running requests back that are less urgent than a waiting one; returns whether it has a place now."""
@@ -390,6 +407,7 @@ class SglangBatching(Plain):
     def _grant(self, batch: Batch, pool: RadixPool, plan: Plan, adder: Adder) -> None:
         """Take room for all of a prefill at once."""
         page = pool.block_size_tokens
+        pool.start_loading(plan, batch.now)
         tokens = 0
         for entry in adder.entries:
             tokens += entry.new + (page if page > 1 else 0)

@@ -160,34 +160,43 @@ class Adder:
         """Look at a candidate; ``known``: nothing is ever found in the cache, and no request stops early."""
         if known:
             return self._add_known(request)
-        node, blocks = self._pool.match(request, request.target_tokens - 1)
-        start = blocks * self._page
-        self.rest = rest = request.target_tokens - start
-        left = min(max(request.max_output_tokens - self._generated(request), 0), MOST_NEW_TOKENS)
-        self._pool.lock(request, node)
-        verdict = self._admit(request, start, rest, left)
-        if verdict is not None:
-            self._pool.unlock(request)
-            return verdict
+        pool = self._pool
+        found, blocks = pool.match(request, request.target_tokens - 1)
+        node, away = pool.split_hit(found)
+        pool.lock(request, node)
+        entry = self._select(request, blocks, away)
+        if away and isinstance(entry, Entry) and not pool.load_back(request, found, away):
+            entry = self._select(request, blocks - away, 0)  # it is computed again, if there is room for that
+        if not isinstance(entry, Entry):
+            pool.unlock(request)
+            return entry
+        whole = entry.computed + entry.new == request.target_tokens
+        self._take(entry, _most(request) if whole else 0)
+        if not whole:
+            self.chunked = request
         return self.state()
 
-    def _admit(self, request: Request, start: int, rest: int, left: int) -> Verdict | None:
-        """Admit it, or say why not; what it found is locked, so that it does not count as room."""
-        if not rest + left + self._page < self.total:
-            return self._no_room(rest + left + self._page + 1, request)
+    def _select(self, request: Request, blocks: int, away: int) -> Entry | Verdict:
+        """What it would compute behind so many blocks, or why it is not admitted.
+
+        What it found on the GPU is locked, so that it does not count as room. ``away``: of these blocks, those that the
+        host alone has: they need room, too.
+        """
+        page = self._page
+        start = blocks * page
+        self.rest = rest = request.target_tokens - start
+        left = min(max(request.max_output_tokens - self._generated(request), 0), MOST_NEW_TOKENS)
+        need = rest + away * page + left + page
+        if not need < self.total:
+            return self._no_room(need + 1, request)
         if self._chunk is None:
             if self.entries and self._paged(rest) >= self._input:
                 return self._too_long(request, self._paged(rest) + 1, self._input, PROMPTS)
         elif self._paged(rest) > self._chunk:
-            new = self._chunk // self._page * self._page
-            new = (start + new) // self._page * self._page - start
-            if new <= 0:
-                return self._too_long(request, self._page, self._chunk)
-            self._take(Entry(request, start, new), 0)
-            self.chunked = request
-            return None
-        self._take(Entry(request, start, rest), _most(request))
-        return None
+            new = self._chunk // page * page
+            new = (start + new) // page * page - start
+            return Entry(request, start, new) if new > 0 else self._too_long(request, page, self._chunk)
+        return Entry(request, start, rest)
 
     def _add_known(self, request: Request) -> Verdict:
         self.rest = rest = request.target_tokens

@@ -1,6 +1,7 @@
 """``tensorrt-llm``: the scheduler of TensorRT-LLM's PyTorch backend.
 
-Source: TensorRT-LLM 1.1, ``_torch/pyexecutor/py_executor.py`` (``_schedule``, ``_waiting_requests``),
+Source: TensorRT-LLM 1.1, ``_torch/pyexecutor/py_executor.py`` (``_schedule``, ``_waiting_requests``, and
+``_update_request_states_tp``: whose budget ends in the step under way is not planned for, who ends by itself is),
 ``_torch/pyexecutor/scheduler.py`` and ``batch_manager/capacityScheduler.cpp`` (``GuaranteedNoEvictScheduler``).
 """
 
@@ -67,6 +68,7 @@ class TensorRtLlmBatching(RunningFirst):
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=True,
             plans_ahead=not settings.disable_overlap_scheduler,
+            plans_past_stops=not settings.disable_overlap_scheduler,
             busy_until_the_end=True,
             skips_empty_steps=True,
             ties_by_name=False,
@@ -101,7 +103,7 @@ class TensorRtLlmBatching(RunningFirst):
             return plan
         if budget <= 0:
             plan.stop_untried()
-        elif self._waits(batch, budget):
+        elif self._waits(batch, budget, decodes=bool(batch.load.decode_requests or plan.ghosts)):
             plan.stopped = Stopped(GATHERING, self._longest_wait, self._waited - 1)
         else:
             self.admit_waiting(batch, plan, budget)
@@ -109,7 +111,8 @@ class TensorRtLlmBatching(RunningFirst):
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether all that run and this one can generate to their ends."""
-        return self._evicts or not batch.running or self._needed(batch, request) <= batch.pool.free
+        alone = not (batch.running or batch.cohort.unsure)
+        return self._evicts or alone or self._needed(batch, request) <= batch.pool.free
 
     def why_not(self, batch: Batch, request: Request) -> Stopped:
         """For want of blocks for all of that."""
@@ -119,14 +122,14 @@ class TensorRtLlmBatching(RunningFirst):
         """KV blocks that all running requests, and this one, need beside those that they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
-        for one in batch.running.values():  # decodes of this step have taken the block that they need for it
+        for one in (*batch.running.values(), *cohort.unsure.values()):  # decodes of this step have taken their block
             held = one.held_blocks if one.joined_clock < 0 else -(-(cohort.context_tokens(one) + 1) // size)
             need += _blocks(one, size) - held
         return need
 
-    def _waits(self, batch: Batch, budget: int) -> bool:
+    def _waits(self, batch: Batch, budget: int, *, decodes: bool) -> bool:
         """Whether prompts that could be computed wait for more of them."""
-        if not (self._longest_wait and self._full and batch.load.decode_requests):
+        if not (self._longest_wait and self._full and decodes):
             return False
         places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
         tokens = batch.limits.max_num_batched_tokens - budget

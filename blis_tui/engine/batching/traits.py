@@ -55,6 +55,8 @@ class Traits:
     """Requests are served in the order in which they arrived, whatever the scheduler says."""
     counts_cached_tokens: bool = False
     """What the engine reports as prompt throughput counts tokens that it found in the cache."""
+    log_interval_us: int = 0
+    """How often the engine prints the throughput of its latest iterations, which reports then have; 0 = it does not."""
     drafters: tuple[str, ...] = ()
     """What may draft tokens that its decodes verify (``engine.speculative.method``)."""
     pipelines: str = ""

@@ -16,6 +16,7 @@ from blis_tui.engine.request import NO_MEDIA, RequestState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.plan import Done, Plan
     from blis_tui.engine.records import Observers
@@ -71,6 +72,7 @@ class Encoder(StepPart):
         whole: whether the tokens of an item may not be computed in several steps.
         strictly: likewise where a step begins with the item (vLLM 0.33).
         ahead: whether a step is planned before the tokens of the one before it are known.
+        decodes: the requests that decode, where that is so in a pipeline; else None.
         index: of the instance.
         observers: whom it tells.
 
@@ -88,6 +90,8 @@ class Encoder(StepPart):
         "_budget",
         "_budget_tokens",
         "_cache_tokens",
+        "_decodes",
+        "_due",
         "_fit",
         "_fits",
         "_freeable",
@@ -123,6 +127,7 @@ class Encoder(StepPart):
         whole: bool,
         strictly: bool,
         ahead: bool,
+        decodes: DecodeCohort | None = None,
     ) -> None:
         self._budget_tokens = self._budget = budget_tokens
         self._cache_tokens = self._room = cache_tokens
@@ -131,7 +136,10 @@ class Encoder(StepPart):
         self._index = index
         self._whole = whole
         self._strictly = strictly
-        self._ahead = ahead
+        self._ahead = ahead or decodes is not None
+        self._decodes = decodes
+        self._due: dict[int, int] = {}
+        """In a pipeline, of requests in ``_late``: when the first step is over that goes on from the prompt."""
         self._now = 0
         self.lack: Lack | None = None
         self.encoded_tokens = self.cached_tokens = self.evicted_items = self.holds = self.held_us = 0
@@ -158,6 +166,9 @@ class Encoder(StepPart):
         self._now = now
         self._budget = self._budget_tokens
         self._fits = {}
+        if self._decodes is not None:
+            self._free_in_pipeline(self._decodes, now)
+            return
         while self._over and self._over[0].end_us <= now:
             end_us, requests = self._over.pop(0)
             late, self._late = self._late, []
@@ -168,6 +179,28 @@ class Encoder(StepPart):
         late, self._late = self._late, [one for one in self._late if one[0] >= now]
         for end_us, slot, request in late:
             if end_us < now:
+                self._free_computed(request, slot, end_us, ended=True)
+
+    def _free_in_pipeline(self, decodes: DecodeCohort, now: int) -> None:
+        """The same where other batches are over before the next one of a request is."""
+        while self._over and self._over[0].end_us <= now:
+            end_us, requests = self._over.pop(0)
+            for slot, request in sorted(requests, key=_place):
+                self._free_computed(request, slot, end_us, ended=False)
+        late, self._late = self._late, []
+        for end_us, slot, request in late:
+            index = request.index
+            if request.state is RequestState.COMPLETED:
+                self._due.setdefault(index, request.completed_us)
+            elif request.state is not RequestState.RUNNING or request.batch_slot != slot:
+                self._due.pop(index, None)
+                continue  # preempted or gone, it needs nothing
+            elif index not in self._due and (next_us := decodes.last_token_us(request)) > end_us:
+                self._due[index] = next_us
+            if self._due.get(index, now + 1) > now:
+                self._late.append((end_us, slot, request))
+            else:
+                del self._due[index]
                 self._free_computed(request, slot, end_us, ended=True)
 
     def _free_computed(self, request: Request, slot: int, end_us: int, *, ended: bool) -> None:
@@ -353,7 +386,7 @@ class Encoder(StepPart):
     def wipe(self) -> None:
         """The instance has gone, and all requests have been taken out."""
         self._needed_by, self._freeable, self._needed, self._held_us = {}, {}, {}, {}
-        self._over, self._late, self._fits = [], [], {}
+        self._over, self._late, self._fits, self._due = [], [], {}, {}
         self._fit, self._plan, self._room = _NOTHING, NO_PLAN, self._cache_tokens
 
     # ---- what others want to know ----
@@ -380,7 +413,10 @@ class Encoder(StepPart):
             _numbers(self._needed),
             tuple(self._held_us.items()),
             tuple((end, tuple(slot for slot, _ in requests)) for end, requests in self._over),
-            tuple((end, slot) for end, slot, _ in self._late),
+            tuple(
+                (end, slot, *([self._due[one.index]] if one.index in self._due else ()))
+                for end, slot, one in self._late
+            ),
             *self.books(),
         )
 

@@ -53,6 +53,9 @@ class BlockPool(Kept):
         blank: how many anonymous free blocks will be taken before anything else.
         hits: blocks found in the cache at admission, ever.
         misses: blocks taken from the free list, ever.
+        preempted_lookups: how often preempted requests looked for their tokens in the cache when they came back.
+        preempted_queries: tokens that they looked for.
+        preempted_hits: tokens of these that they found.
         min_free: the lowest ``free`` has been.
         epoch: changes whenever something happened that may let in a request that did not fit before.
         unseen: what became findable in steps that may not be over; None = not tracked.
@@ -71,6 +74,9 @@ class BlockPool(Kept):
         "hits",
         "min_free",
         "misses",
+        "preempted_hits",
+        "preempted_lookups",
+        "preempted_queries",
         "prompts",
         "tiers",
         "total",
@@ -88,6 +94,7 @@ class BlockPool(Kept):
         self.free = self.blank = self.min_free = total
         self.hits = 0
         self.misses = 0
+        self.preempted_lookups = self.preempted_queries = self.preempted_hits = 0
         self.epoch = 0
         self._order = FreeOrder()
         self._index = PrefixIndex(self._order, oldest=as_vllm)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.kv.radix_tree import Node
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request, Segments
 
 
@@ -98,7 +99,7 @@ class RadixPool(BlockPool):
         if not self.caching or blocks < max(1, request.shared_blocks):
             return
         tree, before = self.tree, self.tree.idle
-        node, found = tree.insert(self.keys(request, computed_tokens))
+        node, found = self._put_in(request, computed_tokens)
         prompt = request.input_tokens // self.block_size_tokens
         if 0 < prompt < blocks:
             tree.insert(self.keys(request, request.input_tokens))
@@ -106,6 +107,34 @@ class RadixPool(BlockPool):
         self.lock(request, node)
         request.shared_blocks = blocks
         self.epoch += 1
+
+    def _put_in(self, request: Request, tokens: int) -> tuple[Node, int]:
+        """Put its first tokens in; returns where they end, and how many blocks of them were there."""
+        return self.tree.insert(self.keys(request, tokens))
+
+    # ---- what pools have that go on in host memory ----
+
+    def split_hit(self, node: Node) -> tuple[Node, int]:
+        """Of what was found, where that ends which the GPU has, and the blocks behind that the host alone has."""
+        return node, 0
+
+    def load_back(self, request: Request, node: Node, blocks: int) -> bool:  # noqa: ARG002  (there is nothing)
+        """Load what a request goes on from, if that is worth it and there is room; then the request holds it."""
+        return False
+
+    def start_loading(self, plan: Plan, now: int) -> None:
+        """Load for the batch that has been formed."""
+
+    def results_taken(self, now: int) -> None:
+        """A step's results have been put in."""
+
+    def take_waited_us(self) -> int:
+        """How long the plan at hand has waited for what it evicted to be written to the host."""
+        return 0
+
+    def next_change_us(self) -> int:
+        """When content arrives that is on its way, so that there is more room; -1 = none is."""
+        return -1
 
     def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:  # noqa: ARG002  (for pools that hide content)
         """Take back all blocks of ``request``; its first ``content_tokens`` stay in the tree."""

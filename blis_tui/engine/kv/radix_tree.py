@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _DEPTHS: Final = 2**24
 """More levels than a tree can have: on the path to what was found, parents are the older the higher they stand."""
 _SPARE: Final = 64
+State = tuple[int, int, list[tuple[int, int, tuple[range, ...], int, int]], dict[int, int]]
+"""What a checkpoint has of a tree: clock, numbers, nodes as rows, and who holds which."""
 
 
 class Node:
@@ -44,6 +46,10 @@ class Node:
         self.references = 0
         self.used = used
 
+    device = True
+    """Whether the GPU has it, and the host: trees that go on in host memory have others (``kv.hicache``)."""
+    host = False
+
     @property
     def evictable(self) -> bool:
         """Whether it may be evicted now: a leaf without a holder."""
@@ -63,25 +69,33 @@ class RadixTree:
     __slots__ = ("_clock", "_count", "_heap", "_numbers", "held", "holders", "idle", "root")
 
     def __init__(self) -> None:
+        self._begin(Node(0, (), None, 0))
+
+    def _begin(self, root: Node) -> None:
+        """There is nothing yet."""
         self._clock = self._numbers = self._count = 0
-        self.root = Node(0, (), None, 0)
+        self.root = root
         self.holders: dict[int, Node] = {}
         self.idle = self.held = 0
         self._heap: list[tuple[int, int, Node]] = []
 
-    def __getstate__(self) -> tuple[object, ...]:
+    def __getstate__(self) -> object:
+        return self._rows()
+
+    def _rows(self) -> State:
         # Node by node: a long talk is a chain of nodes, too deep to be followed.
         rows = [(one.number, _parent_of(one), one.keys, one.references, one.used) for one in self.nodes()]
         return (self._clock, self._numbers, rows, {owner: node.number for owner, node in self.holders.items()})
 
-    def __setstate__(
-        self, state: tuple[int, int, list[tuple[int, int, tuple[range, ...], int, int]], dict[int, int]]
-    ) -> None:
-        self.__init__()  # type: ignore[misc]  # it is no other class
+    def __setstate__(self, state: State) -> None:
+        self._restore(Node(0, (), None, 0), state)
+
+    def _restore(self, root: Node, state: State) -> None:
+        self._begin(root)
         self._clock, self._numbers, rows, holders = state
         nodes = {0: self.root}
         for number, parent, keys, references, used in rows:
-            node = nodes[number] = Node(number, keys, nodes[parent], used)
+            node = nodes[number] = self._make(number, keys, nodes[parent], used)
             nodes[parent].children[keys[0].start] = node
             node.references = references
             self.idle += 0 if references else node.blocks
@@ -98,6 +112,10 @@ class RadixTree:
             node = waiting.pop()
             yield node
             waiting += node.children.values()
+
+    def resident(self) -> Iterator[Node]:
+        """Those that the GPU has."""
+        return self.nodes()
 
     @property
     def count(self) -> int:
@@ -128,11 +146,11 @@ class RadixTree:
         """How many of these blocks are here; that counts as no access."""
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
-            common = _common(child.keys, keys)
-            found += common
-            if common < child.blocks:
+            alike = common(child.keys, keys)
+            found += alike
+            if alike < child.blocks:
                 break
-            keys = _behind(keys, common)
+            keys = behind(keys, alike)
             node = child
         return found
 
@@ -142,12 +160,12 @@ class RadixTree:
         if not keys:
             return node, found
         while keys and (child := node.children.get(keys[0].start)) is not None:
-            common = _common(child.keys, keys)
-            found += common
-            if common < child.blocks:
-                node = self._split(child, common)
+            alike = common(child.keys, keys)
+            found += alike
+            if alike < child.blocks:
+                node = self._split(child, alike)
                 break
-            keys = _behind(keys, common)
+            keys = behind(keys, alike)
             node = child
         self._use_path(node)
         return node, found
@@ -159,11 +177,11 @@ class RadixTree:
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             child.used = self._tick()
-            common = _common(child.keys, keys)
-            found += common
-            keys = _behind(keys, common)
-            if common < child.blocks:
-                node = self._split(child, common)
+            alike = common(child.keys, keys)
+            found += alike
+            keys = behind(keys, alike)
+            if alike < child.blocks:
+                node = self._split(child, alike)
             else:
                 self._offer(child)
                 node = child
@@ -247,7 +265,7 @@ class RadixTree:
                 references[node.number] = references.get(node.number, 0) + 1
                 node = node.parent
         idle = used = 0
-        for one in self.nodes():
+        for one in self.resident():
             if one.references != references.pop(one.number, 0):
                 return f"node {one.number} counts {one.references} references, others are held"
             idle += 0 if one.references else one.blocks
@@ -276,8 +294,12 @@ class RadixTree:
     def _add(self, parent: Node, keys: tuple[range, ...]) -> Node:
         self._numbers += 1
         self._count += 1
-        node = parent.children[keys[0].start] = Node(self._numbers, keys, parent, self._tick())
+        node = parent.children[keys[0].start] = self._make(self._numbers, keys, parent, self._tick())
         return node
+
+    def _make(self, number: int, keys: tuple[range, ...], parent: Node, used: int) -> Node:
+        """A node of this tree."""
+        return Node(number, keys, parent, used)
 
     def _split(self, node: Node, head: int) -> Node:
         """Part a node behind its first blocks; returns the head. The other part counts as used now."""
@@ -285,7 +307,7 @@ class RadixTree:
         assert parent is not None  # noqa: S101  (the root is empty)
         first = self._add(parent, _head(node.keys, head))
         first.references = node.references
-        node.keys = _behind(node.keys, head)
+        node.keys = behind(node.keys, head)
         node.blocks -= head
         node.parent = first
         node.used = self._tick()
@@ -323,7 +345,7 @@ def _length(keys: Sequence[range]) -> int:
     return blocks
 
 
-def _common(left: Sequence[range], right: Sequence[range]) -> int:
+def common(left: Sequence[range], right: Sequence[range]) -> int:
     """How many keys two runs have in common at their beginning."""
     found = 0
     for one, other in zip(left, right, strict=False):
@@ -346,7 +368,7 @@ def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     return tuple(found)
 
 
-def _behind(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
+def behind(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     """All but the first of them."""
     for at, one in enumerate(keys):
         if blocks < len(one):

@@ -44,6 +44,11 @@ class Tier:
         self.blocks: OrderedDict[int, int] = OrderedDict()
         self.stored = self.loaded = self.dropped = 0
 
+    @property
+    def held(self) -> int:
+        """KV blocks there."""
+        return len(self.blocks)
+
     def us(self, tokens: int) -> int:
         """How long it takes to move so many tokens together, rounded up."""
         return self._base_us + ceil(tokens / self._bandwidth) if tokens else 0
@@ -98,6 +103,11 @@ class Tiers(StepPart):
         self._pending_us = max(0, self._pending_us - max(0, now - self._last_end_us))
         self._last_end_us = max(self._last_end_us, now)
         self.now = now
+
+    @property
+    def under_way(self) -> bool:
+        """Whether anything moves that no step waits for."""
+        return False
 
     # ---- away from the GPU ----
 
@@ -185,7 +195,7 @@ class Tiers(StepPart):
 
     def books(self) -> tuple[object, ...]:
         """Its counts."""
-        counts = tuple((tier.stored, tier.loaded, tier.dropped, len(tier.blocks)) for tier in self.tiers)
+        counts = tuple((tier.stored, tier.loaded, tier.dropped, tier.held) for tier in self.tiers)
         return (counts, self.thrashing, self.transfer_us, self.added_us)
 
     def state(self) -> tuple[object, ...]:

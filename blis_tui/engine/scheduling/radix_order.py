@@ -72,10 +72,10 @@ class LongestPrefix(FcfsQueue):
         found: dict[int, int] = {}
         for request in known:
             tokens = request.target_tokens
-            _, blocks = pool.match(request, tokens)
-            length = blocks * pool.block_size_tokens
-            found[request.index] = -min(length, tokens - 1)
-            if length <= _LITTLE:
+            node, blocks = pool.match(request, tokens)
+            found[request.index] = -min(blocks * pool.block_size_tokens, tokens - 1)
+            blocks -= pool.split_hit(node)[1]  # what the host alone has does not count here
+            if blocks * pool.block_size_tokens <= _LITTLE:
                 content = _content(keys, request)
                 if beside.length(content) >= _MUCH:
                     found[request.index] = 1

@@ -29,6 +29,10 @@ _OFFLOAD: Final = (
     "What a request gives up is copied to the first tier and sinks from there; requests are admitted with what any tier"
     " has."
 )
+_HICACHE: Final = (
+    "SGLang's HiCache (`batching: sglang` only): what the radix tree has is written to host memory beside steps, and"
+    " loaded for requests that go on from it."
+)
 _BANDWIDTH: Final = "Tokens whose KV cache moves in a microsecond, either way."
 _LATENCY: Final = "What each transfer takes in addition, in microseconds."
 
@@ -99,17 +103,42 @@ class Offload:
     overlap = said(bool, _OVERLAP, default=True)
 
 
+class Hicache:
+    """Of ``kv_tiers: hicache``, under SGLang's names."""
+
+    hicache_ratio = said(
+        float,
+        "Host memory for KV blocks, as a multiple of the GPU's KV cache; each tensor parallel rank has its share.",
+        default=2.0,
+        exclusiveMinimum=0,
+        maximum=10**6,
+    )
+    hicache_write_policy = said(
+        str,
+        "When the host gets what the radix tree has: as it is put in, when it is put in for the second time, or when"
+        " the GPU evicts it.",
+        default="write_through",
+        enum=["write_through", "write_through_selective", "write_back"],
+    )
+    bandwidth_tokens_per_us = Mirror.bandwidth_tokens_per_us
+    base_latency_us = Mirror.base_latency_us
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTiers:
     """Places for KV blocks that the GPU gives up, the fastest first."""
 
     kind: str
-    """``mirror``, ``threshold`` or ``offload``."""
+    """``mirror``, ``threshold``, ``offload`` or ``hicache``."""
     tiers: tuple[KvTier, ...]
     offload_at: float = 0.0
     """``threshold``: the share of blocks in use from which those that are overwritten are kept."""
     overlap: bool = True
     """Whether a step computes while its transfers run; else they come before it."""
+    ratio: float = 0.0
+    """``hicache``: blocks of the host for each of the GPU."""
+    write_policy: str = ""
+    """``hicache``: when content is written to the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,6 +510,7 @@ class Engine:
             ),
             "threshold": (_THRESHOLD, Threshold),
             "offload": (_OFFLOAD, Offload),
+            "hicache": (_HICACHE, Hicache),
         },
         absent=None,
         prefix="tiers",
@@ -507,8 +537,8 @@ class Engine:
         examples=[{"request_us": 7500}, {"processes": 4}],
     )
     lora: Lora | None = part(
-        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis or vllm-v1 batching); left out ="
-        " there are none.",
+        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis, vllm-v1 or sglang batching); left"
+        " out = there are none.",
         Lora,
         absent=None,
         examples=[{"max_loras": 4, "max_cpu_loras": 32}],

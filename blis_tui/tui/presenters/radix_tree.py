@@ -46,11 +46,13 @@ def _node(node: NodeSnapshot) -> Content:
     indent = "  " * min(node.depth, _DEEPEST)
     ago = {0: "used last", 1: "used 1 access ago"}.get(node.accesses_ago, f"used {node.accesses_ago:,} accesses ago")
     lock = plural(node.locks, "lock") if node.locks else "unlocked"
+    place = ("  on the host, too" if node.device else "  on the host alone") if node.host else ""
     names = ", ".join(node.requests[:_NAMED]) + (" …" if len(node.requests) > _NAMED else "")
     return Content.assemble(
         (f"{indent}└ ", "$text-muted"),
         plural(node.tokens, "token"),
         (f"  {lock}", "$success" if not node.locks else "$primary"),
+        (place, "$primary" if node.device else "$warning"),
         (f"  {ago}", "$text-muted"),
         f"  {names}" if names else "",
     )
