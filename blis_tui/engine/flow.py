@@ -294,9 +294,10 @@ class Coasting(Flow):
         """Take plain decodes up to one that is more than that; how many, when the last began, and when it ended."""
         batch, load, cohort, calendar, _ = self._at_hand
         pool, clock = batch.pool, cohort.clock
-        if not self.steps.pure:
+        timed = self.steps.timed
+        if timed is None:
             return 0, now, now
-        count, duration = 1, self.steps.latency.step_time_us(load)
+        count, duration = 1, timed.step_time_us(load)
         if now + duration < bar and most > 1:
             count = min(most, _AT_ONCE, (bar - now - 1) // duration + 1)
             ends = range(clock + 2, clock + count + 1)

@@ -91,9 +91,8 @@ class Steps(Kept):
         batch: the requests it works on.
         rule: how batches are formed.
         latency: the step-time model; its overheads belong to every latency that a client sees.
-        pure: whether it does not matter when that is asked, nor how often; then plain decodes are taken in one go.
         flat: whether it says the same of all steps of nothing but the same number of decodes.
-        timed: the same model, if it may know what many steps will take.
+        timed: the same model, if it does not matter when it is asked, nor how often: plain decodes are taken in one go.
         seen: what others see of the requests.
         tallies: what the steps add up to.
         parts: what belongs to steps beside their computation, in this order.
@@ -121,7 +120,6 @@ class Steps(Kept):
         "parts",
         "place_of",
         "plans_on",
-        "pure",
         "rule",
         "seen",
         "tallies",
@@ -151,9 +149,8 @@ class Steps(Kept):
     def take(self, latency: StepTimeModel) -> None:
         """From now on steps take as long as this model says."""
         self.latency = latency
-        self.pure = is_pure(latency)
         self.flat = isinstance(latency, Timed) and latency.flat
-        self.timed = latency if isinstance(latency, Timed) and latency.pure else None
+        self.timed = latency if isinstance(latency, Timed) and is_pure(latency) else None
 
     def keep_pace(self, latency: StepTimeModel) -> None:
         """From now on all steps take as long as this model says, those without effect, too."""

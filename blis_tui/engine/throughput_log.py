@@ -37,7 +37,7 @@ class LoggedSteps(Steps):
     def take(self, latency: StepTimeModel) -> None:
         """From now on steps take as long as this model says, and each is seen: none are taken in one go."""
         super().take(latency)
-        self.pure = False
+        self.timed = None
 
     def decode(self, now: int) -> int:
         """Every running request gets its token."""
