@@ -78,6 +78,7 @@ class Cluster(Kept):
         self.one_by_one = False
         self.stopping = False
         self.warm_up = WarmUp(pipeline, experiment.warm_up_us)
+        pipeline.roster.board.deferring = pipeline.foresees
         pipeline.arrivals.pull()
         pipeline.lifecycle.begin()
 
@@ -108,7 +109,9 @@ class Cluster(Kept):
         if self.one_by_one or pipeline.observers.kinds:
             heard(self, first + max_events, limit)
         else:
-            unheard(self, first + max_events, limit, exact=exact or not pipeline.foresees)
+            # What overrules a decision names it by its event.
+            exact = exact or not pipeline.foresees or bool(self.dispatcher.overruled)
+            unheard(self, first + max_events, limit, exact=exact)
         # Between two calls the first event is always a real one: looking at it changes nothing.
         self.queue.drop_stale()
         return pipeline.events - first

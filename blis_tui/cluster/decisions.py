@@ -144,6 +144,7 @@ class Weighed:
 def _true_state(instances: Sequence[Instance], now: int) -> SignalBoard:
     """What signals without any delay would say."""
     board = SignalBoard(Signals())
+    board.deferring = True
     for instance in instances:
         board.add(instance)
         board.touched[instance.index] = None

@@ -152,7 +152,8 @@ class SignalBoard(Kept):
         running: requests in batches.
         in_flight: requests sent there that have not ended.
         kv_total: blocks there are.
-        live: whether figures are those of the moment whenever they are read.
+        deferring: whether instances put plain decodes off, so that the blocks they have in use are asked for when they
+            are read; else they are noted like the other figures.
         refreshed_us: when all but the in-flight counts were last renewed.
         now_us: when it was last read.
         touched: instances to which something has happened since.
@@ -168,9 +169,9 @@ class SignalBoard(Kept):
         self._instances: list[Instance] = []
         self.touched: dict[int, None] = {}
         self._stale: dict[int, None] = {}
-        self.live = not settings.refresh_interval_us
+        self.deferring = False
         self._kv_used: list[int] = []
-        """Blocks in use when the figures were renewed; of live ones nothing is kept."""
+        """Blocks in use when the figures were renewed."""
         self._interval_us = settings.refresh_interval_us
         self._cache_delay_us = settings.cache_signal_delay_us
         self._caches_us = 0
@@ -218,10 +219,12 @@ class SignalBoard(Kept):
                 instance = self._instances[index]
                 self.waiting[index] = len(instance.waiting.items)
                 self.running[index] = instance.seen.running
+                if not self.deferring:
+                    self._kv_used[index] = instance.seen.kv_used
             for listener in self._listeners:
                 listener.update(self._stale)
             self._stale.clear()
-        if not self.live and now - self.refreshed_us >= self._interval_us:
+        if self.deferring and self._interval_us and now - self.refreshed_us >= self._interval_us:
             self._note_blocks()
         if now - self.refreshed_us >= self._interval_us:
             self.refreshed_us = now
@@ -248,7 +251,7 @@ class SignalBoard(Kept):
 
     def kv_used(self, index: int) -> int:
         """The KV blocks in use on an instance; between two touches it only takes more."""
-        if not self.live:
+        if not self.deferring or self._interval_us:
             return self._kv_used[index]
         instance = self._instances[index]
         flow = instance.flow
@@ -270,9 +273,8 @@ class SignalBoard(Kept):
                 continue
             shown, found = [self.in_flight[index]], [instance.seen.in_flight]
             if index not in self._stale:
-                used = instance.seen.kv_used
-                shown += [self.waiting[index], self.running[index], used if self.live else self._kv_used[index]]
-                found += [len(instance.waiting.items), instance.seen.running, used]
+                shown += [self.waiting[index], self.running[index], self.kv_used(index)]
+                found += [len(instance.waiting.items), instance.seen.running, instance.seen.kv_used]
             if shown != found:
                 return f"instance {index} is seen as {shown}, and is {found}, though nothing happened to it meanwhile"
         return ""

@@ -81,7 +81,7 @@ class Step(Kept):
     def drop(self) -> None:
         """No step is pending any more."""
         self.flow.step_pending = False
-        self.flow.due_us = -1
+        self.flow.next_us = self.flow.due_us = -1
 
 
 _PRIORITY_BITS: Final = 4

@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 def fleet(*instances: Seen) -> Fleet:
     """Instances that report that."""
     prompts = PromptKeys(BLOCK)
-    board = SignalBoard(Signals(refresh_interval_us=1))
+    board = SignalBoard(Signals())
     pool = SimpleNamespace(prompts=prompts, block_size_tokens=BLOCK)
     for index, one in enumerate(instances):
         board.waiting.append(one.waiting)
