@@ -25,7 +25,8 @@ settings.load_profile("untimed")
 
 # Hypothesis also tries constants that stand in the code, of which it reads all that is imported: ten seconds in each
 # worker of a clean checkout, and which examples are the same ones every time would follow from what else was imported.
-providers._get_local_constants = lambda: providers._local_constants
+if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_constants"):  # private: it may go
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:
