@@ -71,7 +71,7 @@ class Pipeline(Kept):
     @property
     def foresees(self) -> bool:
         """Whether what happens on an instance reaches others only through events that are pending already."""
-        return not (self.roster.followers or self.arrivals.await_answers)
+        return not self.roster.followers and not self.arrivals.await_answers
 
     @property
     def finished(self) -> bool:

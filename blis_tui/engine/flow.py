@@ -36,6 +36,7 @@ class Flow(Kept):
         batch: the requests.
         order: place of the step events among simultaneous events.
         step_pending: whether a step event stands in the queue; there is never a second one.
+        event: the step event, the same one for all steps: entries of it that are out of date are told by their time.
         next_us: when the next step starts, where plain decodes may be deferred.
         due_us: the time of the step event, up to which all steps are plain decodes.
         late: deferred plain decodes that have been taken and are not among the events that the loop has counted.

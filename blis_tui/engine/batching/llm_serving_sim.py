@@ -43,7 +43,7 @@ class Settings:
     )
     log_interval: float = setting(
         "The report has the throughput of prompts and of generation at intervals of so many seconds, as LLMServingSim"
-        " prints it (`--log-interval`); 0 = it has not.",
+        " prints it (`--log-interval`); 0 = it does not.",
         default=0.0,
         minimum=0.0,
     )
