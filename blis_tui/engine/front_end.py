@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
+
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
     from blis_tui.engine.request import Request
@@ -27,7 +30,8 @@ class HasFrontEnd(Protocol):
     front_end: ApiServer | None
 
 
-class FrontEnd:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FrontEnd(Kept):
     """Each process takes one request in after the other: who comes while it is busy waits.
 
     Args:
