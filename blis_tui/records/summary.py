@@ -178,7 +178,7 @@ def _latencies(title: str, distributions: Mapping[str, Distribution], width: int
         cells = [cell for row in (_COLUMNS, *rows.values()) for cell in row]
         least = 1 + max(map(len, cells))
         names = width - len(_COLUMNS) * least
-        if max(map(len, (title, *map(printable, rows)))) < names:
+        if max(map(len, (title, *map(printable, rows)))) + 2 <= names:
             break
     heads = 2 + max(len(title), *(min(len(printable(name)), names - 2) for name in rows))
     column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))
