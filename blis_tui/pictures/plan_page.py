@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blis_tui.canonical import to_sorted_json
 from blis_tui.pictures.chosen import chosen_section
 from blis_tui.pictures.page import document, page, provenance
-from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
+from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, unfold
 from blis_tui.pictures.points import short
 from blis_tui.plain_page import Table
@@ -174,41 +174,26 @@ def _tried_view(plan: Plan, metric: str) -> View:
         name = label(configuration_name(plan, one))
         sizes += [each.at for each in tries]
         values += [each.value for each in tries]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "legendgroup": name,
-                "x": [each.at for each in tries],
-                "y": [each.value for each in tries],
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [each.high - each.value for each in tries],
-                    "arrayminus": [each.value - each.low for each in tries],
-                    "thickness": 1,
-                    "width": 3,
-                },
-                "marker": {"size": 9, "symbol": ["circle" if each.holds else "x" for each in tries]},
-                "line": line_of(color, 1.5),
-                "hovertemplate": "%{y:,.4~g} at %{x:,.4~g}<extra>%{fullData.name}</extra>",
-            }
+        over = spread_line(
+            [each.at for each in tries],
+            [each.value for each in tries],
+            [each.low for each in tries],
+            [each.high for each in tries],
         )
+        own = {
+            "name": name,
+            "legendgroup": name,
+            "marker": {"size": 9, "symbol": ["circle" if each.holds else "x" for each in tries]},
+            "line": line_of(color, 1.5),
+            "hovertemplate": "%{y:,.4~g} at %{x:,.4~g}<extra>%{fullData.name}</extra>",
+        }
+        traces.append({**over, **own})
         found = one.found if one is plan.best else None
         value = None if found is None else found.figure(metric, plan.question.study.constraints)
         if found is not None and value is not None:
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": "the answer",
-                    "x": [_size(plan, found)],
-                    "y": [value],
-                    "marker": {"symbol": "star", "size": 18, "color": PALETTE[color % len(PALETTE)]},
-                    "hovertemplate": "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>",
-                }
-            )
+            hover = "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>"
+            answer = star(_size(plan, found), value, color, 18)
+            traces.append({**answer, "name": "the answer", "hovertemplate": hover})
     bounds = [one.max for one in plan.question.study.constraints if one.metric == metric and one.max is not None]
     title = f"{plan.candidates[0].of} per second" if plan.question.max_rate else plan.question.size_path
     layout = {

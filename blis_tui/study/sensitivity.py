@@ -274,7 +274,7 @@ def sensitivity_text(found: Sensitivity) -> str:
     rows = [("key", "now", "tried", "figure", "change", "seeds that hold")]
     for one in counting:
         change = f"{'+' if (one.change or 0.0) > 0 else ''}{number_text(one.change)} ± {number_text(one.interval)}"
-        share = f" ({(one.change or 0.0) / found.figure:+.0%})" if found.figure else ""
+        share = f" ({100 * (one.change or 0.0) / found.figure:+,.0f} %)" if found.figure else ""
         holds = f"{one.holds} of {count}"
         rows.append((one.path, _value(one.now), _value(one.value), number_text(one.figure), f"{change}{share}", holds))
     lines = [head, ""]
