@@ -14,9 +14,10 @@ import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once t
 from blis_tui.authoring import explain as keys
 from blis_tui.authoring import figure_text, figures
 from blis_tui.authoring.codes import explain, normal_code
-from blis_tui.authoring.tree import root
+from blis_tui.authoring.tree import DISCRIMINATORS, root
 from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
 from blis_tui.classes import dataclass
+from blis_tui.columns import described
 from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
@@ -30,7 +31,7 @@ from blis_tui.spec.study.metrics import COSTS
 from blis_tui.spec.synonyms import KEYS as SYNONYMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from blis_tui.authoring.words import Word
     from blis_tui.registry import Registry
@@ -55,11 +56,11 @@ class Subject:
 
 
 def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
-    """Everything that is called so: a code, a warning, a kind of record, a term, a key, a figure, a column or a field.
+    """Everything called so: a code, a warning, a kind of record, a term, a key, its value, a figure, a column, a field.
 
     Args:
         word: as it is read somewhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
-            ``kv.hit_rate``, ``queued_us``, ``step.duration_us``.
+            ``vllm-v1``, ``kv.hit_rate``, ``queued_us``, ``step.duration_us``.
         kind: look only among the keys of that kind of document.
         plugins: whose settings are keys, too.
 
@@ -76,13 +77,14 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
         return [Subject(found.to_text(), asdict(found))]
     named = [*_named(word.lower())]
     held = [*_held(word), *([] if named else _of_rows(word))]
+    taken = keys.values(word, plugins)
     if word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS or ("." in word and not held):
         named += _at_path(word, plugins)
     if "." not in word and (not named or plain(word) in SYNONYMS):
-        held += _searched(word, plugins, alone=not named and not held)
-    if not named and not held:
+        held += _searched(word, plugins, taken, alone=not (named or held or taken))
+    if not (named or held or taken):
         raise _unknown(word, plugins)
-    return [*named, *held]
+    return [*named, *(Subject(one.to_text(), one.to_dict()) for one in taken), *held]
 
 
 def _key(path: str, plugins: Registry | None) -> Subject:
@@ -103,9 +105,11 @@ def _named(word: str) -> Iterator[Subject]:
             yield _term(one)
 
 
-def _searched(word: str, plugins: Registry | None, *, alone: bool) -> list[Subject]:
-    """The keys that it may be about; ``alone``: nothing else is called so."""
-    matches = keys.search(word, plugins)
+def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], *, alone: bool) -> list[Subject]:
+    """The keys that it may be about, but for those that take it as a value; ``alone``: nothing else is called so."""
+    told = {path for one in taken for path in one.paths}
+    told |= {f"{path}.{name}" for path in told for name in DISCRIMINATORS}
+    matches = [(kind, key) for kind, key in keys.search(word, plugins) if not keys.is_among(key.shown(kind), told)]
     if len(matches) > 1:
         return [Subject(keys.as_list(word, matches, alone=alone), keys.as_rows(matches))]
     return [Subject(keys.as_text(kind, [key]), keys.as_data(kind, [key])) for kind, key in matches]
@@ -113,7 +117,7 @@ def _searched(word: str, plugins: Registry | None, *, alone: bool) -> list[Subje
 
 def _held(word: str) -> Iterator[Subject]:
     """The figures of reports and studies that are called so."""
-    found = figures.figures_at(word)
+    found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # as tables have them
     if len(found) > 1:
         text = figure_text.listed(f"{word}: figures of reports", figure_text.together(found))
         yield Subject(text, [figure_text.figure_data(one) for one in found])
@@ -179,7 +183,7 @@ def _record(kind: str, record: type[Record]) -> Subject:
     about = shown.explanation or f"{shown.meaning[:1].upper()}{shown.meaning[1:]}."
     held = [(one.name, one.meaning) for one in _fields_of(record)]
     lines = [f"{kind}: a kind of record ({shown.sign})", "", *textwrap.wrap(about, _WIDTH), ""]
-    lines += ["  fields", *figure_text.table(held), ""]
+    lines += ["  fields", *described(held), ""]
     lines += textwrap.wrap(
         "It is in the debugger's list of events and in `run --records`, and a breakpoint can name it."
         if not shown.on_demand

@@ -99,9 +99,44 @@ def bar_text(part: int, whole: int, width: int) -> str:
     return "█" * full + "░" * (width - full)
 
 
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
+
+def fine_bar(value: float | None, top: float, width: int) -> str:
+    """A bar in eighths of a character, ``width`` of them long for ``top``; never empty for more than nothing."""
+    if value is None or top <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(8 * width * min(value / top, 1.0)))
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
 def milliseconds(us: float) -> str:
     """A time in milliseconds, to the microsecond where it needs that: ``1,250.5 ms``."""
     return f"{us / _MS:,.3f}".rstrip("0").rstrip(".") + " ms"
+
+
+def ms_text(us: int | None) -> str:
+    """A time in milliseconds, in a column of such: ``1,250.500``; a dash where there is none."""
+    return "-" if us is None else f"{us / _MS:,.3f}"
+
+
+def ms_change_text(us: int | None) -> str:
+    """By how much such a time changed: ``+12.500``, ``=``; a dash where that is not known."""
+    return "-" if us is None else f"{us / _MS:+,.3f}" if us else "="
+
+
+def share_text(share: float | None) -> str:
+    """A share from 0 to 1, to a tenth of a per cent: ``71.2 %``; a dash where there is none."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def number_text(value: float | None) -> str:
+    """A figure with as many digits as one reads: ``0.123``, ``12.3``, ``523.4``, ``12,345``; a dash for none."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.3g}"
 
 
 class _Template(Formatter):

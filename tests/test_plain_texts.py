@@ -11,7 +11,7 @@ from blis_tui.plain_page import plain_page, plain_table
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
     rows = [("name", "count", "note"), ("a", "1,000,000", ""), ("longer", "2", "x")]
     lines = list(aligned(rows, right=range(1, 2)))
-    assert lines == ["name        count  note", "a       1,000,000      ", "longer          2  x   "]
+    assert lines == ["name        count  note", "a       1,000,000", "longer          2  x"]
 
 
 class _Read(HTMLParser):

@@ -8,13 +8,16 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.authoring.tree import Key, root
+from blis_tui.authoring.tree import DISCRIMINATORS, Key, root
+from blis_tui.classes import dataclass
+from blis_tui.columns import described
 from blis_tui.errors import BlisError
 from blis_tui.printable import printable
 from blis_tui.spec.nearness import words_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.synonyms import KEYS
+from blis_tui.units import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,6 +107,11 @@ def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
     return [one for one in short if not _is_echo(one, short)][:_NEAR]
 
 
+def is_among(path: str, paths: Iterable[str]) -> bool:
+    """Whether it is one of these keys, or its echo."""
+    return any(path == other or path.endswith(f".{other}") for other in paths)
+
+
 def _is_echo(path: str, paths: Iterable[str]) -> bool:
     """Whether it is another of these keys further down, as a pool's `engine` has the keys of the experiment's."""
     return any(path.endswith(f".{other}") for other in paths)
@@ -154,9 +162,9 @@ def _text(kind: str, key: Key) -> str:
     lines.append("")
     lines += [f"  {name:<9} {text}" for name, text in facts.items() if text]
     if key.choices:
-        lines += ["", "  values", *_table((one.value, one.description) for one in key.choices)]
+        lines += ["", "  values", *described((one.value, one.description) for one in key.choices)]
     if key.children or key.variants:
-        lines += ["", "  keys", *_table(_rows(key))]
+        lines += ["", "  keys", *described(_rows(key))]
     return "\n".join(lines)
 
 
@@ -169,17 +177,6 @@ def _rows(key: Key) -> list[tuple[str, str]]:
             if name not in key.children
         ]
     return rows
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
-    listed = list(rows)
-    width = min(max((len(name) for name, _ in listed), default=0), 32)
-    lines: list[str] = []
-    for name, text in listed:
-        wrapped = textwrap.wrap(text, max(_WIDTH - width - 6, 30)) or [""]
-        lines.append(f"    {name:<{width}}  {wrapped[0]}".rstrip())
-        lines += [f"    {'':<{width}}  {more}" for more in wrapped[1:]]
-    return lines
 
 
 def overview(kind: str, plugins: Registry | None = None) -> str:
@@ -237,6 +234,48 @@ def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
         all(word in there or f"{word}s" in there for word in words),
     )
     return next((rank for rank, is_match in enumerate(matches) if is_match), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A word that keys take, and what it means there."""
+
+    word: str
+    meaning: str
+    paths: tuple[str, ...]
+    """The keys, as ``explain`` takes them."""
+    keys: tuple[tuple[str, str], ...]
+    """What may be said beside it, and what that means."""
+
+    def to_text(self) -> str:
+        """For a person."""
+        title = f"{self.word}: a value of {in_words([f'`{path}`' for path in self.paths[:_NEAR]])}"
+        head = textwrap.wrap(title, _WIDTH, break_on_hyphens=False)
+        beside = ["", "  keys beside it", *described(self.keys)] if self.keys else []
+        return "\n".join([*head, "", *textwrap.wrap(self.meaning, _WIDTH), *beside]) + "\n"
+
+    def to_dict(self) -> Json:
+        """As plain data."""
+        return {
+            "value": self.word,
+            "meaning": self.meaning,
+            "of": [*self.paths],
+            "keys": [name for name, _ in self.keys],
+        }
+
+
+def values(word: str, plugins: Registry | None = None) -> list[Value]:
+    """What a word means as the value of keys; keys for which it means the same are told together."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
+    for kind in _KINDS_WITH_OWN:
+        for key in root(kind, plugins).walk():
+            beside = [one for one in key.variants if one.value == word]
+            own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
+            meanings = {one.value: one.description for one in key.discriminator or key.choices}
+            if meanings.get(word) and key.name not in DISCRIMINATORS:
+                found.setdefault((meanings[word], own), []).append(key.shown(kind))
+    told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
+    return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]
 
 
 def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:

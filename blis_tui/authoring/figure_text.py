@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.figures import NAME, NUMBER, all_figures
+from blis_tui.columns import described
 from blis_tui.spec.study.metrics import COSTS, is_metric
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def figure_text(figure: Figure) -> str:
         lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11) if text else ()
     below = [one for one in all_figures() if one.way[:-1] == figure.way]
     if below:
-        lines += ["", "  figures", *table([(one.path, one.field.meaning) for one in below])]
+        lines += ["", "  figures", *described([(one.path, one.field.meaning) for one in below])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -129,20 +130,7 @@ def together(found: Sequence[Figure]) -> list[tuple[str, str]]:
 
 def listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """Several of one name, a line each."""
-    return "\n".join([title, "", *table(rows)]) + "\n"
-
-
-def table(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and what they mean, as lines."""
-    shown: Sequence[tuple[str, str]] = [*rows]
-    width = max(len(name) for name, _ in shown)
-    room = max(_WIDTH - width - 6, 30)
-    lines = []
-    for name, about in shown:
-        first, *more = textwrap.wrap(about, room) or [""]
-        lines.append(f"    {name:<{width}}  {first}".rstrip())
-        lines += [f"    {'':<{width}}  {one}" for one in more]
-    return lines
+    return "\n".join([title, "", *described(rows)]) + "\n"
 
 
 def overview() -> list[tuple[str, str]]:

@@ -52,7 +52,8 @@ _UNIT_OF_PARENT: Final = frozenset(
 )
 """Keys that say nothing of a unit themselves: `input_tokens.mean` is in tokens."""
 
-_DISCRIMINATORS: Final = ("kind", "step_time")
+DISCRIMINATORS: Final = ("kind", "step_time")
+"""Keys whose value decides which others there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,11 @@ class Key:
             self, description=variant.description, children={**own, **variant.keys}, variants=(), only=variant.value
         )
 
+    @property
+    def discriminator(self) -> tuple[Choice, ...]:
+        """The words that decide which keys there are below; none where nothing decides that."""
+        return next((self.children[name].choices for name in DISCRIMINATORS if name in self.children), ())
+
     def names(self) -> tuple[str, ...]:
         """All keys below, those of every variant included."""
         listed = [*self.children, *(name for one in self.variants for name in one.keys)]
@@ -173,7 +179,7 @@ class _Builder:
         children = entry_builder.children(entry, path, skip_header=bool(document))
         if node.get("x-partial"):
             children = {name: replace(key, default=None, has_default=False) for name, key in children.items()}
-        for name in _DISCRIMINATORS:
+        for name in DISCRIMINATORS:
             if variants and name in children:
                 known = children[name].choices
                 described = tuple(Choice(one.value, one.description or choices.get(one.value, "")) for one in known)
@@ -245,7 +251,7 @@ class _Builder:
 def _condition(rule: _Part) -> str | None:
     """The value of ``kind`` that a rule of ``allOf`` is about."""
     properties = as_map(as_map(rule.get("if")).get("properties"))
-    for name in _DISCRIMINATORS:
+    for name in DISCRIMINATORS:
         wanted = as_map(properties.get(name)).get("const")
         if isinstance(wanted, str):
             return wanted

@@ -8,14 +8,48 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_different_files, require_spared
-from blis_tui.cli.options import format_option, set_option
+from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.calibration.judge import Pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is wanted of the measured files."""
+
+    base: str | None
+    compare: bool
+    stages: str | None
+    repeated_prompts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Collected:
+    """Which loads to measure."""
+
+    collect: str | None
+    loads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What is written, and how."""
+
+    output: str | None
+    html: str | None
+    output_format: str
+
+    def files(self) -> dict[str, str | None]:
+        """The options with what they name."""
+        return {"-o": self.output, "--html": self.html}
 
 
 @click.command()
@@ -30,42 +64,50 @@ if TYPE_CHECKING:
     help="The experiment that was measured (model, hardware, engine); one for all files, or one for each.",
 )
 @set_option
-@click.option(
-    "--base",
-    type=click.Choice(["fitted", "blackbox"]),
-    help="The step-time model to fit. Default: the experiment's, if it is one of these, else `fitted`; `blackbox` is"
-    " for hardware of which nothing is known.",
+@grouped(
+    "asked",
+    _Asked,
+    click.option(
+        "--base",
+        type=click.Choice(["fitted", "blackbox"]),
+        help="The step-time model to fit. Default: the experiment's, if it is one of these, else `fitted`; `blackbox`"
+        " is for hardware of which nothing is known.",
+    ),
+    click.option(
+        "--compare", is_flag=True, help="Fit nothing: compare the experiment's own step-time model with MEASURED."
+    ),
+    click.option(
+        "--stages",
+        metavar="SECONDS,…",
+        help="Durations of the load's stages, such as 600,600: errors of each are told, too.",
+    ),
+    click.option("--repeated-prompts", is_flag=True, help="Prompts of one length are one prompt, found in the cache."),
 )
-@click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`.")
-@click.option("--html", metavar="FILE", help="Draw measured against predicted.")
-@click.option(
-    "--compare", is_flag=True, help="Fit nothing: compare the experiment's own step-time model with MEASURED."
+@grouped(
+    "collected",
+    _Collected,
+    click.option(
+        "--collect",
+        metavar="FILE",
+        help="Measure nothing yet: write the loads to measure here, the most telling first.",
+    ),
+    click.option("--loads", type=click.IntRange(1, 30), default=6, show_default=True, help="With --collect, how many."),
 )
-@click.option(
-    "--collect", metavar="FILE", help="Measure nothing yet: write the loads to measure here, the most telling first."
+@grouped(
+    "written",
+    _Written,
+    click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`."),
+    click.option("--html", metavar="FILE", help="Draw measured against predicted."),
+    format_option("table", "json"),
 )
-@click.option("--loads", type=click.IntRange(1, 30), default=6, show_default=True, help="With --collect, how many.")
-@click.option(
-    "--stages",
-    metavar="SECONDS,…",
-    help="Durations of the load's stages, such as 600,600: errors of each are told, too.",
-)
-@click.option("--repeated-prompts", is_flag=True, help="Prompts of one length are one prompt, found in the cache.")
-@format_option("table", "json")
 @reported
 def calibrate(
     measured: tuple[Path, ...],
     specs: tuple[str, ...],
     overrides: tuple[str, ...],
-    base: str | None,
-    output: str | None,
-    html: str | None,
-    compare: bool,
-    collect: str | None,
-    loads: int,
-    stages: str | None,
-    repeated_prompts: bool,
-    output_format: str,
+    asked: _Asked,
+    collected: _Collected,
+    written: _Written,
 ) -> None:
     """Fit the coefficients of a step-time model to MEASURED requests and steps, or say how far off one is.
 
@@ -76,13 +118,25 @@ def calibrate(
 
     With --collect and no files it says which loads to measure: FILE is an experiment, and its cases are the loads.
     """
-    if collect is not None:
-        if measured or len(specs) != 1 or base == "blackbox" or compare or output or html:
+    if collected.collect is not None:
+        if measured or len(specs) != 1 or asked.base == "blackbox" or asked.compare or written.output or written.html:
             raise click.UsageError("--collect FILE takes one --spec, nothing measured, and fits `fitted`")
-        _collect(collect, specs[0], overrides, loads)
+        _collect(collected.collect, specs[0], overrides, collected.loads)
         return
     if not measured:
         raise click.UsageError("name files of measured requests or steps, or say --collect FILE")
+    if len(specs) not in (1, len(measured)):
+        raise click.UsageError(f"{len(measured)} files and {len(specs)} --spec: give one, or one for each file")
+    if asked.compare and written.output:
+        raise click.UsageError("--compare only judges: there is nothing to write with -o")
+    require_different_files(written.files())
+    require_spared(written.files(), measured)
+    paths = [*specs] * (len(measured) if len(specs) == 1 else 1)
+    _tell(list(zip(measured, paths, strict=True)), overrides, asked, written)
+
+
+def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], asked: _Asked, written: _Written) -> None:
+    """Fit or judge: each file with the experiment that was measured."""
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.calibration.data import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
@@ -91,34 +145,25 @@ def calibrate(
     from blis_tui.records.files import write_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    if len(specs) not in (1, len(measured)):
-        raise click.UsageError(f"{len(measured)} files and {len(specs)} --spec: give one, or one for each file")
-    if compare and output:
-        raise click.UsageError("--compare only judges: there is nothing to write with -o")
-    outputs = {"-o": output, "--html": html}
-    require_different_files(outputs)
-    require_spared(outputs, measured)
-    durations = _durations(stages)
-    paths = [*specs] * (len(measured) if len(specs) == 1 else 1)
+    durations = _durations(asked.stages)
     data = []
-    for path, spec in zip(measured, paths, strict=True):
+    for path, spec in measured:
         experiment = load(spec, overrides=overrides)
-        data.append(Data(read_recording(path, experiment.pools[0]), experiment, repeated_prompts))
+        data.append(Data(read_recording(path, experiment.pools[0]), experiment, asked.repeated_prompts))
     runs: dict[str, Pairs]
-    expected = None
-    if compare:
+    found = expected = None
+    if asked.compare:
         runs, expected = judged(data)
-        found = None
     else:
-        found = calibrated(data, base or "")
+        found = calibrated(data, asked.base or "")
         runs = found.runs
-        if output:
-            write_text(output, found.document)
-    if html:
+        if written.output:
+            write_text(written.output, found.document)
+    if written.html:
         from blis_tui.calibration.document import page  # noqa: PLC0415
 
-        write_text(html, page("Measured against predicted", runs))
-    write = text.as_json if output_format == "json" else text.as_table
+        write_text(written.html, page("Measured against predicted", runs))
+    write = text.as_json if written.output_format == "json" else text.as_table
     print_text(write(runs, durations, found, expected), nl=False)
 
 

@@ -7,39 +7,44 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
-from blis_tui.cli.options import format_option, known_plugins, plugins_option
+from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
 
 if TYPE_CHECKING:
     from blis_tui.compare.comparison import Comparison
     from blis_tui.spec.model import Experiment
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """What the experiments are changed by, and with which plug-ins they are read."""
+
+    both: tuple[str, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    seed: int | None
+    plugins: tuple[str, ...]
+
+
 @click.command()
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
-@click.option("--set", "both", multiple=True, metavar="PATH=VALUE", help="Replace a value in both experiments.")
-@click.option("--set-a", "only_a", multiple=True, metavar="PATH=VALUE", help="Replace a value in A.")
-@click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Replace a value in B.")
-@click.option("--seed", type=click.IntRange(min=0), help="The seed of both [default: A's].")
-@plugins_option
+@grouped(
+    "changed",
+    _Changed,
+    click.option("--set", "both", multiple=True, metavar="PATH=VALUE", help="Replace a value in both experiments."),
+    click.option("--set-a", "only_a", multiple=True, metavar="PATH=VALUE", help="Replace a value in A."),
+    click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Replace a value in B."),
+    click.option("--seed", type=click.IntRange(min=0), help="The seed of both [default: A's]."),
+    plugins_option,
+)
 @format_option("text", "json", about="text: aligned tables; json: canonical bytes.")
 @click.option("--all", "everything", is_flag=True, help="Show every figure, including equal ones.")
 @click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 1 when the results differ.")
 @reported
-def diff(
-    a: str,
-    b: str | None,
-    both: tuple[str, ...],
-    only_a: tuple[str, ...],
-    only_b: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
-    output_format: str,
-    everything: bool,
-    exit_code: bool,
-) -> None:
+def diff(a: str, b: str | None, changed: _Changed, output_format: str, everything: bool, exit_code: bool) -> None:
     """Show what differs between two experiments or results: documents, figures, requests.
 
     A and B are names of experiments, paths, or - for standard input; or results that were kept: a report (`run -o
@@ -49,9 +54,9 @@ def diff(
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.compare.text import comparison_text  # noqa: PLC0415
 
-    if b is None and not (only_a or only_b):
+    if b is None and not (changed.only_a or changed.only_b):
         raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
-    comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed, plugins)
+    comparison = _compare(a, a if b is None else b, changed)
     if output_format == "json":
         text = to_json(comparison.to_dict(everything=everything))
     else:
@@ -62,15 +67,13 @@ def diff(
         sys.exit(ExitCode.CHECK_FAILED)
 
 
-def _compare(
-    a: str, b: str, overrides: tuple[tuple[str, ...], ...], seed: int | None, plugins: tuple[str, ...]
-) -> Comparison:
+def _compare(a: str, b: str, changed: _Changed) -> Comparison:
     from blis_tui.compare.comparison import Simulated, Stored, compare, simulate  # noqa: PLC0415
     from blis_tui.golden.stored import is_stored, read_stored  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    both, *own = overrides
-    known = known_plugins(plugins)
+    both, own, seed = changed.both, (changed.only_a, changed.only_b), changed.seed
+    known = known_plugins(changed.plugins)
     stdin_text = read_standard_input_text() if "-" in (a, b) else None
     if (both or seed is not None) and is_stored(a) and is_stored(b):
         raise click.UsageError(_AS_THEY_ARE)

@@ -18,7 +18,7 @@ from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_op
 @plugins_option
 @reported
 def explain(word: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
-    """Explain WORD: an error's code, a warning, a figure of reports, a term, a kind of record, or a key of documents.
+    """Explain WORD: an error's code, a warning, a figure, a term, a kind of record, a key of documents or its value.
 
     \b
     BLIS1001             the code of an error
@@ -28,6 +28,7 @@ def explain(word: str | None, kind: str | None, output_format: str, plugins: tup
     preempted            a kind of record; preempted.freed_blocks is a field of it
     TTFT, goodput        a term of screens and reports
     engine.max_num_seqs  a key: type, unit, default, range, values
+    vllm-v1, gamma       a value of a key: a policy, say; and the keys beside it
     rate, tp             keys with this word, or that other tools call so
 
     Without WORD, the names of all that can be explained; with --kind, the keys as a tree.

@@ -21,18 +21,15 @@ from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
     Asked,
+    Runs,
     case_option,
-    dask_option,
-    jobs_option,
     open_page,
     open_study,
     price_option,
     price_table_option,
     progress_option,
-    runner_of,
+    runs_options,
     slo_option,
-    store_of,
-    store_option,
     warn,
 )
 from blis_tui.printable import printable, printable_lines
@@ -79,15 +76,6 @@ class _Start:
     overrides: tuple[str, ...]
     case: str | None
     plugins: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Runs:
-    """Where runs are made, and where their results are kept."""
-
-    jobs: int | None
-    dask: str | None
-    store: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +141,7 @@ class _Written:
     ),
 )
 @grouped("start", _Start, price_option, price_table_option, set_option, case_option, plugins_option)
-@grouped("runs", _Runs, jobs_option, dask_option, store_option)
+@runs_options
 @grouped(
     "written",
     _Written,
@@ -176,7 +164,7 @@ def plan(
     choices: _Choices,
     search: _Search,
     start: _Start,
-    runs: _Runs,
+    runs: Runs,
     written: _Written,
 ) -> None:
     """Find the cheapest cluster that keeps to all bounds, or the highest rate at which it does.
@@ -217,7 +205,7 @@ def plan(
         sys.exit(ExitCode.CHECK_FAILED)
 
 
-def _answer(question: Question, runs: _Runs, written: _Written) -> Plan:
+def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
     """Ask, and write the answer where it was wanted."""
     from blis_tui.canonical import to_json  # noqa: PLC0415  (as above)
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
@@ -234,8 +222,8 @@ def _answer(question: Question, runs: _Runs, written: _Written) -> Plan:
         file = None if written.output is None else opened.enter_context(atomic_text(written.output))
         page = None if written.html_file is None else open_page(opened, written.html_file)
         try:
-            runner = opened.enter_context(runner_of(runs.jobs, runs.dask, MOST_JOBS))
-            found = ask(question, runner, store_of(runs.store), show, warn)
+            runner = opened.enter_context(runs.runner(MOST_JOBS))
+            found = ask(question, runner, runs.kept(), show, warn)
         finally:
             line.clear()
         as_table = written.output_format == "table"

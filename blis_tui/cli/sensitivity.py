@@ -18,15 +18,12 @@ from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
     Asked,
+    Runs,
     case_option,
-    dask_option,
-    jobs_option,
     open_study,
     progress_option,
-    runner_of,
+    runs_options,
     slo_option,
-    store_of,
-    store_option,
     warn,
 )
 from blis_tui.printable import printable_lines
@@ -48,9 +45,7 @@ if TYPE_CHECKING:
     set_option,
     plugins_option,
 )
-@jobs_option
-@dask_option
-@store_option
+@runs_options
 @format_option("table", "json", about="table: for people; json: all figures.")
 @click.option("-o", "--output", metavar="FILE", help="Write it there instead of to standard output.")
 @progress_option
@@ -58,9 +53,7 @@ if TYPE_CHECKING:
 def sensitivity(
     source: str,
     asked: Asked,
-    jobs: int | None,
-    dask: str | None,
-    store: str | None,
+    runs: Runs,
     output_format: str,
     output: str | None,
     progress: bool | None,
@@ -88,8 +81,8 @@ def sensitivity(
         study = open_study(source, asked)
         file = None if output is None else opened.enter_context(atomic_text(output))
         try:
-            runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
-            found = find(study, runner, store_of(store), show, warn)
+            runner = opened.enter_context(runs.runner(MOST_JOBS))
+            found = find(study, runner, runs.kept(), show, warn)
         finally:
             line.clear()
         text = printable_lines(sensitivity_text(found)) if output_format == "table" else to_json(asdict(found))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, require_spared, tell
-from blis_tui.cli.options import host_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import grouped, host_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
@@ -23,11 +24,50 @@ _ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _LATE_US: Final = 20_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Address:
+    """Where it listens, and where it publishes events of the KV cache."""
+
+    host: str
+    port: int
+    kv_events: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What is written at the end."""
+
+    output: str | None
+    requests_file: str | None
+
+    def files(self) -> dict[str, str | None]:
+        """The options with what they name."""
+        return {"-o": self.output, "--requests": self.requests_file}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """How SPEC is read."""
+
+    overrides: tuple[str, ...]
+    seed: int | None
+    plugins: tuple[str, ...]
+
+
 @click.command("serve-api")
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@host_option
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 = a free one."
+@grouped(
+    "address",
+    _Address,
+    host_option,
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=8000,
+        show_default=True,
+        help="Port to listen on; 0 = a free one.",
+    ),
+    click.option("--kv-events", metavar="ADDRESS", help="Publish events of the KV cache there, such as tcp://*:5557."),
 )
 @click.option(
     "--speed",
@@ -36,25 +76,17 @@ _LATE_US: Final = 20_000
     show_default=True,
     help="Simulated seconds in a second.",
 )
-@click.option("--kv-events", metavar="ADDRESS", help="Publish events of the KV cache there, such as tcp://*:5557.")
-@click.option("-o", "--output", metavar="FILE", help="At the end, write the report of what was served.")
-@click.option("--requests", "requests_file", metavar="FILE.csv", help="Likewise a row for each request; it replays.")
-@set_option
-@seed_option
-@plugins_option
+@grouped(
+    "written",
+    _Written,
+    click.option("-o", "--output", metavar="FILE", help="At the end, write the report of what was served."),
+    click.option(
+        "--requests", "requests_file", metavar="FILE.csv", help="Likewise a row for each request; it replays."
+    ),
+)
+@grouped("changed", _Changed, set_option, seed_option, plugins_option)
 @reported
-def serve_api(
-    source: str,
-    host: str,
-    port: int,
-    speed: float,
-    kv_events: str | None,
-    output: str | None,
-    requests_file: str | None,
-    overrides: tuple[str, ...],
-    seed: int | None,
-    plugins: tuple[str, ...],
-) -> None:
+def serve_api(source: str, address: _Address, speed: float, written: _Written, changed: _Changed) -> None:
     """Serve what SPEC describes, without a GPU: an OpenAI-compatible endpoint that answers at simulated times.
 
     It has completions, chat, streaming, models, and /metrics with vLLM's names. Answers are words without meaning, as
@@ -66,32 +98,32 @@ def serve_api(
         raise click.UsageError(f"this needs extra packages: {install_command('serve-api')}") from None
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
-    outputs = {"-o": output, "--requests": requests_file}
-    require_different_files(outputs)
-    resolved = resolve_source(source, overrides=overrides, seed=seed, plugins=known_plugins(plugins))
+    require_different_files(written.files())
+    known = known_plugins(changed.plugins)
+    resolved = resolve_source(source, overrides=changed.overrides, seed=changed.seed, plugins=known)
     experiment = build(resolved)
-    require_spared(outputs, resolved.files)
+    require_spared(written.files(), resolved.files)
     with ExitStack() as opened:
         publisher = None
-        if kv_events is not None:
+        if address.kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
 
             if len({pool.engine.block_size_tokens for pool in experiment.pools}) > 1:
                 raise click.UsageError("--kv-events needs one engine.block_size_tokens in all pools")
-            publisher = KvPublisher(kv_events)
+            publisher = KvPublisher(address.kv_events)
             opened.callback(publisher.close)
 
         async def main() -> Endpoint:
             endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
-            await _served(endpoint, host, port)
+            await _served(endpoint, address.host, address.port)
             return endpoint
 
         try:
             endpoint = asyncio.run(main())
         except OSError as error:
-            tell(f"error: cannot listen on {host}:{port}: {error.strerror or error}")
+            tell(f"error: cannot listen on {address.host}:{address.port}: {error.strerror or error}")
             sys.exit(ExitCode.IO)
-    _finish(endpoint, output, requests_file)
+    _finish(endpoint, written)
 
 
 async def _served(endpoint: Endpoint, host: str, port: int) -> None:
@@ -112,7 +144,7 @@ async def _served(endpoint: Endpoint, host: str, port: int) -> None:
     await run(endpoint, host, port, said, stop)
 
 
-def _finish(endpoint: Endpoint, output: str | None, requests_file: str | None) -> None:
+def _finish(endpoint: Endpoint, written: _Written) -> None:
     """Write what was served, say how it went, and exit accordingly."""
     from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
@@ -121,11 +153,11 @@ def _finish(endpoint: Endpoint, output: str | None, requests_file: str | None) -
     if endpoint.failure is not None:
         raise endpoint.failure
     report = endpoint.core.simulation.report(complete=False, verify=False)
-    if requests_file is not None:
-        with atomic_text(requests_file) as file:
+    if written.requests_file is not None:
+        with atomic_text(written.requests_file) as file:
             file.writelines(served_csv(endpoint.core.requests, report.rows))
-    if output is not None:
-        write_text(output, report.to_json())
+    if written.output is not None:
+        write_text(written.output, report.to_json())
     tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
     if endpoint.late_us > _LATE_US:
         tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind its clock: this machine was busy")

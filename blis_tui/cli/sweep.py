@@ -117,6 +117,27 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Where runs are made, and where their results are kept: see the options of the same names."""
+
+    jobs: int | None
+    dask: str | None
+    store: str | None
+
+    def kept(self) -> Store:
+        """See :func:`store_of`."""
+        return store_of(self.store)
+
+    def runner(self, runs: int) -> Runner:
+        """See :func:`runner_of`."""
+        return runner_of(self.jobs, self.dask, runs)
+
+
+runs_options: Final = grouped("runs", Runs, jobs_option, dask_option, store_option)
+"""Of commands that make many runs; they get them as one value ``runs``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
     """Where results go."""
 
@@ -141,10 +162,8 @@ class _Written:
     set_option,
     plugins_option,
 )
-@jobs_option
-@dask_option
+@runs_options
 @early_stop_option
-@store_option
 @grouped(
     "written",
     _Written,
@@ -167,15 +186,7 @@ class _Written:
     progress_option,
 )
 @reported
-def sweep(
-    source: str,
-    asked: Asked,
-    jobs: int | None,
-    dask: str | None,
-    early_stop: bool,
-    store: str | None,
-    written: _Written,
-) -> None:
+def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Written) -> None:
     """Run an experiment with many settings, and compare what comes of them.
 
     STUDY is the name or the path of a Study document; SPEC an experiment, whose axes are given with --axis. Every point
@@ -193,9 +204,9 @@ def sweep(
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if written.html_file is None else open_page(opened, written.html_file)
-            runs = Sweep(study, store=store_of(store), early_stop=early_stop, warn=warn)
-            complete = run_all(runs, opened.enter_context(runner_of(jobs, dask, study.runs)), written.progress)
-            result = runs.result()
+            points = Sweep(study, store=runs.kept(), early_stop=early_stop, warn=warn)
+            complete = run_all(points, opened.enter_context(runs.runner(study.runs)), written.progress)
+            result = points.result()
             for write in writers:
                 write(result)
             if page is not None:

@@ -6,61 +6,84 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
-from blis_tui.cli.options import format_option
+from blis_tui.cli.options import format_option, grouped
 from blis_tui.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _One:
+    """The decision that is changed, and where to."""
+
+    request: str | None
+    route_to: int | None
+    event: int | None
+
+    @property
+    def unsaid(self) -> bool:
+        """Whether none is asked for."""
+        return (self.request, self.route_to, self.event) == (None, None, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Many:
+    """Which decisions are replayed, and how often."""
+
+    every: int | None
+    counterfactual: int | None
+    most: int | None
+
+
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
-@click.option("--request", metavar="ID", help="The request, by its name in `run --requests`.")
-@click.option("--route-to", type=int, metavar="N", help="The index of the instance it goes to instead.")
-@click.option(
-    "--event",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="The event of the decision, where the request is routed several times; by default the first that can change.",
+@grouped(
+    "one",
+    _One,
+    click.option("--request", metavar="ID", help="The request, by its name in `run --requests`."),
+    click.option("--route-to", type=int, metavar="N", help="The index of the instance it goes to instead."),
+    click.option(
+        "--event",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The event of the decision, where the request is routed several times; by default the first that can"
+        " change.",
+    ),
 )
-@click.option(
-    "--every",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Instead of one request: replay every Nth routing decision with each of its alternatives (1 = all decisions).",
-)
-@click.option(
-    "--counterfactual",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="With --every: only the K best alternatives of each decision, by the scores that the router saw.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="With --every: how many replays there may be [default: 1000].",
+@grouped(
+    "many",
+    _Many,
+    click.option(
+        "--every",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Instead of one request: replay every Nth routing decision with each of its alternatives (1 = all"
+        " decisions).",
+    ),
+    click.option(
+        "--counterfactual",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="With --every: only the K best alternatives of each decision, by the scores that the router saw.",
+    ),
+    click.option(
+        "--most",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --every: how many replays there may be [default: 1000].",
+    ),
 )
 @chosen_options
 @format_option("table", "json", about="table: the main figures; json: canonical bytes.")
 @click.option("--all", "everything", is_flag=True, help="Show every figure of the reports, or every decision.")
 @reported
-def whatif(
-    source: str,
-    request: str | None,
-    route_to: int | None,
-    event: int | None,
-    every: int | None,
-    counterfactual: int | None,
-    most: int | None,
-    chosen: Chosen,
-    output_format: str,
-    everything: bool,
-) -> None:
+def whatif(source: str, one: _One, many: _Many, chosen: Chosen, output_format: str, everything: bool) -> None:
     """Send one request to another instance, and tell what that changes for it and for all others.
 
     SPEC is the name of an experiment, a path, or - for standard input. The run is replayed with that one routing
@@ -69,12 +92,12 @@ def whatif(
     With --every, decisions are replayed in turn, each with its alternatives: their true regret is what the best of
     these would have spared the request, and all requests together.
     """
-    if every is None:
-        if request is None or route_to is None:
+    if many.every is None:
+        if one.request is None or one.route_to is None:
             raise click.UsageError("--request and --route-to are needed, or --every")
-        if counterfactual is not None or most is not None:
+        if many.counterfactual is not None or many.most is not None:
             raise click.UsageError("--counterfactual and --most belong to --every")
-    elif (request, route_to, event) != (None, None, None):
+    elif not one.unsaid:
         raise click.UsageError("--every looks at many requests: leave --request, --route-to and --event out")
     from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 
@@ -83,10 +106,10 @@ def whatif(
     assignments = case_overrides(source, chosen.case, chosen.overrides, stdin_text, known)
     experiment = load(source, overrides=assignments, seed=chosen.seed, stdin_text=stdin_text, plugins=known)
     as_json = output_format == "json"
-    if every is not None:
-        _hindsight(experiment, every, counterfactual, most, as_json=as_json, everything=everything)
-    elif request is not None and route_to is not None:
-        _one(experiment, request, route_to, event, as_json=as_json, everything=everything)
+    if many.every is not None:
+        _hindsight(experiment, many.every, many, as_json=as_json, everything=everything)
+    elif one.request is not None and one.route_to is not None:
+        _one(experiment, one.request, one.route_to, one.event, as_json=as_json, everything=everything)
 
 
 def _one(
@@ -103,16 +126,14 @@ def _one(
     tell_left_out(found.comparison)
 
 
-def _hindsight(
-    experiment: Experiment, every: int, alternatives: int | None, most: int | None, *, as_json: bool, everything: bool
-) -> None:
+def _hindsight(experiment: Experiment, every: int, many: _Many, *, as_json: bool, everything: bool) -> None:
     """Many decisions, each with its alternatives."""
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.compare.hindsight import MOST, ask_true_regret  # noqa: PLC0415
     from blis_tui.compare.hindsight_text import hindsight_text  # noqa: PLC0415
 
     line = ProgressLine(None)
-    asking = ask_true_regret(experiment, every=every, alternatives=alternatives, most=most or MOST)
+    asking = ask_true_regret(experiment, every=every, alternatives=many.counterfactual, most=many.most or MOST)
     try:
         while True:
             done, total = next(asking)

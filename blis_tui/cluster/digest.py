@@ -47,10 +47,11 @@ def _state(cluster: Cluster) -> list[object]:
             [_request_state(request) for request in batch.running.values()],
             (sorted(batch.prefills), sorted(batch.stalled)),
             instance.pool.state(),
-            *(() if batch.host is None else (batch.host.state(),)),
-            *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
-            *(() if batch.adapters is None else (batch.adapters.state(),)),
-            *(() if batch.encoder is None else (batch.encoder.state(),)),
+            *(
+                one.state()
+                for one in (batch.host, instance.pool.tiers, batch.adapters, batch.encoder)
+                if one is not None
+            ),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())
@@ -84,6 +85,5 @@ def _request_state(request: Request) -> tuple[object, ...]:
         request.known_clock,
         request.held_blocks,
         tuple(key for piece in request.pieces for key in piece.keys),
-        *(() if request.handover is None else request.handover.state()),
-        *(() if request.reasoning is None else request.reasoning.state()),
+        *(value for one in (request.handover, request.reasoning) if one is not None for value in one.state()),
     )

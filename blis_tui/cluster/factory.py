@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.seen import Ledger
-    from blis_tui.spec.model import ApiServer, Engine, Experiment, Lora, Pool
+    from blis_tui.engine.speculative.drafting import Drafting
+    from blis_tui.spec.model import ApiServer, Engine, Experiment, Lora, Pool, Speculative
     from blis_tui.spec.model import Encoder as EncoderKeys
 
 
@@ -77,16 +78,58 @@ class InstanceFactory:
         Raises:
             PolicyError: a policy does not exist or rejects its settings.
         """
+        rule, latency, engine = self._rule(pool.engine), self._latency(pool), pool.engine
+        batch, restore = self._batch(rule, pool)
+        beside: list[StepPart] = []
+        if engine.speculative is not None and batch.speculative is not None:
+            beside.append(_drafting(index, engine.speculative, batch.speculative, self._observers))
+        if restore.uses_host:
+            batch.swapping = _swapping(pool, restore, batch, latency)
+            beside.append(batch.swapping)
+        if batch.pool.tiers is not None:
+            beside.append(batch.pool.tiers)
+        if engine.lora is not None:
+            batch.adapters = self._adapters(engine.lora, pool, batch, index)
+            beside.append(batch.adapters)
+            latency = _adapted(latency, engine.lora)
+        if engine.encoder is not None and batch.traits.encoder:
+            staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
+            batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
+        parts = self._parts(index, pool, rule, latency, tuple(beside))
+        steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
+        if (measured := self._measured.get(pool.name)) is not None:
+            measured.follow(steps.tallies)
+        instance = Instance(self._flow(steps, pool), parts)
+        if batch.encoder is not None:
+            steps.parts += (batch.encoder,)  # the last, as it asks when steps end
+        if (group := self._groups.get(pool.name)) is not None:
+            instance.queue_with(group.index)
+        return instance
+
+    def _parts(
+        self, index: int, pool: Pool, rule: BatchRule, latency: StepTimeModel, beside: tuple[StepPart, ...]
+    ) -> Parts:
+        """What an instance is made of beside its batch."""
+        priority = self._experiment.policy.priority
+        return Parts(
+            _captured(latency, rule.max_running(pool.engine)) if rule.traits.captured_sizes else latency,
+            rule,
+            self._experiment.plugins.create(PRIORITY, priority.kind, priority.settings),
+            self._events,
+            self._ledger,
+            self._observers,
+            beside,
+            self._front_end(index, pool, latency),
+        )
+
+    def _batch(self, rule: BatchRule, pool: Pool) -> tuple[Batch, RestoreRule]:
+        """The batch of an instance, and how those come back that it preempts."""
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
-        rule = self._rule(engine)
-        limits = _limits(rule, pool)
-        blocks = self._blocks(rule, pool)
         restore = plugins.create(RESTORE, policy.preemption_restore, {})
-        latency = self._latency(pool)
         batch = Batch(
-            limits,
+            _limits(rule, pool),
             self._waiting(rule),
-            blocks,
+            self._blocks(rule, pool),
             victim=plugins.create(VICTIM, policy.preemption_victim, {}),
             traits=traits_of(
                 rule.traits,
@@ -97,43 +140,7 @@ class InstanceFactory:
             ),
             cohort=self._cohort(engine, rule.traits),
         )
-        beside: list[StepPart] = []
-        if engine.speculative is not None and batch.speculative is not None:
-            from blis_tui.engine.speculative.drafting import Drafting
-
-            drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
-            beside.append(Drafting(index, batch.speculative, drafting_us, self._observers))
-        if restore.uses_host:
-            batch.swapping = _swapping(pool, restore, batch, latency)
-            beside.append(batch.swapping)
-        if blocks.tiers is not None:
-            beside.append(blocks.tiers)
-        if engine.lora is not None:
-            batch.adapters = self._adapters(engine.lora, pool, batch, index)
-            beside.append(batch.adapters)
-            latency = _adapted(latency, engine.lora)
-        if engine.encoder is not None and batch.traits.encoder:
-            staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
-            batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
-        parts = Parts(
-            _captured(latency, limits) if rule.traits.captured_sizes else latency,
-            rule,
-            plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
-            self._events,
-            self._ledger,
-            self._observers,
-            tuple(beside),
-            self._front_end(index, pool, latency),
-        )
-        steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
-        if (measured := self._measured.get(pool.name)) is not None:
-            measured.follow(steps.tallies)
-        instance = Instance(self._flow(steps, pool), parts)
-        if batch.encoder is not None:
-            steps.parts += (batch.encoder,)  # the last, as it asks when steps end
-        if (group := self._groups.get(pool.name)) is not None:
-            instance.queue_with(group.index)
-        return instance
+        return batch, restore
 
     def _flow(self, steps: Steps, pool: Pool) -> Flow:
         """How its steps follow one another."""
@@ -257,6 +264,12 @@ class InstanceFactory:
         return self._latencies[pool.name]
 
 
+def _drafting(index: int, drafts: Speculative, cohort: SpeculativeCohort, observers: Observers) -> Drafting:
+    from blis_tui.engine.speculative.drafting import Drafting
+
+    return Drafting(index, cohort, drafts.draft_tokens * drafts.draft_token_us, observers)
+
+
 def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeModel) -> Swapping:
     from blis_tui.engine.kv.host import host_memory
     from blis_tui.engine.preemption.swapping import Swapping
@@ -294,10 +307,10 @@ def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:
     return Adapted(latency, step_overhead(lora))
 
 
-def _captured(latency: StepTimeModel, limits: Limits) -> StepTimeModel:
+def _captured(latency: StepTimeModel, max_num_seqs: int) -> StepTimeModel:
     from blis_tui.engine.latency.wrappers import CapturedSizes
 
-    return CapturedSizes(latency, limits.max_num_seqs)
+    return CapturedSizes(latency, max_num_seqs)
 
 
 def _limits(rule: BatchRule, pool: Pool) -> Limits:

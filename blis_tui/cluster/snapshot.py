@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.pipeline import Stages
+from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import handover_of
 
@@ -487,14 +488,11 @@ def _below(instance: Instance) -> Iterator[TierSnapshot]:
 def _planned(batch: Batch) -> PlannedSnapshot | None:
     if batch.planned is None:
         return None
-    plan = batch.planned.plan
-    decodes = plan is None or plan.decodes
+    plan = batch.planned.plan or NO_PLAN
     return PlannedSnapshot(
-        chunks=() if plan is None else tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
-        decode_requests=(batch.load.decode_requests if decodes else 0) + (0 if plan is None else len(plan.ghosts)),
-        preempted=()
-        if plan is None
-        else tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),
+        chunks=tuple(ChunkDone(one.request.request_id, one.computed, one.new) for one in plan.chunks),
+        decode_requests=(batch.load.decode_requests if plan.decodes else 0) + len(plan.ghosts),
+        preempted=tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),
     )
 
 
@@ -506,7 +504,11 @@ def _phase(instance: Instance, request: Request) -> str:
 
 
 def _request(request: Request, instance: Instance | None, phase: str) -> RequestSnapshot:
-    cohort = None if instance is None else instance.batch.cohort
+    computed = generated = held = 0
+    if instance is not None:
+        cohort = instance.batch.cohort
+        computed, generated = cohort.context_tokens(request), cohort.generated_tokens(request)
+        held = cohort.held_blocks(request)
     return RequestSnapshot(
         request_id=request.request_id,
         phase=phase,
@@ -519,10 +521,10 @@ def _request(request: Request, instance: Instance | None, phase: str) -> Request
         input_tokens=request.input_tokens,
         max_output_tokens=request.max_output_tokens,
         target_tokens=request.target_tokens,
-        computed_tokens=0 if cohort is None else cohort.context_tokens(request),
-        generated_tokens=0 if cohort is None else cohort.generated_tokens(request),
+        computed_tokens=computed,
+        generated_tokens=generated,
         cached_tokens=request.cached_tokens,
-        held_blocks=0 if cohort is None else cohort.held_blocks(request),
+        held_blocks=held,
         shared_blocks=request.shared_blocks,
         priority=request.priority,
         preemptions=request.preemptions,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.columns import aligned
+from blis_tui.columns import aligned, clip
 from blis_tui.compare.text import WIDTH
-from blis_tui.compare.wording import clip
 from blis_tui.printable import printable
-from blis_tui.units import plural
+from blis_tui.units import ms_change_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.compare.hindsight import Alternative, Hindsight, Judged
@@ -90,11 +89,7 @@ def _change(one: Judged, best: Alternative, ttft_us: int | None, e2e_us: int | N
         return "=", "", ""
     if best.completed_change and best is one.best_for_run:
         return str(best.instance), "", f"{plural(best.completed_change, 'more request')}"
-    return str(best.instance), _ms(ttft_us), _ms(e2e_us)
-
-
-def _ms(time_us: int | None) -> str:
-    return "-" if time_us is None else f"{time_us / 1000:+,.3f}" if time_us else "="
+    return str(best.instance), ms_change_text(ttft_us), ms_change_text(e2e_us)
 
 
 def _share(regret: float | None) -> str:

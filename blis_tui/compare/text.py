@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned, clip
 from blis_tui.compare.comparison import THRESHOLD
-from blis_tui.compare.wording import MARKS, clip, value_change
+from blis_tui.compare.wording import MARKS, value_change
 from blis_tui.printable import printable
-from blis_tui.units import plural
+from blis_tui.units import ms_change_text, ms_text, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from blis_tui.compare.comparison import Comparison, RequestChanges, Row, Side
     from blis_tui.compare.documents import Difference
@@ -77,14 +78,15 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
         return [f"report: no differences in {plural(total, 'figure')}"]
     lines = [f"report: {differing:,} of {plural(total, 'figure')} differ"]
     table = [("", "A", "B", "change", "%", ""), *map(_cells, rows)] if rows else []
-    widths = [max((len(cells[column]) for cells in table), default=0) for column in range(6)]
-    widths[0] = max(12, min(widths[0], WIDTH - 2 - sum(widths[1:]) - 2 * 5))
-    for name, *figures, verdict in table:
-        aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(figures, widths[1:-1], strict=True))
-        lines.append(f"  {clip(name, widths[0]):<{widths[0]}}  {aligned}  {verdict}")
+    taken = [max((len(cells[column]) for cells in table), default=0) for column in range(1, 6)]
+    room = max(12, WIDTH - 2 - sum(taken) - 2 * 5)
+    lines += _table([(clip(name, room), *figures) for name, *figures in table], range(1, 5))
     hidden = sum(row.differs for row in comparison.metrics) - sum(row.differs for row in rows)
     if hidden:
         lines.append(f"  and {plural(hidden, 'figure')} more that differ (--all shows everything)")
+    if rows:
+        told = f"worse, better: by more than {100 * THRESHOLD:g} % of A"
+        lines.append(f"  {told}; `blis-tui explain {rows[0].metric}` says what a figure is")
     return lines
 
 
@@ -120,10 +122,14 @@ def _requests(requests: RequestChanges) -> list[str]:
         if count:
             lines.append(f"  {plural(count, 'request')} only in {letter}")
     if requests.most_affected:
-        names = [clip(one.request_id, 40) for one in requests.most_affected]
-        width = max(len("most affected"), *map(len, names))
-        lines.append(f"  {'most affected':<{width}}  {'A ms':>14}  {'B ms':>14}  {'change ms':>14}")
-        for name, one in zip(names, requests.most_affected, strict=True):
-            figures = (f"{one.a_us / 1000:,.3f}", f"{one.b_us / 1000:,.3f}", f"{one.change_us / 1000:+,.3f}")
-            lines.append(f"  {name:<{width}}  " + "  ".join(f"{figure:>14}" for figure in figures))
+        head = ("most affected", "A, ms", "B, ms", "change, ms")
+        cells = [
+            (clip(one.request_id, 40), ms_text(one.a_us), ms_text(one.b_us), ms_change_text(one.change_us))
+            for one in requests.most_affected
+        ]
+        lines += _table([head, *cells], range(1, 4))
     return lines
+
+
+def _table(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
+    return [f"  {line}" for line in aligned(rows, right)] if rows else []

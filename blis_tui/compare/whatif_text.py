@@ -5,11 +5,11 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.columns import aligned
+from blis_tui.columns import aligned, clip
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import WIDTH, metric_lines
-from blis_tui.compare.wording import clip
 from blis_tui.printable import printable
+from blis_tui.units import ms_change_text, ms_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +65,14 @@ def _request(request: Change) -> list[str]:
         ("", "before", "after", "change"),
         ("state", before.state, after.state, ""),
         ("instance", place_text(before), place_text(after), ""),
-        ("time to first token, ms", _ms(before.ttft_us), _ms(after.ttft_us), _signed(request.ttft_change_us)),
-        ("end to end, ms", _ms(before.e2e_us), _ms(after.e2e_us), _signed(request.e2e_change_us)),
+        ("time to first token, ms", *_times(before.ttft_us, after.ttft_us, request.ttft_change_us)),
+        ("end to end, ms", *_times(before.e2e_us, after.e2e_us, request.e2e_change_us)),
     ]
     return _columns([(clip(request.request_id, 40), *rows[0][1:]), *rows[1:]])
+
+
+def _times(before: int | None, after: int | None, change: int | None) -> tuple[str, str, str]:
+    return ms_text(before), ms_text(after), ms_change_text(change)
 
 
 def place_text(row: RequestRow) -> str:
@@ -91,7 +95,7 @@ def _others(others: Others) -> list[str]:
         if changes:
             titles = (name, "instance", "end to end, ms", "change")
             cells = [
-                (clip(one.request_id, 40), _moved(one), _ms(one.after.e2e_us), _signed(one.e2e_change_us))
+                (clip(one.request_id, 40), _moved(one), ms_text(one.after.e2e_us), ms_change_text(one.e2e_change_us))
                 for one in changes
             ]
             lines += _indented(_columns([titles, *cells]))
@@ -104,7 +108,7 @@ def _moved(one: Change) -> str:
 
 
 def _figures(shift: Shift) -> list[str]:
-    return [_signed(shift.total_us), *shift.change_ms.texts(_STATISTICS, "+,.3f")]
+    return [ms_change_text(shift.total_us), *shift.change_ms.texts(_STATISTICS, "+,.3f")]
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -114,11 +118,3 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
-
-
-def _ms(time_us: int | None) -> str:
-    return "-" if time_us is None else f"{time_us / 1000:,.3f}"
-
-
-def _signed(time_us: int | None) -> str:
-    return "-" if time_us is None else f"{time_us / 1000:+,.3f}" if time_us else "="

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import clip
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
         if old:
             lines.append(f"  - {one.path:<{paths}}  {old:>{width}}")
         if new:
-            share = share_text(one)
+            share = relative_text(one)
             lines.append(f"  + {one.path:<{paths}}  {new:>{width}}{'  ' if share else ''}{share}")
     lines += [f"  … {len(found) - most:,} more"] * (len(found) > most)
     return [printable(line) for line in lines]
@@ -69,7 +70,7 @@ def value_texts(one: Difference) -> tuple[str, str]:
     return _value(old, bare=bare), _value(new, bare=bare)
 
 
-def share_text(one: Difference) -> str:
+def relative_text(one: Difference) -> str:
     """The change as a share of the old value, such as ``-65.23 %``; empty where there is none."""
     old, new = one.old, one.new
     if isinstance(old, bool) or isinstance(new, bool) or not old:
@@ -80,14 +81,6 @@ def share_text(one: Difference) -> str:
     if not share:
         return ""
     return f"{share:+.2%}".replace("%", " %") if abs(share) >= _NO_CHANGE else "< 0.01 %"
-
-
-def clip(text: str, room: int) -> str:
-    """The text, its middle left out where it is too long: both ends of a path matter."""
-    if len(text) <= room:
-        return text
-    head = (room - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
 
 
 def _is_number(value: object) -> bool:

@@ -39,6 +39,7 @@ from blis_tui.conditions.vocabulary import (
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.printable import printable
 from blis_tui.spec.diagnostics import suggestion
+from blis_tui.units import share_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +91,7 @@ class Expression:
         if not isfinite(number):
             return "-"
         if self.quantity.dimension == "share":
-            return f"{100 * number:.1f} %"
+            return share_text(number)
         text = f"{number:,.0f}" if number == int(number) else f"{number:,.3f}"
         return f"{text} {self.quantity.unit}".rstrip()
 

@@ -11,8 +11,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.columns import clip
 from blis_tui.compare.documents import experiment_differences
-from blis_tui.compare.wording import clip, difference_lines, share_text, value_texts
+from blis_tui.compare.wording import difference_lines, relative_text, value_texts
 from blis_tui.errors import BlisError, InputError
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
@@ -199,7 +200,7 @@ def _table(title: str, found: Sequence[Difference], total: int) -> str:
     rows = [f"| {title} | golden | now | change |", "|---|--:|--:|--:|"]
     for one in found[:_FIGURES]:
         old, new = (_cell(clip(text, _VALUE)) if text else "" for text in value_texts(one))
-        rows.append(f"| {_cell(one.path.lstrip('/').replace('/', '.'))} | {old} | {new} | {share_text(one)} |")
+        rows.append(f"| {_cell(one.path.lstrip('/').replace('/', '.'))} | {old} | {new} | {relative_text(one)} |")
     left = total - len(found[:_FIGURES])
     return "\n".join(rows) + "\n" + (f"\n{left:,} more differences.\n" if left else "")
 

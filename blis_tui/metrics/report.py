@@ -462,13 +462,7 @@ def build_report(
         ),
         offered=tallies.flow.offered(cluster.pipeline.offered_output_tokens),
         steady=tallies.flow.steady(),
-        latency=Latencies(
-            ttft_ms=of_samples(overall.ttft_us),
-            e2e_ms=of_samples(overall.e2e_us),
-            itl_ms=of_histogram(seen_gaps_us(cluster)),
-            tpot_ms=of_ratios(overall.per_token_us),
-            scheduling_delay_ms=of_samples(overall.delays_us),
-        ),
+        latency=_latencies(overall, cluster),
         kv=kv_counts(cluster.instances),
         instances=tuple(_placed(experiment, cluster, instances)),
         slo_classes={name: tallies.slo_classes[name].group() for name in sorted(tallies.slo_classes)},
@@ -484,6 +478,16 @@ def build_report(
         report = replace(report, step_time=step_times(experiment, report.expected_errors()))
     document = report.to_dict() if experiment.expect else {}
     return replace(report, expectations=tuple(judge(expectation, document) for expectation in experiment.expect))
+
+
+def _latencies(overall: _Tally, cluster: Cluster) -> Latencies:
+    return Latencies(
+        ttft_ms=of_samples(overall.ttft_us),
+        e2e_ms=of_samples(overall.e2e_us),
+        itl_ms=of_histogram(seen_gaps_us(cluster)),
+        tpot_ms=of_ratios(overall.per_token_us),
+        scheduling_delay_ms=of_samples(overall.delays_us),
+    )
 
 
 def _step_models(experiment: Experiment, cluster: Cluster) -> dict[str, StepTimeModel]:

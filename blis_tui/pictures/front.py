@@ -11,7 +11,8 @@ from blis_tui.pictures.points import short, verdict
 from blis_tui.plain_page import Table
 from blis_tui.spec.study.model import Objective
 from blis_tui.study.scenarios import load_paths, study_front
-from blis_tui.study.text import number, same_load
+from blis_tui.study.text import same_load
+from blis_tui.units import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def front_picture(points: Points) -> Picture | None:
     first, rivals = pairs[0], same_load(points.study)
     best = _front(points, first)
     rows = [
-        (f"{one.point.number}", points.name(one), *(number(one.mean(metric.metric)) for metric in first))
+        (f"{one.point.number}", points.name(one), *(number_text(one.mean(metric.metric)) for metric in first))
         for one in best
     ]
     return Picture(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.pictures.points import coordinate, short
-from blis_tui.study.text import number
+from blis_tui.units import number_text
 
 if TYPE_CHECKING:
     from blis_tui.pictures.points import Points
@@ -101,4 +101,4 @@ def _view(points: Points, x: str, y: str, metric: str, cells: dict[tuple[str, st
 
 
 def _text(cell: Cell) -> str:
-    return number(cell.value) + (" ✗" if cell.one.ok is False else "")
+    return number_text(cell.value) + (" ✗" if cell.one.ok is False else "")

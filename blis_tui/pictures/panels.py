@@ -109,3 +109,30 @@ def bound_line(axis: str, value: float) -> dict[str, object]:
         "line": line,
         "label": text,
     }
+
+
+def spread_line(
+    xs: Sequence[float], ys: Sequence[float], low: Sequence[float], high: Sequence[float], *, shown: bool = True
+) -> dict[str, object]:
+    """A line with a mark for each value, and where that is ``shown`` a bar from the lowest to the highest of it."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [*xs],
+        "y": [*ys],
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [top - y for top, y in zip(high, ys, strict=True)],
+            "arrayminus": [y - bottom for bottom, y in zip(low, ys, strict=True)],
+            "visible": shown,
+            "thickness": 1,
+            "width": 3,
+        },
+    }
+
+
+def star(x: float, y: float, color: int, size: int, *, hollow: bool = False) -> dict[str, object]:
+    """One value that counts, in a line's colour."""
+    marker = {"symbol": "star-open" if hollow else "star", "size": size, "color": PALETTE[color % len(PALETTE)]}
+    return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "marker": marker}

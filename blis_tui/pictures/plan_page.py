@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from blis_tui.canonical import to_sorted_json
 from blis_tui.pictures.chosen import chosen_section
 from blis_tui.pictures.page import document, page, provenance
-from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
+from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, unfold
 from blis_tui.pictures.points import short
 from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.text import answer_text, configuration_name, remarks
-from blis_tui.study.text import bound_text, number
-from blis_tui.units import plural
+from blis_tui.study.text import bound_text
+from blis_tui.units import number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +89,7 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
         return parts
     found, binding = best.found, plan.binding
     shown = [
-        Card(name="Instances", value=f"{best.size}", more=f"{number(found.mean('cost.gpus'))} GPUs"),
+        Card(name="Instances", value=f"{best.size}", more=f"{number_text(found.mean('cost.gpus'))} GPUs"),
         Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
         Card(
             name="Seeds that agree",
@@ -99,7 +99,9 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     ]
     if binding is not None:
         share = f"{100 * binding.of_bound:.0f} % of {binding.bound:g}"
-        shown.insert(2, Card(name=f"Tightest bound: {short(binding.metric)}", value=number(binding.value), more=share))
+        shown.insert(
+            2, Card(name=f"Tightest bound: {short(binding.metric)}", value=number_text(binding.value), more=share)
+        )
     price = found.mean("cost.usd_per_hour")
     if price is not None:
         shown.insert(1, Card(name="Cost", value=f"{price:,.2f} USD/h"))
@@ -172,41 +174,26 @@ def _tried_view(plan: Plan, metric: str) -> View:
         name = label(configuration_name(plan, one))
         sizes += [each.at for each in tries]
         values += [each.value for each in tries]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "legendgroup": name,
-                "x": [each.at for each in tries],
-                "y": [each.value for each in tries],
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [each.high - each.value for each in tries],
-                    "arrayminus": [each.value - each.low for each in tries],
-                    "thickness": 1,
-                    "width": 3,
-                },
-                "marker": {"size": 9, "symbol": ["circle" if each.holds else "x" for each in tries]},
-                "line": line_of(color, 1.5),
-                "hovertemplate": "%{y:,.4~g} at %{x:,.4~g}<extra>%{fullData.name}</extra>",
-            }
+        over = spread_line(
+            [each.at for each in tries],
+            [each.value for each in tries],
+            [each.low for each in tries],
+            [each.high for each in tries],
         )
+        own = {
+            "name": name,
+            "legendgroup": name,
+            "marker": {"size": 9, "symbol": ["circle" if each.holds else "x" for each in tries]},
+            "line": line_of(color, 1.5),
+            "hovertemplate": "%{y:,.4~g} at %{x:,.4~g}<extra>%{fullData.name}</extra>",
+        }
+        traces.append({**over, **own})
         found = one.found if one is plan.best else None
         value = None if found is None else found.figure(metric, plan.question.study.constraints)
         if found is not None and value is not None:
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": "the answer",
-                    "x": [_size(plan, found)],
-                    "y": [value],
-                    "marker": {"symbol": "star", "size": 18, "color": PALETTE[color % len(PALETTE)]},
-                    "hovertemplate": "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>",
-                }
-            )
+            hover = "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>"
+            answer = star(_size(plan, found), value, color, 18)
+            traces.append({**answer, "name": "the answer", "hovertemplate": hover})
     bounds = [one.max for one in plan.question.study.constraints if one.metric == metric and one.max is not None]
     title = f"{plan.candidates[0].of} per second" if plan.question.max_rate else plan.question.size_path
     layout = {
@@ -223,7 +210,7 @@ def _answers_picture(plan: Plan) -> Picture | None:
     found = [(one, one.found) for one in plan.candidates if one.found is not None]
     if len(found) < 2:
         return None
-    costs = "; ".join(f"{configuration_name(plan, one)}: {number(tried.mean(plan.cost))}" for one, tried in found)
+    costs = "; ".join(f"{configuration_name(plan, one)}: {number_text(tried.mean(plan.cost))}" for one, tried in found)
     views = {}
     for title, metric in ((f"{plan.candidates[0].of} per second", ""), (plan.cost, plan.cost)):
         if metric or plan.question.max_rate:
@@ -247,7 +234,7 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
         "orientation": "h",
         "y": [label(name) for name, _ in bars],
         "x": [value for _, value in bars],
-        "text": [number(value) for _, value in bars],
+        "text": [number_text(value) for _, value in bars],
         "marker": {"color": PALETTE[0]},
         "hovertemplate": "%{y}: %{x:,.4~g}<extra></extra>",
     }
@@ -271,7 +258,7 @@ def _tried_rows(plan: Plan, metrics: Sequence[str]) -> Iterator[Sequence[str]]:
         for tried in one.tried:
             rate = tried.rate_per_s
             sizes = ("-" if rate is None else f"{rate:g}", "-" if tried.size is None else f"{tried.size}")
-            figures = (number(tried.figure(metric, plan.question.study.constraints)) for metric in metrics)
+            figures = (number_text(tried.figure(metric, plan.question.study.constraints)) for metric in metrics)
             yield (configuration_name(plan, one), *sizes, *figures, f"{tried.holding} of {len(tried.rows)}")
 
 
@@ -280,7 +267,9 @@ def _configurations(plan: Plan) -> Table:
     for one in plan.candidates:
         found = one.found
         rate = "-" if found is None or found.rate_per_s is None else f"{found.rate_per_s:g}"
-        costs = (number(None if found is None else found.mean(name)) for name in ("cost.gpus", "cost.usd_per_hour"))
+        costs = (
+            number_text(None if found is None else found.mean(name)) for name in ("cost.gpus", "cost.usd_per_hour")
+        )
         result = one.why_not or ("the answer" if one is plan.best else "holds")
         size = "-" if one.size is None else f"{one.size}"
         rows.append((configuration_name(plan, one), size, rate, *costs, result))

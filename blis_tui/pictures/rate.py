@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
+from blis_tui.pictures.panels import bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.pictures.points import coordinate
 from blis_tui.plain_page import Table
@@ -109,42 +109,20 @@ def _view(points: Points, path: str, lines: Sequence[Line], metric: str) -> View
             if one.status == "done" and (mean := one.mean(metric)) is not None
         ]
         everything += [mean for _, mean, _ in placed]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": label(line.name),
-                "legendgroup": label(line.name),
-                "x": [rate for rate, _, _ in placed],
-                "y": [mean for _, mean, _ in placed],
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [max(values) - mean for _, mean, values in placed],
-                    "arrayminus": [mean - min(values) for _, mean, values in placed],
-                    "visible": any(len(values) > 1 for _, _, values in placed),
-                    "thickness": 1,
-                    "width": 3,
-                },
-                "line": line_of(color),
-                "hovertemplate": "%{y:,.4~g} at %{x:,g}/s<extra>%{fullData.name}</extra>",
-            }
+        bars = [(min(values), max(values)) for _, _, values in placed]
+        own: dict[str, object] = {"name": label(line.name), "legendgroup": label(line.name)}
+        over = spread_line(
+            [rate for rate, _, _ in placed],
+            [mean for _, mean, _ in placed],
+            [low for low, _ in bars],
+            [high for _, high in bars],
+            shown=any(len(values) > 1 for _, _, values in placed),
         )
-        star = "star-open" if line.holds_throughout else "star"
+        hover = "%{y:,.4~g} at %{x:,g}/s<extra>%{fullData.name}</extra>"
+        traces.append({**over, **own, "line": line_of(color), "hovertemplate": hover})
         if line.knee is not None and (value := line.members[line.knee].mean(metric)) is not None:
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": label(line.name),
-                    "legendgroup": label(line.name),
-                    "showlegend": False,
-                    "x": [line.rates[line.knee]],
-                    "y": [value],
-                    "marker": {"symbol": star, "size": 15, "color": PALETTE[color % len(PALETTE)]},
-                    "hovertemplate": "knee: %{y:,.4~g} at %{x:,g}/s<extra>%{fullData.name}</extra>",
-                }
-            )
+            knee = star(line.rates[line.knee], value, color, 15, hollow=line.holds_throughout)
+            traces.append({**knee, **own, "showlegend": False, "hovertemplate": f"knee: {hover}"})
     bound = points.bound(metric)
     layout: dict[str, object] = {
         "xaxis": {"title": {"text": label(path)}, "rangemode": "tozero"},

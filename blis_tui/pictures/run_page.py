@@ -16,6 +16,7 @@ from blis_tui.plain_page import Table
 from blis_tui.records.summary import hits_text, main_lines
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.study.costs import cost_figures
+from blis_tui.units import share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +94,7 @@ def _overview(report: Report) -> list[str | Table]:
     ]
     if report.slo is not None and report.slo.attainment is not None:
         met = f"{report.slo.good:,} of {report.slo.injected:,} keep to their targets"
-        shown.append(Card(name="Goodput", value=f"{100 * report.slo.attainment:.1f} %", more=met))
+        shown.append(Card(name="Goodput", value=share_text(report.slo.attainment), more=met))
     lines = main_lines(report)
     parts: list[str | Table] = [cards(shown), _verdict(report.expectations)]
     if not report.meta.complete:
@@ -234,7 +235,7 @@ def _groups(report: Report) -> list[str | Picture | Table]:
     parts += [_group_table(kind, groups) for kind, groups in found.items() if len(groups) > 1]
     if report.slo is not None:
         rows = [
-            (name, f"{one.good:,} of {one.injected:,}", _percent(one.attainment), f"{one.goodput_rps:,.2f}")
+            (name, f"{one.good:,} of {one.injected:,}", share_text(one.attainment), f"{one.goodput_rps:,.2f}")
             for name, one in report.slo.classes.items()
         ]
         head = ("SLO class", "within all targets", "share", "good requests/s")
@@ -249,10 +250,6 @@ def _group_table(kind: str, groups: Mapping[str, GroupReport]) -> Table:
         rows.append((name, f"{one.total:,}", f"{one.completed:,}", f"{one.output_tokens:,}", *times))
     head = (kind, "requests", "completed", "output tokens", "TTFT p50", "TTFT p99", "E2E p50", "E2E p99")
     return Table(caption=f"By {kind}, latencies in milliseconds", head=head, rows=rows)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:

@@ -22,7 +22,8 @@ from blis_tui.plain_page import Table
 from blis_tui.study.expected import step_times_lines
 from blis_tui.study.names import value_text
 from blis_tui.study.scenarios import load_paths, scenarios
-from blis_tui.study.text import best_words, bound_text, number, same_load, ties_text
+from blis_tui.study.text import best_words, bound_text, same_load, ties_text
+from blis_tui.units import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +144,7 @@ def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Tabl
     rows = []
     for one in members:
         coordinates = (value_text(one.coordinates[path]) for path in names)
-        figures = (number(one.mean(metric)) for metric in metrics)
+        figures = (number_text(one.mean(metric)) for metric in metrics)
         unbeaten = ", front" if points.has_front else ", best"
         result = verdict(one) + (unbeaten if one.point.number in points.front else "")
         why = "" if one.status == "done" else f": {shorten(one.why, _WHY, placeholder=' …')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.units import in_words, plural
+from blis_tui.units import in_words, plural, share_text
 
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
@@ -97,7 +97,7 @@ def _media(report: Report) -> dict[str, str]:
         counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
         lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
     if (encoder := report.encoder) is not None:
-        hits = f"{_percent(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
+        hits = f"{share_text(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
         lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
     return lines
 
@@ -118,24 +118,24 @@ def section_lines(report: Report) -> dict[str, str]:
     """What to call each line, and what it says; nothing where nothing applies."""
     lines = _of_the_engine(report)
     if (pipeline := report.pipeline) is not None:
-        lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
+        lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {share_text(pipeline.bubble_share)}"
     if report.ranks is not None:
         lines["ranks"] = _ranks(report.ranks)
     if (drafts := report.speculative) is not None:
-        accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
+        accepted = f"{share_text(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
         lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
     if (adapters := report.adapters) is not None:
         loaded = (
             f"{adapters.loads:,} loads of {adapters.adapters:,} adapters ({adapters.loads_from_storage:,} from storage)"
         )
-        held = f"{_percent(adapters.hit_rate)} hits, {adapters.holds:,} requests held"
+        held = f"{share_text(adapters.hit_rate)} hits, {adapters.holds:,} requests held"
         lines["LoRA"] = f"{loaded}, {adapters.evictions:,} evictions, {held}"
     for name, pool in (report.pools or {}).items():
         prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
         served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"
         blocks = f"{pool.kv.peak_used:,} of {pool.kv.blocks:,} blocks at peak"
         made_of = f"{pool.instances:,} of {pool.model} on {pool.hardware}"
-        lines[f"pool {name}"] = f"{made_of}, busy {_percent(pool.busy_share)}, {served}, {blocks}"
+        lines[f"pool {name}"] = f"{made_of}, busy {share_text(pool.busy_share)}, {served}, {blocks}"
     for model in report.models or ():
         lines[f"model {model.model}"] = f"{model.completed:,} completed, {model.output_tokens:,} output tokens"
     if report.sessions is not None:
@@ -175,7 +175,7 @@ def section_lines(report: Report) -> dict[str, str]:
 
 def _ranks(found: RanksReport) -> str:
     who = f"{plural(found.ranks, 'rank')} of {plural(found.replicas, 'replica')}, {plural(found.steps, 'step')}"
-    idle, waits = _percent(found.dummy_share), _percent(found.waiting_share)
+    idle, waits = share_text(found.dummy_share), share_text(found.waiting_share)
     return f"{who}: {idle} of batches are dummies, {waits} of busy time waits for the slowest rank"
 
 
@@ -195,13 +195,13 @@ def _sessions(found: SessionReport) -> dict[str, str]:
     lines = {"sessions": f"{found.started:,} of {found.calls:,} requests: {ended}"}
     first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
     if first is not None and later is not None:
-        cached = f"{_percent(found.later_cached)} of later prompts cached"
+        cached = f"{share_text(found.later_cached)} of later prompts cached"
         lines["first tokens"] = f"p50 {first:,.2f} ms in first calls, {later:,.2f} ms in later ones, {cached}"
     return lines
 
 
 def _reasoning(found: ReasoningReport) -> str:
-    text = f"{found.reasoning_tokens:,} tokens ({_percent(found.share)} of output), {found.requests:,} requests"
+    text = f"{found.reasoning_tokens:,} tokens ({share_text(found.share)} of output), {found.requests:,} requests"
     first = found.ttfat_ms
     if first.p50 is not None and first.p99 is not None:
         text += f", time to first answer token p50 {first.p50:,.2f} ms, p99 {first.p99:,.2f} ms"
@@ -217,7 +217,7 @@ def _saturation(found: Saturation, duration_us: int) -> str:
 
 
 def _share(good: int, injected: int) -> str:
-    share = f" ({_percent(good / injected)})" if injected else ""
+    share = f" ({share_text(good / injected)})" if injected else ""
     return f"{good:,} of {injected:,} keep to their targets{share}"
 
 
@@ -258,7 +258,3 @@ def _tiers(found: TiersReport) -> str:
     moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms longer steps"
     back = f"{found.reloaded:,} back ({hits}), {found.thrashing:,} too soon"
     return f"{found.offloaded:,} blocks offloaded, {back}, {moved}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

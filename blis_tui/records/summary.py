@@ -5,11 +5,13 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import cut
 from blis_tui.printable import printable
 from blis_tui.records.section_text import instance_lines, section_lines
+from blis_tui.units import share_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from blis_tui.metrics.kv import KvCounts
     from blis_tui.metrics.load import Offered, Steady
@@ -45,13 +47,10 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
             width,
         ),
     ]
-    tenants = _several(report.tenants)
-    groups = {**_several(report.slo_classes), **_largest(tenants)}
-    if groups:
-        blocks.append(_latencies("time to first token, ms", {name: one.ttft_ms for name, one in groups.items()}, width))
-        blocks.append(_latencies("end to end, ms", {name: one.e2e_ms for name, one in groups.items()}, width))
-    if len(tenants) > _TENANTS:
-        blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
+    blocks += _by("SLO class", report.slo_classes, width)
+    blocks += _by("tenant", _largest(report.tenants), width)
+    if len(report.tenants) > _TENANTS:
+        blocks.append(f"… {len(report.tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
         told = [printable(f"  FAIL  {name}: {text}") for name, text in wrong.items()]
@@ -99,7 +98,7 @@ def main_lines(report: Report) -> dict[str, str]:
 def hits_text(kv: KvCounts) -> str:
     """The share of blocks found in the cache; tokens that a request finds again after a preemption are not `cached`."""
     again = " (blocks of preempted requests included)" if kv.preemptions and kv.hit_rate else ""
-    return f"{100 * kv.hit_rate:.1f} % hits{again}"
+    return f"{share_text(kv.hit_rate)} hits{again}"
 
 
 def warnings_text(report: Report, width: int = WIDTH) -> str:
@@ -150,9 +149,11 @@ def _fullest(report: Report) -> str:
     return f"{fullest.kv.peak_used:,} of {fullest.kv.blocks:,} blocks{where} at peak"
 
 
-def _several(groups: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
-    """Groups, where there is more than one to tell apart."""
-    return groups if len(groups) > 1 else {}
+def _by(kind: str, groups: Mapping[str, GroupReport], width: int) -> Iterator[str]:
+    """A table of each latency by group, where there is more than one to tell apart."""
+    if len(groups) > 1:
+        yield _latencies(f"TTFT by {kind}, ms", {name: one.ttft_ms for name, one in groups.items()}, width)
+        yield _latencies(f"E2E by {kind}, ms", {name: one.e2e_ms for name, one in groups.items()}, width)
 
 
 def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
@@ -177,13 +178,9 @@ def _latencies(title: str, distributions: Mapping[str, Distribution], width: int
         cells = [cell for row in (_COLUMNS, *rows.values()) for cell in row]
         least = 1 + max(map(len, cells))
         names = width - len(_COLUMNS) * least
-        if max(map(len, (title, *map(printable, rows)))) < names:
+        if max(map(len, (title, *map(printable, rows)))) + 2 <= names:
             break
     heads = 2 + max(len(title), *(min(len(printable(name)), names - 2) for name in rows))
     column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))
-    lines = [(title, [*_COLUMNS]), *((_clipped(printable(name), heads - 2), row) for name, row in rows.items())]
+    lines = [(title, [*_COLUMNS]), *((cut(printable(name), heads - 2), row) for name, row in rows.items())]
     return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in row) for name, row in lines)
-
-
-def _clipped(name: str, width: int) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import cut
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -21,8 +23,7 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
 
 def value_text(value: Json) -> str:
     """A coordinate, shortened."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return cut(value if isinstance(value, str) else json.dumps(value), _WIDEST)
 
 
 def point_text(paths: Sequence[str], coordinates: Mapping[str, Json]) -> str:

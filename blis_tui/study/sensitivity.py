@@ -17,6 +17,7 @@ from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import margins, verdict_of
+from blis_tui.units import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -51,8 +52,6 @@ KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
 """What may be turned, and how: halved and doubled, by one, by 5 % of the whole, over, or to another of these values."""
 _LEFT_OUT: Final[Mapping[str, Json]] = {"engine.enforce_eager": False, "engine.long_prefill_token_threshold": 0}
 """What a resolved experiment that does not say a key has there."""
-_PLAIN: Final = 100
-"""From here on figures are shown as whole numbers."""
 _STEP: Final = 0.05
 _MOST_SHARE: Final = 0.98
 _T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -268,18 +267,18 @@ def sensitivity_text(found: Sensitivity) -> str:
     count = len(found.seeds)
     sign = "<=" if found.upper else ">="
     head = (
-        f"{found.metric} is {_number(found.figure)} now ({sign} {found.bound:g}; all bounds hold with {found.holds} of "
-        f"{count} seeds)."
+        f"{found.metric} is {number_text(found.figure)} now ({sign} {found.bound:g};"
+        f" all bounds hold with {found.holds} of {count} seeds)."
     )
     counting = [one for one in found.effects if one.counts]
     rows = [("key", "now", "tried", "figure", "change", "seeds that hold")]
     for one in counting:
-        change = f"{'+' if (one.change or 0.0) > 0 else ''}{_number(one.change)} ± {_number(one.interval)}"
-        share = f" ({(one.change or 0.0) / found.figure:+.0%})" if found.figure else ""
+        change = f"{'+' if (one.change or 0.0) > 0 else ''}{number_text(one.change)} ± {number_text(one.interval)}"
+        share = f" ({100 * (one.change or 0.0) / found.figure:+,.0f} %)" if found.figure else ""
         holds = f"{one.holds} of {count}"
-        rows.append((one.path, _value(one.now), _value(one.value), _number(one.figure), f"{change}{share}", holds))
+        rows.append((one.path, _value(one.now), _value(one.value), number_text(one.figure), f"{change}{share}", holds))
     lines = [head, ""]
-    lines += [line.rstrip() for line in aligned(rows, (1, 2, 3))] if counting else ["Nothing changes it."]
+    lines += [*aligned(rows, (1, 2, 3))] if counting else ["Nothing changes it."]
     idle = [one for one in found.effects if one.figure is not None and not one.counts]
     if idle:
         lines += ["", f"No change beyond what {count} seeds do:"]
@@ -308,9 +307,3 @@ def _value(value: Json) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= _PLAIN else f"{value:.3g}"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from blis_tui.metrics.expectations import Verdict
+    from blis_tui.metrics.report import Report
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
@@ -163,15 +164,7 @@ def shrink(
     simulation = Simulation(experiment)
     simulation.run()
     report = simulation.report()
-    if not report.expectations:
-        raise InputError(
-            "nothing is expected", help="say what should hold, such as --expect 'latency.ttft_ms.p99<=200'"
-        )
-    if report.ok:
-        raise InputError(
-            "what is expected holds: there is nothing to look for",
-            help="say what does not hold, such as --expect 'latency.ttft_ms.p99<=200'",
-        )
+    _require_broken(report)
     columns, rows = _requests("".join(requests_csv(report.rows, report.rows.columns)))
     wanted = [one.metric for one in report.expectations if not one.ok]
     with TemporaryDirectory(prefix="blis-") as folder:
@@ -190,16 +183,7 @@ def shrink(
                 "its requests, replayed at the times of their arrival, do not break it",
                 help="what breaks it depends on clients that wait for answers: a trace cannot hold that",
             )
-        best, minimal = rows, True
-        try:
-            for part in _fewer(rows, trials.broken):
-                best = part
-            for part in _shorter(columns, best, trials.broken):
-                best = part
-            for part in _fewer(best, trials.broken):
-                best = part
-        except _OutOfRunsError:
-            minimal = False
+        best, minimal = _smallest(columns, rows, trials)
         broken = trials.broken(best)
     document = as_list(cast("Json", experiment.document["expect"]))
     told = {one.metric for one in broken}
@@ -212,6 +196,34 @@ def shrink(
         runs=trials.runs,
         minimal=minimal,
     )
+
+
+def _require_broken(report: Report) -> None:
+    """There must be something to look for."""
+    if not report.expectations:
+        raise InputError(
+            "nothing is expected", help="say what should hold, such as --expect 'latency.ttft_ms.p99<=200'"
+        )
+    if report.ok:
+        raise InputError(
+            "what is expected holds: there is nothing to look for",
+            help="say what does not hold, such as --expect 'latency.ttft_ms.p99<=200'",
+        )
+
+
+def _smallest(columns: Sequence[str], rows: Rows, trials: _Trials) -> tuple[Rows, bool]:
+    """What is left of the requests, and whether there were enough runs to leave out all that can be."""
+    best = rows
+    try:
+        for part in _fewer(rows, trials.broken):
+            best = part
+        for part in _shorter(columns, best, trials.broken):
+            best = part
+        for part in _fewer(best, trials.broken):
+            best = part
+    except _OutOfRunsError:
+        return best, False
+    return best, True
 
 
 def _name(entry: Mapping[str, Json]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.columns import aligned
+from blis_tui.columns import aligned, cut
 from blis_tui.printable import printable
 from blis_tui.study.expected import step_times_lines
 from blis_tui.study.front_plot import FrontPlot, plain
@@ -13,10 +13,10 @@ from blis_tui.study.names import short_names, value_text
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.scenarios import load_paths, ranked_by, scenarios, study_front
 from blis_tui.study.summary import summaries
-from blis_tui.units import plural
+from blis_tui.units import fine_bar, number_text, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from blis_tui.spec.model import Expectation
     from blis_tui.spec.study.model import Study
@@ -28,9 +28,7 @@ MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
 WIDTH: Final = 100
 """Characters to a line of sentences, where nothing narrower shows them."""
-"""Of sentences below the table."""
 _BAR: Final = 16
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _WHY: Final = 60
 _PRICE: Final = "cost.usd_per_hour"
 PRICES: Final = "--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document"
@@ -51,6 +49,7 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
     front = {one.point.number for one in study_front(study, points)}
     shown = sorted(points, key=lambda one: _rank(one, study, front))[:MOST_POINTS]
     lines = [_headline(result, points), "", *_table(study, shown, front), ""]
+    lines += sentence_lines(_legend(study), width)
     if len(shown) < len(points):
         lines.append(f"{len(points) - len(shown):,} more points: -o FILE.csv writes all of them")
     if front:
@@ -66,7 +65,7 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
         lines += ["", *(part for line in expected for part in sentence_lines(line, width))]
-    lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
+    lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number_text).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
 
 
@@ -115,10 +114,12 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
             rows.append([*values, "-", *("" for _ in chosen), *("" for _ in metrics)])
         else:
             told = [value_text(best.coordinates.get(path)) for path in chosen]
-            rows.append([*values, f"point {best.point.number}", *told, *(number(best.mean(each)) for each in metrics)])
+            rows.append(
+                [*values, f"point {best.point.number}", *told, *(number_text(best.mean(each)) for each in metrics)]
+            )
     first = len(head) - len(metrics)
     title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
-    return ["", title, *lined_up(rows, right=range(first, len(head))), *ties_text(study, found)]
+    return ["", title, *aligned(rows, right=range(first, len(head))), *ties_text(study, found)]
 
 
 def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
@@ -152,15 +153,6 @@ def wanted(study: Study) -> tuple[str, ...]:
     return wanted_metrics(study) or USUAL
 
 
-def number(value: float | None) -> str:
-    """A figure with as many digits as one reads."""
-    if value is None:
-        return "-"
-    if abs(value) >= 1000 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.3g}"
-
-
 def bound_text(one: Expectation) -> str:
     """A constraint: ``latency.ttft_ms.p99 <= 300``."""
     words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
@@ -168,14 +160,6 @@ def bound_text(one: Expectation) -> str:
         f"{sign} {f'{value:g}' if isinstance(value, float) else value}" for sign, value in words if value is not None
     ]
     return f"{one.metric} {' and '.join(said)}"
-
-
-def bar(value: float | None, top: float, width: int = _BAR) -> str:
-    """A bar from the left, as long as the value is of ``top``."""
-    if value is None or top <= 0 or value <= 0:
-        return ""
-    eighths = max(1, round(8 * width * min(value / top, 1.0)))
-    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
@@ -202,23 +186,29 @@ def _rank(one: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]
     return (float(lost), float(one.ok is False), float(one.point.number not in front), placed, one.point.number)
 
 
+def _legend(study: Study) -> str:
+    """What the bars are of, and where it says what a column is."""
+    drawn = _latency(_drawn(study, wanted(study)))
+    return f"Bars are of {drawn}; `blis-tui explain {drawn}` says what a column is."
+
+
+def _drawn(study: Study, metrics: Sequence[str]) -> str:
+    """The figure that has bars: the first with a bound, or else the last."""
+    return study.constraints[0].metric if study.constraints else metrics[-1]
+
+
 def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> list[str]:
     names, metrics = short_names(study.paths), wanted(study)
-    drawn = study.constraints[0].metric if study.constraints else metrics[-1]
+    drawn = _drawn(study, metrics)
     values = [value for one in points if (value := one.mean(drawn)) is not None]
     top = max(values, default=0.0)
-    head = ["", *names.values(), *(metric.removeprefix("latency.") for metric in metrics), "", ""]
+    head = ["", *names.values(), *map(_latency, metrics), "", ""]
     rows = []
     for one in points:
         cells = ["*" if one.point.number in front else "✗" if one.ok is False else ""]
         cells += [value_text(one.coordinates.get(path)) for path in names]
-        cells += [number(one.mean(metric)) for metric in metrics]
+        cells += [number_text(one.mean(metric)) for metric in metrics]
         note = "" if one.status == "done" else f"{one.status}: {one.why}"
-        cells += [bar(one.mean(drawn), top), note if len(note) <= _WHY else note[: _WHY - 1] + "…"]
+        cells += [fine_bar(one.mean(drawn), top, _BAR), cut(note, _WHY)]
         rows.append(cells)
-    return list(lined_up([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))
-
-
-def lined_up(rows: Sequence[Sequence[str]], right: Container[int]) -> Iterator[str]:
-    """As :func:`aligned`, with nothing behind the last cell of a line."""
-    return (line.rstrip() for line in aligned(rows, right))
+    return list(aligned([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.braille import draw
+from blis_tui.columns import aligned, cut
 from blis_tui.printable import printable
+from blis_tui.units import fine_bar, number_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 _HEIGHT: Final = 5
 _LABEL: Final = 10
 _BAR: Final = 24
+_GAP: Final = 4
+_NAME: Final = 30
 _MOST_GROUPS: Final = 12
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _COLUMNS: Final = ("mean", "min", "p50", "p90", "p95", "p99", "max")
 _SOURCES: Final = {"trace": "recorded", "workload": "workload document", "experiment": "experiment"}
 PLAIN_CLASS: Final = "standard"
@@ -58,10 +61,11 @@ def facts(found: Description) -> dict[str, str]:
         "rate": ("all at once" if rate.mean_per_s is None else f"{rate.mean_per_s:,.3g} requests/s")
         + f", {rate.peak_second.requests:,} in the busiest second (from {rate.peak_second.at_s:,.1f} s)"
         + f", {rate.peak_minute.requests:,} in the busiest minute (from {rate.peak_minute.at_s:,.1f} s)",
-        "burstiness": f"CV of gaps {number(burst.gap_cv)}, index of dispersion {number(burst.dispersion_second)}"
-        f" by second, {number(burst.dispersion_minute)} by minute (Poisson: 1)",
+        "burstiness": f"CV of gaps {number_text(burst.gap_cv)}, index of dispersion"
+        f" {number_text(burst.dispersion_second)} by second,"
+        f" {number_text(burst.dispersion_minute)} by minute (Poisson: 1)",
         "tokens": f"{found.input_tokens.total:,} in, {found.output_tokens.total:,} out",
-        "prefix reuse": f"{share(reuse.tokens_share)} of prompt tokens, {share(reuse.blocks_share)} of"
+        "prefix reuse": f"{share_text(reuse.tokens_share)} of prompt tokens, {share_text(reuse.blocks_share)} of"
         f" {reuse.blocks:,} blocks of {reuse.block_size_tokens} tokens, by an infinite cache",
     }
     if (sessions := found.sessions) is not None:
@@ -74,41 +78,29 @@ def facts(found: Description) -> dict[str, str]:
 
 def fit_text(fitted: Fitted) -> str:
     """How good a fit is: each figure of the trace beside that of the document, and what was chosen for each client."""
-    lines = [f"{'':22}{'trace':>12}{'fitted':>12}{'KS':>8}"]
+    figures = [("", "trace", "fitted", "KS")]
     for name, one in fitted.agreement.items():
-        cells = [share(value) if name == "prefix reuse" and value is not None else number(value)
-                 for value in (one.trace, one.fitted)]  # fmt: skip
-        lines.append(f"{name:22}{cells[0]:>12}{cells[1]:>12}{'' if one.ks is None else f'{one.ks:.3f}':>8}".rstrip())
-    width = min(max(8, *(len(one.id) for one in fitted.clients)), 40) + 2
-    lines += ["", f"{'client':{width}}{'requests':>10}  {'arrivals':22}{'prompts':24}{'outputs':24}".rstrip()]
+        write = share_text if name == "prefix reuse" else number_text
+        figures.append((name, write(one.trace), write(one.fitted), "" if one.ks is None else f"{one.ks:.3f}"))
+    clients = [("client", "requests", "arrivals", "prompts", "outputs")]
     for client in fitted.clients:
         chosen = (client.arrivals, client.input_tokens, client.output_tokens)
-        texts = [f"{one.kind} {one.ks:.3f}" for one in chosen]
-        row = f"{client.id[: width - 2]:{width}}{client.requests:>10,}  {texts[0]:22}{texts[1]:24}{texts[2]:24}"
-        lines.append(row.rstrip())
+        laws = [f"{one.kind} {one.ks:.3f}" for one in chosen]
+        clients.append((cut(client.id, 40), f"{client.requests:,}", laws[0], laws[1], laws[2]))
+    lines = [*aligned(figures, range(1, 4), _GAP), "", *aligned(clients, {1}, _GAP)]
     return "\n".join(map(printable, [*lines, *(f"note: {note}" for note in fitted.notes)])) + "\n"
-
-
-def number(value: float | None) -> str:
-    """Three digits that count, or a dash."""
-    return "-" if value is None else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def share(value: float) -> str:
-    """A part of a whole."""
-    return f"{100 * value:.1f} %"
 
 
 def group_cells(group: Group) -> tuple[str, ...]:
     """The cells of a group's row, as ``GROUP_COLUMNS`` has them."""
     return (
         f"{group.requests:,}",
-        share(group.share),
-        number(group.rate_per_s),
-        number(group.gap_cv),
+        share_text(group.share),
+        number_text(group.rate_per_s),
+        number_text(group.gap_cv),
         f"{group.input_mean:,.1f}",
         f"{group.output_mean:,.1f}",
-        share(group.reuse_tokens_share),
+        share_text(group.reuse_tokens_share),
     )
 
 
@@ -131,19 +123,15 @@ def _facts(found: Description) -> Iterator[str]:
 
 
 def _lengths(rows: Mapping[str, Lengths]) -> str:
-    lines = [f"{'tokens':<10}" + "".join(f"{column:>11}" for column in _COLUMNS)]
-    lines += [f"{name:<10}" + "".join(f"{cell:>11}" for cell in length_cells(one)) for name, one in rows.items()]
-    return "\n".join(lines)
+    cells = [("tokens", *LENGTH_COLUMNS), *((name, *length_cells(one)) for name, one in rows.items())]
+    return "\n".join(aligned(cells, range(1, len(cells[0])), _GAP))
 
 
 def _groups(heading: str, groups: Mapping[str, Group]) -> str:
     shown = dict(list(groups.items())[:_MOST_GROUPS])
-    width = min(max(len(heading), *map(len, shown)), 30) + 2
-    lines = [f"{heading:<{width}}" + "".join(f"{column:>12}" for column in GROUP_COLUMNS)]
-    for name, group in shown.items():
-        label = name or "(none)"
-        label = label if len(label) <= width - 2 else label[: width - 3] + "…"
-        lines.append(f"{label:<{width}}" + "".join(f"{cell:>12}" for cell in group_cells(group)))
+    rows: list[tuple[str, ...]] = [(heading, *GROUP_COLUMNS)]
+    rows += [(cut(name or "(none)", _NAME), *group_cells(group)) for name, group in shown.items()]
+    lines = [*aligned(rows, range(1, len(rows[0])), _GAP)]
     if len(groups) > len(shown):
         lines.append(f"… {len(groups) - len(shown):,} more with fewer requests: see --format json")
     return "\n".join(map(printable, lines))
@@ -170,12 +158,9 @@ def _histograms(prompts: Sequence[Bin], outputs: Sequence[Bin]) -> str:
     lines = [f"{'tokens':>21}  {'prompts':<{_BAR + 9}}{'outputs'}"]
     for low, high in sorted(found):
         label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        cells = [f"{_bar(count, top):<{_BAR}}{count:>7,}" for count, top in zip(found[low, high], tops, strict=True)]
+        cells = [
+            f"{fine_bar(count, top, _BAR):<{_BAR}}{count:>7,}"
+            for count, top in zip(found[low, high], tops, strict=True)
+        ]
         lines.append(f"{label:>21}  {'  '.join(cells)}".rstrip())
     return "\n".join(lines)
-
-
-def _bar(count: int, top: int) -> str:
-    """A bar in eighths of a character; the least there is for what is not nothing."""
-    eighths = max(8 * _BAR * count // top, 1) if count else 0
-    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")

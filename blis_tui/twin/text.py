@@ -11,10 +11,10 @@ from blis_tui.records.tables import csv_line
 from blis_tui.twin.course import KV, LATENCIES, LEVELS
 from blis_tui.twin.fitting import BLOCK_STEPS
 from blis_tui.twin.parting import where
-from blis_tui.units import count_text, plural
+from blis_tui.units import count_text, plural, share_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from blis_tui.twin.agreement import Agreement
     from blis_tui.twin.fitting import Fitted
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
 _TITLES: Final = {KV: f"{KV} %", "ttft": "TTFT ms", "e2e": "E2E ms"}
 """Of columns whose figures have a unit."""
+_GAP: Final = 4
 _ABOUT: Final = "MAPE: mean absolute error of single requests; r: correlation of single requests"
 
 
@@ -48,41 +49,37 @@ def _head(twin: Twin) -> list[str]:
 
 
 def _latencies(twin: Twin) -> list[str]:
-    other = "simulated" if twin.simulated else "then"
-    lines = [f"{'ms':14}{'measured':>12}{other:>12}{'difference':>12}{'MAPE':>9}{'r':>8}"]
-    lines += [_latency(metric, found, figure) for metric, found in twin.errors.items() for figure in found.left]
-    return [*lines, _ABOUT]
+    rows = [("ms", "measured", "simulated" if twin.simulated else "then", "difference", "MAPE", "r")]
+    for metric, found in twin.errors.items():
+        for figure, left in found.left.items():
+            right, of_pairs = found.right[figure], ("", "")
+            if figure == "mean":
+                of_pairs = share_text(found.mape), "" if found.r is None else f"{found.r:.3f}"
+            rows.append((f"{_NAMES[metric]} {figure}", f"{left:,.2f}", f"{right:,.2f}", _off(left, right), *of_pairs))
+    return [*aligned(rows, range(1, 6), _GAP), _ABOUT]
 
 
-def _latency(metric: str, found: Agreement, figure: str) -> str:
-    name = f"{_NAMES[metric]} {figure}"
-    left, right = found.left[figure], found.right[figure]
-    share = f"{right / left - 1:+.1%}" if left else ""
-    line = f"{name:14}{left:>12,.2f}{right:>12,.2f}{share:>12}"
-    if figure != "mean":
-        return line
-    r = "" if found.r is None else f"{found.r:.3f}"
-    return f"{line}{found.mape:>9.1%}{r:>8}"
+def _off(left: float, right: float) -> str:
+    """How far the right side is off, as a share of the left."""
+    return f"{100 * (right / left - 1):+.1f} %" if left else ""
 
 
 def _engine(twin: Twin) -> list[str]:
-    lines = []
-    for name in twin.left.counts:
-        if name in twin.right.counts:
-            left, right = twin.left.counts[name], twin.right.counts[name]
-            share = f"{right / left - 1:+.1%}" if left else ""
-            lines.append(f"{name:26}{left:>12,}{right:>12,}{share:>12}")
-    left_us, right_us = twin.left.step_us, twin.right.step_us
-    if left_us is not None and right_us is not None:
-        times = f"{left_us / 1e3:>12,.2f}{right_us / 1e3:>12,.2f}{right_us / left_us - 1:>+12.1%}"
-        lines.append(f"{'ms from step to step':26}{times}")
+    left, right = twin.left, twin.right
+    rows = [
+        (name, f"{count:,}", f"{right.counts[name]:,}", _off(count, right.counts[name]))
+        for name, count in left.counts.items()
+        if name in right.counts
+    ]
+    if left.step_us is not None and right.step_us is not None:
+        times = (f"{left.step_us / 1e3:,.2f}", f"{right.step_us / 1e3:,.2f}", _off(left.step_us, right.step_us))
+        rows.append(("ms from step to step", *times))
     for name, seen in twin.seen.items():
-        lines.append(f"{name + ', mean of scrapes':26}{seen.left:>12,.2f}{seen.right:>12,.2f}{_r(seen.r):>12}")
+        rows.append((f"{name}, mean of scrapes", f"{seen.left:,.2f}", f"{seen.right:,.2f}", _r(seen.r)))
+    lines = [*aligned(rows, range(1, 4), _GAP)] if rows else []
     if (batches := twin.batches) is not None:
-        pairs = min(batches.steps)
-        lines.append(
-            f"{'batches':26}the same in {count_text(batches.equal)} of {plural(pairs, 'step')}, sizes {_r(batches.r)}"
-        )
+        steps = plural(min(batches.steps), "step")
+        lines.append(f"batches: the same in {count_text(batches.equal)} of {steps}, sizes {_r(batches.r)}")
     return lines
 
 
@@ -133,32 +130,23 @@ def _told(head: str, twin: Twin, *, measured: bool = False) -> list[str]:
 def _ladder(twin: Twin) -> list[str]:
     if len(twin.rungs) < 2:
         return []
-    lines = [f"{'what explains the error (MAPE)':44}{'TTFT':>9}{'ITL':>9}{'E2E':>9}{'batches alike':>16}"]
-    for rung in twin.rungs:
-        alike = _alike(twin, rung.run.batches)
-        lines.append(f"  {rung.name:42}" + _mapes(rung.errors) + f"{alike:>16}")
-    return lines
+    rows = [("what explains the error (MAPE)", *_NAMES.values(), "batches alike")]
+    rows += [(f"  {rung.name}", *_mapes(rung.errors), share_text(twin.alike(rung))) for rung in twin.rungs]
+    return [*aligned(rows, range(1, 5), _GAP)]
 
 
-def _alike(twin: Twin, batches: Sequence[object]) -> str:
-    measured = twin.left.batches or ()
-    equal = len([None for one, other in zip(measured, batches, strict=False) if one == other])
-    return f"{equal / len(measured):.1%}" if measured else ""
-
-
-def _mapes(errors: Mapping[str, Agreement]) -> str:
-    return "".join(f"{errors[name].mape:>9.1%}" if name in errors else f"{'-':>9}" for name in _NAMES)
+def _mapes(errors: Mapping[str, Agreement]) -> tuple[str, ...]:
+    return tuple(share_text(errors[name].mape) if name in errors else "-" for name in _NAMES)
 
 
 def _halves(twin: Twin) -> list[str]:
     halves = twin.halves
     if halves is None:
         return []
-    head = f"every {BLOCK_STEPS} steps told by those between"
-    lines = [f"{head:44}{'TTFT':>9}{'ITL':>9}{'E2E':>9}"]
-    for name, errors in (("at one speed", halves.steady), ("at the speed of the steps beside", halves.drifting)):
-        lines.append(f"  {name:42}" + _mapes(errors))
-    return [*lines, *(f"  {_law(one)}" for one in halves.fitted)]
+    rows = [(f"every {BLOCK_STEPS} steps told by those between", *_NAMES.values())]
+    rows.append(("  at one speed", *_mapes(halves.steady)))
+    rows.append(("  at the speed of the steps beside", *_mapes(halves.drifting)))
+    return [*aligned(rows, range(1, 4), _GAP), *(f"  {_law(one)}" for one in halves.fitted)]
 
 
 def _law(one: Fitted) -> str:

@@ -107,6 +107,12 @@ class Twin:
         """Whether one side is a simulation."""
         return bool(self.rungs)
 
+    def alike(self, rung: Rung) -> float | None:
+        """The share of measured batches that are the same in the simulation, step by step; None = none was measured."""
+        measured = self.left.batches or ()
+        equal = len([None for one, other in zip(measured, rung.run.batches, strict=False) if one == other])
+        return equal / len(measured) if measured else None
+
 
 def of_two(left: Recording, right: Recording) -> Twin:
     """Two recordings of one workload.

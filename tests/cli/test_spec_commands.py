@@ -207,6 +207,25 @@ def test_the_tree_of_keys() -> None:
     assert len(json.loads(blis("explain", "--kind", "experiment", "--format", "json").stdout)) > 100
 
 
+def test_values_of_keys_are_explained_with_the_keys_beside_them() -> None:
+    assert blis("explain", "vllm-v1").stdout.startswith("vllm-v1: a value of `policy.batching`\n")
+    (found, *others) = subjects("gamma")
+    assert found.data == {
+        "value": "gamma",
+        "meaning": "Gamma-distributed gaps.",
+        "of": ["workload.clients.arrivals"],
+        "keys": ["cv"],
+    }
+    assert others == []  # the key that takes it has been told
+    of = json.loads(blis("explain", "least-loaded", "--format", "json").stdout)["of"]
+    assert of == ["policy.routing", *(f"cluster.disaggregation.{one}_routing" for one in ("prefill", "decode"))]
+    assert len({one.text for one in subjects("auto")}) > 3  # it means something else for each
+
+
+def test_what_a_table_calls_a_figure_is_explained() -> None:
+    assert subjects("ttft_ms.p99") == subjects("latency.ttft_ms.p99")
+
+
 def test_records_and_terms_are_explained() -> None:
     done = blis("explain", "preempted").stdout
     assert done.startswith("preempted: a kind of record")

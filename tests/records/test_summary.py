@@ -64,16 +64,26 @@ def test_a_small_cache_that_preempts_nobody_says_so() -> None:
     assert "engine.max_num_seqs" not in found.keys
 
 
+def test_a_tenant_called_as_a_class_hides_nothing_of_it() -> None:
+    report = blis_tui.run(blis_tui.load("unfair-tenants"))
+    named = {"batch": report.tenants["interactive"], "critical": report.tenants["bulk"]}
+    text = summary_text(replace(report, tenants=named))
+    for kind, groups in (("SLO class", report.slo_classes), ("tenant", named)):
+        table = text[text.index(f"TTFT by {kind}, ms") : text.index(f"E2E by {kind}, ms")]
+        shown = {line.split()[0]: line.split()[1] for line in table.splitlines()[1:] if line}
+        assert shown == {name: f"{one.ttft_ms.mean:,.2f}" for name, one in groups.items()}
+
+
 def test_tables_fit_a_narrow_terminal_with_fewer_decimals_and_shortened_names() -> None:
     report = blis_tui.run(blis_tui.load("unfair-tenants"))
-    time = report.slo_classes["batch"].ttft_ms
+    time = report.tenants["bulk"].ttft_ms
     figures = [time.mean, time.p50, time.p90, time.p95, time.p99, time.max]
     long = replace(report, tenants={name * 19: group for name, group in report.tenants.items()})
-    for told, width, decimals in ((report, 116, 2), (report, 80, 1), (long, 80, 0), (long, 300, 2)):
+    for told, width, decimals in ((report, 116, 2), (report, 78, 1), (long, 80, 0), (long, 300, 2)):
         text = summary_text(told, width)
         assert max(map(len, text.splitlines())) <= width
-        table = text[text.index("time to first token, ms") : text.index("end to end, ms")]
-        [batch] = [line for line in table.splitlines() if line.startswith("batch")]
-        assert batch.split()[1:] == [f"{figure:,.{decimals}f}" for figure in figures if figure is not None]
+        table = text[text.index("TTFT by tenant, ms") : text.index("E2E by tenant, ms")]
+        [bulk] = [line for line in table.splitlines() if line.startswith("bulk")]
+        assert bulk.split()[1:] == [f"{figure:,.{decimals}f}" for figure in figures if figure is not None]
         whole = [name in table for name in told.tenants]
         assert all(whole) if (told, width) != (long, 80) else not any(whole) and table.count("…") == len(whole)

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from blis_tui.study.rows import Row, StudyResult
-from blis_tui.study.text import MOST_POINTS, bar, study_text
+from blis_tui.study.text import MOST_POINTS, study_text
+from blis_tui.units import fine_bar
 from tests.study.studies import study_of
 
 FIRST, SECOND = "latency.ttft_ms.p99", "cost.gpus"
@@ -86,4 +87,4 @@ def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], said: str)
     ],
 )
 def test_a_bar_is_as_long_as_its_value_to_an_eighth_of_a_character(value: float | None, top: float, drawn: str) -> None:
-    assert bar(value, top, 10) == drawn
+    assert fine_bar(value, top, 10) == drawn

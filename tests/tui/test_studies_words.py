@@ -12,7 +12,6 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.opening import override_texts, source_of
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.sweep import Sweep
-from blis_tui.study.text import number
 from blis_tui.tui.presenters.studies import (
     Order,
     columns_of,
@@ -26,6 +25,7 @@ from blis_tui.tui.presenters.studies import (
 )
 from blis_tui.tui.presenters.study_filter import FilterError, parse_filter
 from blis_tui.tui.study_board import Board
+from blis_tui.units import number_text
 from tests.tui.studies import ODD, fail, load_study, run_study, write_study
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_every_row_says_what_a_run_gives(board: Board, expected: dict[int, tuple
         mark = line.pop(0) if line[0] in {"*", "✗"} else ""
         at, instances, blocks, gpus, ttft = line[:5]
         assert (int(instances), int(blocks)) == tuple(board.study.points[int(at)].coordinates.values())
-        assert (gpus, ttft) == tuple(number(value) for value in expected[int(at)])
+        assert (gpus, ttft) == tuple(number_text(value) for value in expected[int(at)])
         assert (mark == "✗") == (expected[int(at)][1] > 20)
 
 
@@ -114,7 +114,7 @@ def test_the_point_under_the_cursor_says_why_it_does_not_hold(
 ) -> None:
     broken = next(one for one in board.entries if one.ok is False)
     said = str(details(board.study, broken, 60))
-    assert f"✗ {TTFT} <= 20 is {number(expected[broken.point.number][1])}" in said
+    assert f"✗ {TTFT} <= 20 is {number_text(expected[broken.point.number][1])}" in said
     fine = next(one for one in board.entries if one.ok)
     assert f"✓ {TTFT} <= 20" in str(details(board.study, fine, 60))
 
@@ -125,7 +125,7 @@ def test_several_seeds_are_means_with_their_range(odd: Board) -> None:
         ttft(blis_tui.load(source_of(study), set=dict(entry.point.coordinates), seed=seed)) for seed in study.seeds
     ]
     said = " ".join(str(details(study, entry, 80)).split())
-    assert f"{TTFT} {number(sum(values) / 2)} {number(min(values))} to {number(max(values))}" in said
+    assert f"{TTFT} {number_text(sum(values) / 2)} {number_text(min(values))} to {number_text(max(values))}" in said
     assert f"seeds {study.seeds[0]}, {study.seeds[1]} " in said
     broken = [value > 20 for value in values].count(True)
     assert (f"(broken with {broken} of 2 seeds)" in said) == bool(broken)

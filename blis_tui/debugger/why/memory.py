@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.explanation import Part, Sentence, request_ref, say
 from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
-from blis_tui.units import plural, span_text
+from blis_tui.units import plural, share_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,8 @@ def retraction_sentences(retraction: Retracted) -> list[Sentence]:
             f" until there was room for 20 tokens of each of the {retraction.kept:,} others where possible."
         ),
         say(
-            f"By what these have generated, answers were expected to take {retraction.ratio:.1%} of what they declare"
-            f" from then on, {retraction.ratio_before:.1%} before: so much is kept free for those who run."
+            f"By what these have generated, answers were expected to take {share_text(retraction.ratio)} of what they"
+            f" declare from then on, {share_text(retraction.ratio_before)} before: so much is kept free for the others."
         ),
     ]
 

@@ -14,12 +14,11 @@ Source: SGLang 0.5.23, ``mem_cache/unified_radix_cache.py`` (``_execute_and_comm
 from __future__ import annotations
 
 from collections import deque
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.radix_pool import RadixPool
-from blis_tui.engine.kv.radix_tree import Node, RadixTree, State, behind, common
+from blis_tui.engine.kv.radix_tree import Evictable, Node, RadixTree, State, behind, common
 from blis_tui.engine.kv.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import KvTiers
 
-WRITE_BACK: Final = "write_back"
 _OFTEN: Final = {"write_through": 1, "write_through_selective": 2}
 """How often a node must have been put in before it is written to the host (``write_through_threshold``)."""
 _LEAST_TOKENS: Final = 10
@@ -40,7 +38,6 @@ _Places = dict[int, tuple[bool, bool, int, int, int]]
 _Moving = tuple[list[tuple[int, int]], list[int]]
 _State = tuple[State, _Places, "HostTier", int, int, int, _Moving, list[int]]
 _ALL: Final = 2**62
-_SPARE: Final = 64
 
 
 class HostNode(Node):
@@ -92,6 +89,10 @@ def _hosted(node: Node | None) -> HostNode:
     return node
 
 
+def _host_evictable(node: HostNode) -> bool:
+    return node.host_evictable
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostTier(Tier):
     """Host memory, in KV blocks of which whole nodes are kept."""
@@ -128,7 +129,7 @@ class HostTree(RadixTree):
 
     __slots__ = (
         "_aside",
-        "_host_heap",
+        "_host_evictable",
         "_often",
         "_owners",
         "duplicates",
@@ -146,7 +147,7 @@ class HostTree(RadixTree):
         self._often = _OFTEN.get(policy, 0)
         self._owners = 0
         self._aside: list[HostNode] = []
-        self._host_heap: list[tuple[int, int, HostNode]] = []
+        self._host_evictable: Evictable[HostNode] = Evictable(_host_evictable)
         self.queued: list[tuple[int, int]] = []
         self.written_back: list[int] = []
         self.guarded: HostNode | None = None
@@ -162,7 +163,7 @@ class HostTree(RadixTree):
     def __setstate__(self, state: _State) -> None:  # type: ignore[override]
         rows, places, self.host, self.now, self._often, self._owners, moving, duplicates = state
         self.queued, self.written_back = moving
-        self._aside, self._host_heap, self.guarded = [], [], None
+        self._aside, self._host_evictable, self.guarded = [], Evictable(_host_evictable), None
         root = HostNode(0, (), None, 0)
         self._restore(root, rows)
         nodes = {one.number: one for one in map(_hosted, self.nodes())}
@@ -174,7 +175,7 @@ class HostTree(RadixTree):
             self.idle -= 0 if node.device else node.blocks
         # What has left since is of no account.
         self.duplicates = {number: nodes[number] for number in duplicates if number in nodes}
-        self._heap.clear()
+        self._evictable.clear()
         for node in nodes.values():
             self._offer(node)
 
@@ -262,12 +263,9 @@ class HostTree(RadixTree):
 
     def evict(self) -> int:
         """The GPU loses the leaf that was used least recently, as a whole; returns its blocks, 0 = there is none."""
-        heap, blocks = self._heap, 0
-        while heap and not blocks:
-            used, _, one = heappop(heap)
+        blocks = 0
+        while not blocks and (one := self._evictable.take()) is not None:
             node = _hosted(one)
-            if node.used != used or not node.evictable:
-                continue  # it has been used since, or stands here twice
             if not node.host and not self._often and self._copy(node):
                 self._note_duplicate(node)
                 self.written_back.append(node.blocks)
@@ -333,12 +331,9 @@ class HostTree(RadixTree):
         freed = 0
         if not self._often:
             freed = self._forget_duplicates(blocks)
-        heap = self._host_heap
-        while freed < blocks and heap:
-            used, _, node = heappop(heap)
-            if node.used != used or not node.host_evictable or node is self.guarded:
-                if node is self.guarded:
-                    self._aside.append(node)
+        while freed < blocks and (node := self._host_evictable.take()) is not None:
+            if node is self.guarded:
+                self._aside.append(node)
                 continue
             freed += node.blocks
             self._release_host(node)
@@ -406,7 +401,7 @@ class HostTree(RadixTree):
         self.queued.clear()
         self.written_back.clear()
         self.duplicates.clear()
-        self._host_heap.clear()
+        self._host_evictable.clear()
 
     # ---- within ----
 
@@ -428,14 +423,7 @@ class HostTree(RadixTree):
 
     def _offer(self, node: Node) -> None:
         super()._offer(node)
-        one = _hosted(node)
-        if not one.host_evictable:
-            return
-        heap = self._host_heap
-        if len(heap) > _SPARE and len(heap) > 4 * self._count:
-            heap[:] = [entry for entry in heap if entry[2].host_evictable and entry[2].used == entry[0]]
-            heapify(heap)
-        heappush(heap, (one.used, one.number, one))
+        self._host_evictable.offer(_hosted(node), self._count)
 
     # ---- for digests and invariants ----
 

@@ -10,10 +10,10 @@ Source: SGLang 0.5.23, ``mem_cache/unified_cache/unified_tree_core.py`` (``_matc
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _DEPTHS: Final = 2**24
 """More levels than a tree can have: on the path to what was found, parents are the older the higher they stand."""
@@ -56,6 +56,52 @@ class Node:
         return not self.references and not self.children and self.parent is not None
 
 
+N = TypeVar("N", bound=Node)
+
+
+class Evictable(Generic[N]):
+    """Nodes that may be evicted, in the order of their last use; what a node's use or its place changes is found late.
+
+    A node stands here once for each time that it was offered, of which all but the latest have become void.
+
+    Args:
+        still: whether a node may be evicted now.
+    """
+
+    __slots__ = ("_heap", "_still")
+
+    def __init__(self, still: Callable[[N], bool]) -> None:
+        self._still = still
+        self._heap: list[tuple[int, int, N]] = []
+
+    def offer(self, node: N, nodes: int) -> None:
+        """It may be the next, if it may be evicted at all; ``nodes``: how many the tree has."""
+        if not self._still(node):
+            return
+        heap = self._heap
+        if len(heap) > _SPARE and len(heap) > 4 * nodes:
+            heap[:] = [entry for entry in heap if self._still(entry[2]) and entry[2].used == entry[0]]
+            heapify(heap)
+        heappush(heap, (node.used, node.number, node))
+
+    def take(self) -> N | None:
+        """The one that was used least recently, which is no longer here then; None = there is none."""
+        heap = self._heap
+        while heap:
+            used, _, node = heappop(heap)
+            if node.used == used and self._still(node):
+                return node
+        return None
+
+    def clear(self) -> None:
+        """None may be evicted."""
+        self._heap.clear()
+
+
+def _evictable(node: Node) -> bool:
+    return node.evictable
+
+
 class RadixTree:
     """The content that can be found.
 
@@ -66,7 +112,7 @@ class RadixTree:
         held: blocks in the others.
     """
 
-    __slots__ = ("_clock", "_count", "_heap", "_numbers", "held", "holders", "idle", "root")
+    __slots__ = ("_clock", "_count", "_evictable", "_numbers", "held", "holders", "idle", "root")
 
     def __init__(self) -> None:
         self._begin(Node(0, (), None, 0))
@@ -77,7 +123,7 @@ class RadixTree:
         self.root = root
         self.holders: dict[int, Node] = {}
         self.idle = self.held = 0
-        self._heap: list[tuple[int, int, Node]] = []
+        self._evictable: Evictable[Node] = Evictable(_evictable)
 
     def __getstate__(self) -> object:
         return self._rows()
@@ -223,25 +269,22 @@ class RadixTree:
 
     def evict(self) -> int:
         """Forget the leaf that was used least recently, as a whole; returns its blocks, 0 = there is none."""
-        heap = self._heap
-        while heap:
-            used, _, node = heappop(heap)
-            if node.used != used or not node.evictable:
-                continue  # it has been used since, or stands here twice
-            parent = node.parent
-            assert parent is not None  # noqa: S101  (it is evictable)
-            del parent.children[node.keys[0].start]
-            node.parent = None
-            self._count -= 1
-            self.idle -= node.blocks
-            self._offer(parent)
-            return node.blocks
-        return 0
+        node = self._evictable.take()
+        if node is None:
+            return 0
+        parent = node.parent
+        assert parent is not None  # noqa: S101  (it is evictable)
+        del parent.children[node.keys[0].start]
+        node.parent = None
+        self._count -= 1
+        self.idle -= node.blocks
+        self._offer(parent)
+        return node.blocks
 
     def clear(self) -> None:
         """Forget everything; no node may have a holder."""
         self.root.children.clear()
-        self._heap.clear()
+        self._evictable.clear()
         self.idle = self._count = 0
 
     # ---- for digests and invariants ----
@@ -316,14 +359,8 @@ class RadixTree:
         return first
 
     def _offer(self, node: Node) -> None:
-        """It may be the next to be evicted, if it may be evicted at all."""
-        if not node.evictable:
-            return
-        heap = self._heap
-        if len(heap) > _SPARE and len(heap) > 4 * self._count:
-            heap[:] = [entry for entry in heap if entry[2].evictable and entry[2].used == entry[0]]
-            heapify(heap)
-        heappush(heap, (node.used, node.number, node))
+        """It may be the next to be evicted."""
+        self._evictable.offer(node, self._count)
 
 
 def _last_use(node: Node) -> int:

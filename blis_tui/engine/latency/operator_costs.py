@@ -85,12 +85,7 @@ class OperatorCosts:
             parts["experts"] = [(layers.expert_layers, _of_the_busiest(mixture, more))]
         if layers.sums:
             curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
-            # Behind experts of all ranks, only those of a rank gather what they have each for a part of the tokens.
-            gathered = layers.expert_layers if wide is not None and wide.ranks > 1 else 0
-            sums = layers.sums - gathered * _GATHER
-            parts["all-reduce"] = [(sums, _over_tokens(curve, self._hidden_bytes))]
-            if layers.norm_sums:
-                parts["all-reduce"].append((layers.norm_sums, _over_tokens(curve, _SQUARES_BYTES)))
+            parts["all-reduce"] = self._sums(curve, spread=wide is not None and wide.ranks > 1)
         self._parts = parts
         self._scale(rest)
         self._shared = self._parts.pop("experts", []) if wide is not None and wide.ranks > 1 else []
@@ -107,6 +102,16 @@ class OperatorCosts:
         self.start_us = min(self.one_decode.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
         self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
+
+    def _sums(self, curve: Curve, *, spread: bool) -> list[tuple[float, Curve]]:
+        """The all-reduces of a step; ``spread``: experts are those of several ranks."""
+        layers = self.layers
+        # Behind experts of all ranks, only those of a rank gather what they have each for a part of the tokens.
+        gathered = layers.expert_layers if spread else 0
+        found: list[tuple[float, Curve]] = [(layers.sums - gathered * _GATHER, _over_tokens(curve, self._hidden_bytes))]
+        if layers.norm_sums:
+            found.append((layers.norm_sums, _over_tokens(curve, _SQUARES_BYTES)))
+        return found
 
     def _scale(self, rest: Rest) -> None:
         """Take the fitted rest into account where it concerns operators."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned
 from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text, expected_data
 from blis_tui.spec.study.document import experiment_of
@@ -13,8 +14,8 @@ from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
 from blis_tui.study.planning.search import margins, trouble
 from blis_tui.study.planning.slower import Slower
 from blis_tui.study.rows import as_data
-from blis_tui.study.text import PRICES, WIDTH, bar, bound_text, lined_up, number, sentence_lines
-from blis_tui.units import in_words, plural
+from blis_tui.study.text import PRICES, WIDTH, bound_text, sentence_lines
+from blis_tui.units import fine_bar, in_words, number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,11 +112,11 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     for one in shown:
         mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗"
         cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
-        cells += [] if by_rate else [number(one.mean("cost.gpus"))]
+        cells += [] if by_rate else [number_text(one.mean("cost.gpus"))]
         cells += [_spread(one, metric) for metric in metrics]
         rows.append([*cells, f"{one.holding} of {len(one.rows)}"])
-        beside.append((bar(one.figure(first, bounds), top, _BAR), "") if one.holding else ("", _why(plan, one)))
-    for line, (length, why) in zip(lined_up(rows, right=range(1, len(head))), beside, strict=True):
+        beside.append((fine_bar(one.figure(first, bounds), top, _BAR), "") if one.holding else ("", _why(plan, one)))
+    for line, (length, why) in zip(aligned(rows, right=range(1, len(head))), beside, strict=True):
         if len(line) + 2 + len(length or why) <= width:
             yield f"{line}  {length or why}".rstrip()
         else:
@@ -127,7 +128,7 @@ def _spread(one: Tried, metric: str) -> str:
     values = one.values(metric)
     if not values:
         return "-"
-    low, high = number(min(values)), number(max(values))
+    low, high = number_text(min(values)), number_text(max(values))
     return low if low == high else f"{low} to {high}"
 
 
@@ -149,12 +150,13 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     agree = "one seed" if found.seeds == 1 else f"{found.holding} of {found.seeds} seeds agree"
     if found.seedless:
         agree = "no seed changes it"
-    yield f"Each run has {number(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
+    yield f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
     if plan.drawn:
         yield f"The requests are recorded, the same with every seed; a seed decides {in_words(plan.drawn)}."
     if plan.binding is not None:
         one = plan.binding
-        yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
+        used = f"{number_text(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)"
+        yield f"The tightest bound is {one.metric}: {used}."
         yield from _next(plan, best, one.metric)
     yield from _ties(plan, best)
     if best.interval is not None and best.accuracy:
@@ -171,7 +173,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             so = "all bounds would hold" if other.holds else "the answer would be another one"
             yield (
                 f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
-                f" {other.metric} is {number(other.value)} here, not {number(other.own)}, and {so}."
+                f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
             )
     for name, message in plan.warnings.items():
         if name != "unused-capacity":
@@ -191,7 +193,7 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     bounds = plan.question.study.constraints
     before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
-        yield f"One instance more would bring {metric} from {number(before)} to {number(after)}."
+        yield f"One instance more would bring {metric} from {number_text(before)} to {number_text(after)}."
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -201,10 +203,10 @@ def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
         return
     came = found.values("offered.requests_per_s")
     rate = found.rate_per_s
-    if came and rate is not None and best.of == "requests" and number(min(came)) != number(max(came)):
+    if came and rate is not None and best.of == "requests" and number_text(min(came)) != number_text(max(came)):
         yield (
-            f"{rate:g} requests/s is the mean of random arrivals: in these runs {number(min(came))} to"
-            f" {number(max(came))} requests/s came (`steady` is of their second halves)."
+            f"{rate:g} requests/s is the mean of random arrivals: in these runs {number_text(min(came))} to"
+            f" {number_text(max(came))} requests/s came (`steady` is of their second halves)."
         )
 
 
@@ -235,8 +237,8 @@ def _slower(plan: Plan) -> Iterator[str]:
             so = "nothing that was tried holds" if other is None or other.why_not else _found_text(plan, other)
             so = f"it does not hold: {so if so.startswith('nothing') else f'then the answer is {so}'}"
         yield (
-            f"With {slower_text(known)} ({many} were slower), {one.metric} is {number(one.value)} here, not"
-            f" {number(one.own)}, and {so}."
+            f"With {slower_text(known)} ({many} were slower), {one.metric} is {number_text(one.value)} here, not"
+            f" {number_text(one.own)}, and {so}."
         )
 
 
@@ -295,10 +297,10 @@ def _configurations(plan: Plan) -> Iterator[str]:
         answer = "-" if found is None else f"{found.rate_per_s:g}" if by_rate else f"{one.size}"
         cells = ["→" if one is plan.best else "✗" if found is None else ""]
         cells += [value_text(one.coordinates.get(path)) for path in names]
-        cells += [answer, number(None if found is None else found.mean("cost.gpus"))]
-        cells += [number(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
+        cells += [answer, number_text(None if found is None else found.mean("cost.gpus"))]
+        cells += [number_text(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
         rows.append(cells)
-    yield from lined_up([head, *rows], right=range(1 + len(names), len(head) - 1))
+    yield from aligned([head, *rows], right=range(1 + len(names), len(head) - 1))
 
 
 # A plan as plain data, for programs.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
+from blis_tui.columns import clip, cut
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import comparison_text
-from blis_tui.compare.wording import MARKS, clip, value_change
+from blis_tui.compare.wording import MARKS, value_change
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, Standing
 from blis_tui.engine.records import described
 from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
@@ -147,7 +148,7 @@ def _divergence(view: CompareView, width: int) -> list[Content]:
         text = f"{_subject(found.left)}, " + "; ".join(f"{one.path} {value_change(one, width, '→')}" for one in changed)
     else:
         text = f"A {_subject(found.left)} · B {_subject(found.right)}"
-    return [Content.assemble((head, f"{_LIT} bold"), _end_clipped(text, max(width - len(head), 10)))]
+    return [Content.assemble((head, f"{_LIT} bold"), cut(text, max(width - len(head), 10)))]
 
 
 def _subject(record: Fields | None) -> str:
@@ -156,10 +157,6 @@ def _subject(record: Fields | None) -> str:
         return "the run has ended"
     request = record.get("request_id") or f"i{record.get('instance')}"
     return f"{record['kind']} {request}"
-
-
-def _end_clipped(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
 # ---- one side ----
@@ -186,10 +183,10 @@ def _upcoming(side: SideView, width: int) -> Content:
     if following is None:
         failure = side.moment.failure
         if failure:
-            return Content.styled(_end_clipped(f"✗ {failure.splitlines()[0]}", width), "$error")
+            return Content.styled(cut(f"✗ {failure.splitlines()[0]}", width), "$error")
         return Content.styled("■ end of the run", "$success")
     about = following.request_id or ("" if following.instance is None else f"i{following.instance}")
-    text = _end_clipped(f"{milliseconds(following.time_us)} {following.kind} {about}", max(width - 5, 8))
+    text = cut(f"{milliseconds(following.time_us)} {following.kind} {about}", max(width - 5, 8))
     return Content.assemble(("next ", _MUTED), text)
 
 
@@ -200,7 +197,7 @@ def _event(tape: Tape, event: int, here: int, width: int) -> Content:
     glyph, colour = line.look.sign, line.look.colour
     parts.append((f"{glyph} ", f"${colour}" if colour else ""))
     room = width - len(head) - 2
-    parts.append(_end_clipped(line.subject, room))
+    parts.append(cut(line.subject, room))
     room -= len(line.subject) + 2
     if room > 8 and line.short:
         parts.append("  ")
@@ -366,11 +363,11 @@ def _summary(changes: RequestChanges, width: int) -> Content:
         f"{changes.compared:,} done: {change}",
         change,
     )
-    return Content(next((text for text in ways if len(text) <= width), _end_clipped(change, width)))
+    return Content(next((text for text in ways if len(text) <= width), cut(change, width)))
 
 
 def _request(pair: RequestPair, name: int, cell: int) -> Content:
-    left, right = (f"{_end_clipped(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
+    left, right = (f"{cut(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
     return Content.assemble(
         f"{shorten(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
     )

@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import dataclass
+from blis_tui.columns import cut
 from blis_tui.conditions.probes import Happens, Reaches
 from blis_tui.debugger.moment import settles
 from blis_tui.engine.records import described
@@ -200,7 +201,7 @@ def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[R
         return runs + _brief(line, at.summary - len(line.subject))
     runs.append(Run(f"{time_text(time_us):>{at.time}}  "))
     runs.append(Run(f"{glyph} ", colour))
-    subject = line.subject if len(line.subject) <= at.subject else line.subject[: at.subject - 1] + "…"
+    subject = cut(line.subject, at.subject)
     runs.append(Run(subject.ljust(at.subject + 2)))
     return runs + fitting(line, at.summary)
 

@@ -12,10 +12,10 @@ from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge
 from blis_tui.study.front_plot import FrontPlot
 from blis_tui.study.names import short_names, value_text
-from blis_tui.study.text import bar, bound_text, number, wanted
+from blis_tui.study.text import bound_text, wanted
 from blis_tui.tui.presenters.lines import Column, Line, fit, names_text, table_rows, titles, words
 from blis_tui.tui.study_board import PENDING
-from blis_tui.units import plural
+from blis_tui.units import fine_bar, number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -173,7 +173,7 @@ def _coordinate(path: str, one: Entry, width: int) -> Part:
 
 
 def _figure(metric: str, one: Entry, _width: int) -> Part:
-    return number(one.mean(metric)) if one.summary is not None else ""
+    return number_text(one.mean(metric)) if one.summary is not None else ""
 
 
 def _status(one: Entry, _width: int) -> Part:
@@ -181,7 +181,7 @@ def _status(one: Entry, _width: int) -> Part:
 
 
 def _bar(metric: str, top: float, one: Entry, width: int) -> Part:
-    return (bar(one.mean(metric), top, width), "$error" if one.ok is False else "$primary")
+    return (fine_bar(one.mean(metric), top, width), "$error" if one.ok is False else "$primary")
 
 
 # ---- the front ----
@@ -191,7 +191,7 @@ def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) ->
     """The points by the first two objectives."""
     known = [one.summary for one in entries if one.summary is not None]
     front = {one.point.number for one in entries if one.on_front}
-    return FrontPlot(known, front, study.objectives, size, number)
+    return FrontPlot(known, front, study.objectives, size, number_text)
 
 
 def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
@@ -249,7 +249,7 @@ def _verdicts(study: Study, summary: PointSummary, width: int) -> Iterator[Conte
     if study.constraints and summary.status in {"done", "stopped"}:
         yield Content("")
         for wish in study.constraints:
-            said = number(summary.mean(wish.metric))
+            said = number_text(summary.mean(wish.metric))
             if _holds(wish, summary):
                 yield Content.assemble(("✓ ", "$success"), f"{bound_text(wish)}", (f"  {said}", _MUTED))
             else:
@@ -280,9 +280,9 @@ def _how_often(wish: Expectation, summary: PointSummary) -> str:
 
 def _figure_line(summary: PointSummary, metric: str, width: int) -> Content:
     values = summary.values(metric)
-    spread = f"  {number(min(values))} to {number(max(values))}" if len(values) > 1 else ""
+    spread = f"  {number_text(min(values))} to {number_text(max(values))}" if len(values) > 1 else ""
     return Content.assemble(
-        (f"{metric:<{width}} ", _MUTED), f"{number(summary.mean(metric)):>{_FIGURE_WIDTH}}", (spread, _MUTED)
+        (f"{metric:<{width}} ", _MUTED), f"{number_text(summary.mean(metric)):>{_FIGURE_WIDTH}}", (spread, _MUTED)
     )
 
 

@@ -8,14 +8,14 @@ from textual.content import Content
 
 from blis_tui.braille import draw
 from blis_tui.classes import dataclass
-from blis_tui.compare.wording import clip
+from blis_tui.columns import clip
 from blis_tui.metrics.stats import nearest_rank
 from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_position
 from blis_tui.tui.presenters.series import PAST
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end
 from blis_tui.twin.course import Levels, sampled
 from blis_tui.twin.parting import where, words_of
-from blis_tui.units import count_text, span_text, time_text
+from blis_tui.units import count_text, share_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ def parting_text(view: TwinView, width: int) -> Content:
     for number, rung in rungs:
         mark = "▸ " if number == view.rung else "  "
         errors = "".join(_share(rung, metric, cell) for metric, _ in _METRICS)
-        line = f"{mark}{clip(rung.name, room - 2):<{room - 2}}{errors}{_alike(view.twin, rung):>10}"
+        line = f"{mark}{clip(rung.name, room - 2):<{room - 2}}{errors}{share_text(view.twin.alike(rung)):>10}"
         lines.append(Content.styled(line, "bold" if number == view.rung else ""))
     return Content("\n").join(lines)
 
@@ -103,13 +103,7 @@ def _parted(view: TwinView) -> list[Content]:
 
 def _share(rung: Rung, metric: str, width: int) -> str:
     found = rung.errors.get(metric)
-    return f"{'-' if found is None else f'{found.mape:.1%}':>{width}}"
-
-
-def _alike(twin: Twin, rung: Rung) -> str:
-    measured = twin.left.batches or ()
-    equal = len([None for one, other in zip(measured, rung.run.batches, strict=False) if one == other])
-    return f"{equal / len(measured):.1%}" if measured else "-"
+    return f"{share_text(None if found is None else found.mape):>{width}}"
 
 
 # ---- one side ----
@@ -161,7 +155,7 @@ def _level(side: Course, name: str, now: int) -> float | None:
 def _figure(name: str, mine: float | None, theirs: float | None, width: int, *, share: bool) -> Content:
     if mine is None:
         return Content.assemble((f"{name:<14}", _MUTED), (f"{'-':>{min(width - 14, 12)}}", _MUTED))
-    text = f"{100 * mine:.1f} %" if share else count_text(round(mine))
+    text = share_text(mine) if share else count_text(round(mine))
     apart = theirs is not None and abs(mine - theirs) > max(_CLOSE * max(mine, theirs), 0.0 if share else 1.0)
     cell = f"{'≠ ' if apart else ''}{text}"
     return Content.assemble((f"{name:<14}", _MUTED), (f"{cell:>{min(width - 14, 12)}}", _LIT if apart else ""))

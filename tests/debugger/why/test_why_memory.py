@@ -58,7 +58,8 @@ def test_a_retraction_is_explained_with_what_is_expected_before_and_after() -> N
     for explanation in (explain_request(made, victim), explain_event(made, made.event)):
         told = " ".join(explanation.to_text().split())
         assert f"needed {retracted.needed_blocks} KV blocks, and {retracted.free_blocks:,} could be had" in told
-        shares = f"take {retracted.ratio:.1%} of what they declare from then on, {retracted.ratio_before:.1%} before"
+        now, before = (f"{100 * ratio:.1f} %" for ratio in (retracted.ratio, retracted.ratio_before))
+        shares = f"take {now} of what they declare from then on, {before} before"
         assert f"answers were expected to {shares}" in told
     assert retracted.needed_blocks == retracted.kept + 1 > retracted.free_blocks
     assert "the running request that had generated least" in explain_request(made, victim).to_text()

@@ -19,8 +19,7 @@ from blis_tui.study.planning.slower import mean_prompt
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
-from blis_tui.study.text import number
-from blis_tui.units import plural
+from blis_tui.units import number_text, plural
 
 TTFT = "latency.ttft_ms.p90"
 OF_REQUESTS = ("requests.total", "offered.requests_per_s", "offered.input_tokens_per_s", "offered.last_arrival_us")
@@ -290,7 +289,7 @@ def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
         report = blis_tui.run(blis_tui.load("quickstart", set={**SHORT, **values}, seed=seed))
         rates.append(report.steady.requests_per_s or 0.0)
         assert report.steady.requests_per_s != report.throughput.requests_per_s
-    assert f"{number(min(rates))} to {number(max(rates))}" in line
+    assert f"{number_text(min(rates))} to {number_text(max(rates))}" in line
 
 
 MEASURED = {"latency": "auto", "policy": "default", "model": "llama-3.1-8b-instruct", "workload.requests": 200}
