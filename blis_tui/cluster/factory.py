@@ -14,11 +14,11 @@ from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
-from blis_tui.engine.front_end import FrontEnd, HasFrontEnd
+from blis_tui.engine.front_end import FrontEnd
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
-from blis_tui.engine.latency.creation import CountsSteps, create_latency
+from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.preemption.restore import RESTORE
