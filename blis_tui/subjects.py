@@ -22,13 +22,14 @@ from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
 from blis_tui.registry import FOR_BLIS
-from blis_tui.shipped import builtin
+from blis_tui.shipped import SHIPPED, builtin
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.hints import metric_hint, plain
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.spec.synonyms import KEYS as SYNONYMS
+from blis_tui.units import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -225,12 +226,22 @@ def _unknown(word: str, plugins: Registry | None) -> BlisError:
 
 
 def names() -> Iterator[tuple[str, str]]:
-    """Every code, warning, kind of record, term and figure of reports, each with a line about it."""
+    """Every code, warning, kind of record, term, plug-in and figure of reports, each with a line about it."""
     yield from ((code, info.title) for code, info in CODES.items())
     yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
     yield from ((one.name, _short(one.meaning)) for one in WORDS)
+    yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
     yield from ((name, _short(about)) for name, about in figure_text.overview())
+
+
+def _plug_ins() -> dict[str, list[str]]:
+    """What documents may name of what this package brings, with the keys that take it."""
+    found: dict[str, list[str]] = {}
+    for path, shipped in SHIPPED.items():
+        for name in shipped:
+            found.setdefault(name, []).append(path)
+    return found
 
 
 def _short(text: str) -> str:
@@ -266,6 +277,7 @@ def _index() -> tuple[_Names, ...]:
         _Names("Warnings about runs: what each looks at, and what helps", tuple(one.name for one in LINTS)),
         _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
         _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Policies, step-time models and the like: what each does, and the keys beside it", tuple(_plug_ins())),
         _Names("Sections of reports: what each tells, and its figures, which are explained, too", tuple(sections)),
     )
 
@@ -276,6 +288,7 @@ def everything() -> Subject:
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
     rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
+    rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
     rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"
     return Subject("\n".join([*(one.to_text() for one in _index()), about_keys]), rows)

@@ -288,21 +288,10 @@ def _logged(index: int, batch: Batch, parts: Parts) -> Steps:
     return LoggedSteps(index, batch, parts)
 
 
-def _encoder(encoder: EncoderKeys, batch: Batch, observers: Observers, index: int, *, staged: bool) -> Encoder:
+def _encoder(keys: EncoderKeys, batch: Batch, observers: Observers, index: int, *, staged: bool) -> Encoder:
     from blis_tui.engine.encoder.encoder import Encoder
 
-    traits, tokens = batch.traits, max(batch.limits.max_num_batched_tokens, encoder.max_tokens_per_mm_item)
-    return Encoder(
-        encoder.max_num_encoder_input_tokens or tokens,
-        encoder.encoder_cache_size or tokens,
-        batch.limits.max_num_batched_tokens,
-        observers,
-        index,
-        whole=encoder.disable_chunked_mm_input,
-        strictly=traits.whole_media_strictly,
-        ahead=traits.plans_ahead,
-        decodes=batch.cohort if staged else None,
-    )
+    return Encoder(keys, batch.limits, batch.traits, observers, index, batch.cohort if staged else None)
 
 
 def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:

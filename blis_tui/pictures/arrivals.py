@@ -98,11 +98,6 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
                     )
                 )
     panels = [Panel(title, _TIME, MS_AXIS) for title in _MEASURES]
-    thinned = (
-        f"{len(drawn):,} of {len(rows):,} requests are drawn: some at equal distances, and the slowest in between. "
-        if len(drawn) < len(rows)
-        else ""
-    )
     return Picture(
         name="arrivals",
         title="Latency over time of arrival",
@@ -115,9 +110,15 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
             head=head,
             rows=cells,
         ),
-        note=f"{thinned}Lines: percentiles of the requests that arrived within the same {over[0].end_us / 1e6:,g} s."
-        " Latencies that keep growing mean that more arrives than is served.",
+        note=f"{_thinned(len(drawn), len(rows))}Lines: percentiles of the requests that arrived within the same"
+        f" {over[0].end_us / 1e6:,g} s. Latencies that keep growing mean that more arrives than is served.",
     )
+
+
+def _thinned(drawn: int, requests: int) -> str:
+    """What is to know where not all requests are drawn."""
+    told = f"{drawn:,} of {requests:,} requests are drawn: some at equal distances, and the slowest in between. "
+    return told if drawn < requests else ""
 
 
 def _points(

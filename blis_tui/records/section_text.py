@@ -116,7 +116,19 @@ def _of_the_engine(report: Report) -> dict[str, str]:
 
 def section_lines(report: Report) -> dict[str, str]:
     """What to call each line, and what it says; nothing where nothing applies."""
-    lines = _of_the_engine(report)
+    return {
+        **_of_the_engine(report),
+        **_of_steps(report),
+        **_of_pools(report),
+        **_of_requests(report),
+        **_of_the_control_plane(report),
+        **_verdicts(report),
+    }
+
+
+def _of_steps(report: Report) -> dict[str, str]:
+    """What happens beside plain steps: pipelines, ranks, drafts and adapters."""
+    lines: dict[str, str] = {}
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {share_text(pipeline.bubble_share)}"
     if report.ranks is not None:
@@ -130,6 +142,11 @@ def section_lines(report: Report) -> dict[str, str]:
         )
         held = f"{share_text(adapters.hit_rate)} hits, {adapters.holds:,} requests held"
         lines["LoRA"] = f"{loaded}, {adapters.evictions:,} evictions, {held}"
+    return lines
+
+
+def _of_pools(report: Report) -> dict[str, str]:
+    lines: dict[str, str] = {}
     for name, pool in (report.pools or {}).items():
         prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
         served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"
@@ -138,6 +155,12 @@ def section_lines(report: Report) -> dict[str, str]:
         lines[f"pool {name}"] = f"{made_of}, busy {share_text(pool.busy_share)}, {served}, {blocks}"
     for model in report.models or ():
         lines[f"model {model.model}"] = f"{model.completed:,} completed, {model.output_tokens:,} output tokens"
+    return lines
+
+
+def _of_requests(report: Report) -> dict[str, str]:
+    """What kinds of requests there were, and how they fared."""
+    lines: dict[str, str] = {}
     if report.sessions is not None:
         lines |= _sessions(report.sessions)
     if (thought := report.reasoning) is not None:
@@ -147,6 +170,12 @@ def section_lines(report: Report) -> dict[str, str]:
         lines |= _slo(report.slo)
     if report.fairness is not None and report.fairness.tenants > 1:
         lines["fairness"] = f"{report.fairness.jain_index:.3f} (Jain), {report.fairness.tenants:,} tenants"
+    return lines
+
+
+def _of_the_control_plane(report: Report) -> dict[str, str]:
+    """What became of requests on their way: turned away, put off, held, split, preempted, offloaded."""
+    lines: dict[str, str] = {}
     turned_away = [f"{count:,} by {cause}" for cause, count in (report.rejections or {}).items() if count]
     if turned_away:
         lines["rejected"] = ", ".join(turned_away)
@@ -162,6 +191,12 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["restored"] = _preemption(report.preemption)
     if report.kv_tiers is not None:
         lines["KV tiers"] = _tiers(report.kv_tiers)
+    return lines
+
+
+def _verdicts(report: Report) -> dict[str, str]:
+    """What BLIS judges runs by."""
+    lines: dict[str, str] = {}
     if report.anomalies is not None:
         found = report.anomalies
         inversions = plural(found.priority_inversions, "priority inversion")

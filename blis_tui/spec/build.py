@@ -13,7 +13,7 @@ from blis_tui.canonical import to_sorted_json
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.kv.rank_capacity import kv_blocks
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.engine.portable_math import power
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
@@ -154,17 +154,17 @@ def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
     block_size = part.integer("block_size_tokens")
     model = build_model_part(stack)
     if engine.get("kv_blocks") == "auto":
-        engine["kv_blocks"] = kv_blocks(
-            model,
-            build_hardware_part(stack),
+        memory = InstanceMemory(
+            model=model,
+            hardware=build_hardware_part(stack),
             tensor_parallel=Part(stack, "").integer("tensor_parallel"),
             block_size_tokens=block_size,
             gpu_memory_utilization=part.number("gpu_memory_utilization"),
-            sizing=sizing,
             pipeline_parallel=part.integer("pipeline_parallel", 1),
             reserved_bytes=adapter_bytes(part, model),
             expert_ranks=expert_ranks(part),
         )
+        engine["kv_blocks"] = kv_blocks(memory, sizing)
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
         engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks, kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
-from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import (
     adapter_bytes,
@@ -156,21 +154,21 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
     block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1
     blocks = document.whole(*stack.at("engine", "kv_blocks"))
-    stages = document.whole(*stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
         utilization = document.number(*stack.at("engine", "gpu_memory_utilization")) or 1.0
         engine = Part(as_map(document.get(*stack.at("engine"))), "engine")
-        reserved, sharing = adapter_bytes(engine, model), expert_ranks(engine)
+        memory = InstanceMemory(
+            model=model,
+            hardware=hardware,
+            tensor_parallel=split,
+            block_size_tokens=block_size,
+            gpu_memory_utilization=utilization,
+            pipeline_parallel=document.whole(*stack.at("engine", "pipeline_parallel")) or 1,
+            reserved_bytes=adapter_bytes(engine, model),
+            expert_ranks=expert_ranks(engine),
+        )
         try:
-            found = kv_capacity(
-                replace(model, num_hidden_layers=-(-model.num_hidden_layers // stages)),
-                hardware,
-                tensor_parallel=split,
-                block_size_tokens=block_size,
-                gpu_memory_utilization=utilization,
-                reserved_bytes=reserved,
-                expert_ranks=sharing,
-            )
+            found = kv_capacity(memory)
         except PolicyError as error:
             yield stack.about(("model",), "BLIS2018", error.message, error.help)
             return
@@ -184,17 +182,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
                 _fitting(model, hardware, utilization, needed, found.available_gib),
             )
             return
-        blocks = kv_blocks(
-            model,
-            hardware,
-            tensor_parallel=split,
-            block_size_tokens=block_size,
-            gpu_memory_utilization=utilization,
-            sizing=traits.sizes_pool,
-            pipeline_parallel=stages,
-            reserved_bytes=reserved,
-            expert_ranks=sharing,
-        )
+        blocks = kv_blocks(memory, traits.sizes_pool)
     limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None
     if limit == "auto":

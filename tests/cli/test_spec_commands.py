@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
+from blis_tui.authoring.explain import values
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli, todays
+from blis_tui.shipped import SHIPPED
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS
 from blis_tui.subjects import subjects
@@ -222,6 +224,16 @@ def test_values_of_keys_are_explained_with_the_keys_beside_them() -> None:
     assert len({one.text for one in subjects("auto")}) > 3  # it means something else for each
 
 
+def test_every_plug_in_is_explained_where_documents_name_it() -> None:
+    lengths = "workload.clients.lengths"  # no key, but what several keys take
+    for path, names in SHIPPED.items():
+        for name in names:
+            assert path == lengths or path in {one for value in values(name) for one in value.paths}, name
+            assert values(name)
+    index = blis("explain").stdout
+    assert all(name in index for names in SHIPPED.values() for name in names)
+
+
 def test_what_a_table_calls_a_figure_is_explained() -> None:
     assert subjects("ttft_ms.p99") == subjects("latency.ttft_ms.p99")
 
@@ -241,7 +253,7 @@ def test_records_and_terms_are_explained() -> None:
 
 def test_every_name_that_is_listed_is_explained() -> None:
     listed = json.loads(blis("explain", "--format", "json").stdout)
-    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term", "figure"}
+    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term", "value", "figure"}
     for one in listed:
         kind, name = next(iter(one.items()))
         if kind != "code":

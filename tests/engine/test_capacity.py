@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.kv.capacity import KvCapacity, kv_capacity, minimum_tensor_parallel
+from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity, kv_capacity, minimum_tensor_parallel
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import Hardware, Model
 
@@ -61,13 +61,14 @@ H100 = Hardware(
 
 
 def capacity(model: Model, tensor_parallel: int = 1, block: int = 16, utilization: float = 0.9) -> KvCapacity:
-    return kv_capacity(
-        model,
-        H100,
+    memory = InstanceMemory(
+        model=model,
+        hardware=H100,
         tensor_parallel=tensor_parallel,
         block_size_tokens=block,
         gpu_memory_utilization=utilization,
     )
+    return kv_capacity(memory)
 
 
 def test_qwen3_14b_on_one_h100_has_as_many_blocks_as_in_blis() -> None:

@@ -14,8 +14,7 @@ import pytest
 from blis_tui.engine.batching.versions import RULES, SIMULATED, VERSIONS
 from blis_tui.engine.batching.vllm_v1 import Settings as VllmSettings
 from blis_tui.engine.batching.vllm_v1 import VllmV1Batching
-from blis_tui.engine.kv.capacity import kv_capacity
-from blis_tui.engine.kv.rank_capacity import kv_blocks
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks, kv_capacity
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.engine.steps import Steps
@@ -92,10 +91,10 @@ def test_a_victim_keeps_its_answer_and_prefills_it_with_the_prompt() -> None:
 
 
 def test_the_smallest_rank_decides_how_many_blocks_there_are() -> None:
-    made = kv_capacity(MODEL, HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9)
-    blocks = kv_blocks(
-        MODEL, HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9, sizing="rank"
+    memory = InstanceMemory(
+        model=MODEL, hardware=HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9
     )
+    made, blocks = kv_capacity(memory), kv_blocks(memory, "rank")
     # 2 (K, V) * 8 layers * 4 of 8 heads * 128 * 2 bytes * 16 tokens on each of the two ranks.
     block_gib = 2 * 8 * 4 * 128 * 2 * 16 / 2**30
     free_gib = 80.0 - made.weights_gib / 2
@@ -256,15 +255,15 @@ def test_a_request_that_has_ended_keeps_its_blocks_until_its_batch_has_left() ->
 
 def test_a_pipeline_holds_the_blocks_of_its_largest_stage() -> None:
     def blocks(stages: int) -> int:
-        return kv_blocks(
-            MODEL,
-            HARDWARE,
+        memory = InstanceMemory(
+            model=MODEL,
+            hardware=HARDWARE,
             tensor_parallel=1,
             block_size_tokens=16,
             gpu_memory_utilization=0.9,
-            sizing="",
             pipeline_parallel=stages,
         )
+        return kv_blocks(memory, "")
 
     assert MODEL.num_hidden_layers == 8
     assert blocks(1) < blocks(2) < blocks(3) < blocks(4)

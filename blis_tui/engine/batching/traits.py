@@ -65,7 +65,7 @@ class Traits:
     ranks: bool = False
     """Ranks that share the experts of a model may take their steps together (``engine.data_parallel``)."""
     sizes_pool: str = ""
-    """How many KV blocks fit is worked out for each ``rank``, or for a ``static`` share: see ``kv.rank_capacity``."""
+    """How many KV blocks fit is worked out for each ``rank``, or for a ``static`` share: see ``kv.capacity``."""
     adapters: str = ""
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
     encoder: str = ""

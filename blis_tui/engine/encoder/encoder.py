@@ -16,11 +16,14 @@ from blis_tui.engine.request import NO_MEDIA, RequestState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.plan import Done, Plan
+    from blis_tui.engine.profile import Limits
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Encoder as EncoderKeys
 
 BUDGET: Final = "budget"
 CACHE: Final = "cache"
@@ -66,15 +69,14 @@ class Encoder(StepPart):
     is until its tokens are computed, and after that until room is needed, what was needed last goes last.
 
     Args:
-        budget_tokens: that it may take in a step.
-        cache_tokens: that its cache holds.
-        step_tokens: that a step computes at most.
-        whole: whether the tokens of an item may not be computed in several steps.
-        strictly: likewise where a step begins with the item (vLLM 0.33).
-        ahead: whether a step is planned before the tokens of the one before it are known.
-        decodes: the requests that decode, where that is so in a pipeline; else None.
-        index: of the instance.
+        keys: what it may take in a step, what its cache holds, and whether the tokens of an item may be computed in
+            several steps.
+        limits: what a step computes at most.
+        traits: whether those tokens may not be parted where a step begins with the item (vLLM 0.33), and whether a
+            step is planned before the tokens of the one before it are known.
         observers: whom it tells.
+        index: of the instance.
+        decodes: the requests that decode, where steps are planned so in a pipeline; else None.
 
     Attributes:
         lack: why the latest chunk was cut; None = it was not.
@@ -118,25 +120,22 @@ class Encoder(StepPart):
 
     def __init__(
         self,
-        budget_tokens: int,
-        cache_tokens: int,
-        step_tokens: int,
+        keys: EncoderKeys,
+        limits: Limits,
+        traits: Traits,
         observers: Observers,
         index: int,
-        *,
-        whole: bool,
-        strictly: bool,
-        ahead: bool,
         decodes: DecodeCohort | None = None,
     ) -> None:
-        self._budget_tokens = self._budget = budget_tokens
-        self._cache_tokens = self._room = cache_tokens
-        self._step_tokens = step_tokens
+        tokens = max(limits.max_num_batched_tokens, keys.max_tokens_per_mm_item)
+        self._budget_tokens = self._budget = keys.max_num_encoder_input_tokens or tokens
+        self._cache_tokens = self._room = keys.encoder_cache_size or tokens
+        self._step_tokens = limits.max_num_batched_tokens
         self._observers = observers
         self._index = index
-        self._whole = whole
-        self._strictly = strictly
-        self._ahead = ahead or decodes is not None
+        self._whole = keys.disable_chunked_mm_input
+        self._strictly = traits.whole_media_strictly
+        self._ahead = traits.plans_ahead or decodes is not None
         self._decodes = decodes
         self._due: dict[int, int] = {}
         """In a pipeline, of requests in ``_late``: when the first step is over that goes on from the prompt."""

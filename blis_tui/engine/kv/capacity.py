@@ -7,10 +7,13 @@ PyTorch's pool (CUDA context, NCCL buffers), divided by the bytes of a block on 
 On one accelerator the result is that of BLIS. On several it is not: BLIS divides the memory of the whole group by
 the bytes of a block on *one* member, so its capacity grows with the square of ``tensor_parallel``, to several times the
 memory there is. A known approximation: an interleaved model counts as if every layer held experts.
+
+Engines differ in what ``gpu_memory_utilization`` is a share of: see ``kv_blocks``.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -45,34 +48,45 @@ class KvCapacity:
     """Bytes of one block on all accelerators of the instance together."""
 
 
-def kv_capacity(
-    model: Model,
-    hardware: Hardware,
-    *,
-    tensor_parallel: int,
-    block_size_tokens: int,
-    gpu_memory_utilization: float,
-    reserved_bytes: int = 0,
-    expert_ranks: int = 1,
-) -> KvCapacity:
-    """Budget the memory of one instance.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceMemory:
+    """What the memory of an instance depends on."""
 
-    Args:
-        model: shape and precision of the model.
-        hardware: the accelerator, of which the instance has ``tensor_parallel``.
-        tensor_parallel: accelerators that share each layer.
-        block_size_tokens: tokens per KV block.
-        gpu_memory_utilization: share of the memory that may be used, in (0, 1].
-        reserved_bytes: what LoRA adapters take, on all accelerators together.
-        expert_ranks: instances that share the experts, each with its part of them (``engine.expert_parallel``).
+    model: Model
+    """Shape and precision."""
+    hardware: Hardware
+    """The accelerator, of which each stage has ``tensor_parallel``."""
+    tensor_parallel: int
+    """Accelerators that share each layer."""
+    block_size_tokens: int
+    """Tokens per KV block."""
+    gpu_memory_utilization: float
+    """Share of the memory that may be used, in (0, 1]."""
+    pipeline_parallel: int = 1
+    """Stages; what counts is the one with the most layers, as if it had all embeddings, too."""
+    reserved_bytes: int = 0
+    """What LoRA adapters take, on all accelerators together."""
+    expert_ranks: int = 1
+    """Instances that share the experts, each with its part of them (``engine.expert_parallel``)."""
+
+    def stage_model(self) -> Model:
+        """The model as the largest stage has it."""
+        layers = -(-self.model.num_hidden_layers // self.pipeline_parallel)
+        return self.model if self.pipeline_parallel == 1 else replace(self.model, num_hidden_layers=layers)
+
+
+def kv_capacity(memory: InstanceMemory) -> KvCapacity:
+    """Budget the memory of an instance's largest stage.
 
     Returns:
         The budget; ``blocks`` is 0 when weights and allowances leave too little.
 
     Raises:
-        PolicyError: the model's MLP is not of the gated kind the weight formula counts, or an argument is
+        PolicyError: the model's MLP is not of the gated kind the weight formula counts, or a figure is
             out of range.
     """
+    model, hardware, tensor_parallel = memory.stage_model(), memory.hardware, memory.tensor_parallel
+    block_size_tokens, gpu_memory_utilization = memory.block_size_tokens, memory.gpu_memory_utilization
     if tensor_parallel < 1 or block_size_tokens < 1 or not 0.0 < gpu_memory_utilization <= 1.0:
         raise PolicyError(
             f"no KV capacity for tensor_parallel {tensor_parallel}, block_size_tokens {block_size_tokens}, "
@@ -87,15 +101,15 @@ def kv_capacity(
     weights = int(_parameters(model) * model.weight_bytes) / _GIB
     if model.expert_weight_bytes:
         weights += int(_expert_parameters(model) * (model.expert_weight_bytes - model.weight_bytes)) / _GIB
-    if expert_ranks > 1:
-        elsewhere = _expert_parameters(model) * (expert_ranks - 1) // expert_ranks
+    if memory.expert_ranks > 1:
+        elsewhere = _expert_parameters(model) * (memory.expert_ranks - 1) // memory.expert_ranks
         weights -= int(elsewhere * (model.expert_weight_bytes or model.weight_bytes)) / _GIB
     activation = _ACTIVATION_MOE_GIB if model.num_experts > 1 else _ACTIVATION_DENSE_GIB
     per_accelerator = _OVERHEAD_SINGLE_GIB if tensor_parallel == 1 else _OVERHEAD_PER_ACCELERATOR_GIB
     overhead = per_accelerator * tensor_parallel
     available = hardware.memory_gib * gpu_memory_utilization * tensor_parallel
     bytes_per_block = _bytes_per_block(model, tensor_parallel, block_size_tokens)
-    left = available - (weights + activation + overhead + reserved_bytes / _GIB)
+    left = available - (weights + activation + overhead + memory.reserved_bytes / _GIB)
     return KvCapacity(
         blocks=int(left * _GIB) // bytes_per_block if left > 0.0 else 0,
         weights_gib=weights,
@@ -106,19 +120,53 @@ def kv_capacity(
     )
 
 
+def kv_blocks(memory: InstanceMemory, sizing: str) -> int:
+    """The KV blocks of an instance; 0 when not even one fits.
+
+    Without a ``sizing`` (``Traits.sizes_pool``) as :func:`kv_capacity` has it: ``gpu_memory_utilization`` is a share of
+    the whole memory of all accelerators. Weights, activations and overhead are the same below, divided evenly among
+    the ranks; block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an element.
+
+    ``rank``: a share of what is free on a rank once the weights are loaded, less what its largest step needed beside
+    it: ``floor((free memory * utilization - peak overhead) / block bytes)``; the rank with the fewest decides for all.
+    Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
+
+    ``static``: a share of what is free before the weights are loaded (but not of the overhead), which weights and KV
+    cache have together: ``floor((memory before loading * utilization - weights) / token bytes)`` tokens of a rank, in
+    whole blocks.
+    Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_profile_available_bytes``).
+
+    Raises:
+        PolicyError: as for :func:`blis_tui.engine.kv.capacity.kv_capacity`.
+    """
+    whole, model, hardware = kv_capacity(memory), memory.stage_model(), memory.hardware
+    tensor_parallel, block_size_tokens = memory.tensor_parallel, memory.block_size_tokens
+    if not sizing:
+        return whole.blocks
+    if sizing == "static":
+        before_gib = hardware.memory_gib - whole.overhead_gib / tensor_parallel
+        left_gib = before_gib * memory.gpu_memory_utilization - whole.weights_gib / tensor_parallel
+        return max(0, int(left_gib * _GIB) // kv_bytes_per_token(model, tensor_parallel)) // block_size_tokens
+    free_gib = hardware.memory_gib - whole.weights_gib / tensor_parallel
+    peak_gib = (whole.activation_gib + whole.overhead_gib) / tensor_parallel
+    # Key/value heads divide evenly or are replicated (BLIS2004), so that all ranks have the same block.
+    block_bytes = block_size_tokens * kv_bytes_per_token(model, tensor_parallel)
+    return max(0, int((free_gib * memory.gpu_memory_utilization - peak_gib) * _GIB) // block_bytes)
+
+
 def minimum_tensor_parallel(model: Model, hardware: Hardware, gpu_memory_utilization: float) -> int | None:
     """The smallest power of two of accelerators that hold the model and divide its heads, up to 64."""
     tensor_parallel = 1
     while tensor_parallel <= _LARGEST_TENSOR_PARALLEL:
         if _divides_heads(model, tensor_parallel):
-            capacity = kv_capacity(
-                model,
-                hardware,
+            memory = InstanceMemory(
+                model=model,
+                hardware=hardware,
                 tensor_parallel=tensor_parallel,
                 block_size_tokens=_USUAL_BLOCK_TOKENS,
                 gpu_memory_utilization=gpu_memory_utilization,
             )
-            if capacity.blocks > 0:
+            if kv_capacity(memory).blocks > 0:
                 return tensor_parallel
         tensor_parallel *= 2
     return None

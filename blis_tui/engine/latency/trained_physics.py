@@ -87,19 +87,7 @@ def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int
     attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
     kv_bytes = _KV_BYTES * kv_cache_share(model)
     kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
-    prefill = Phase(
-        compute_per_token_us=token_us,
-        compute_per_attended_us=attended_us,
-        traffic_per_token_us=kv_us,
-        traffic_per_attended_us=0.0,
-    )
-    decode = Phase(
-        compute_per_token_us=token_us,
-        compute_per_attended_us=attended_us,
-        traffic_per_token_us=kv_us,
-        traffic_per_attended_us=kv_us,
-    )
-    return prefill, decode
+    return Phase.pair(token_us, attended_us, kv_us)
 
 
 def _weight_bytes(shape: Shape, model: Model, tensor_parallel: int) -> float:

@@ -57,18 +57,7 @@ def trained_roofline(settings: Settings, pool: Pool) -> TwoPhaseModel:
     kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
     attention_weights_us = shape.layers * projection * _BYTES / tensor_parallel / bytes_per_us
     mlp_weights_us = shape.layers * 3.0 * shape.hidden * shape.ffn * _BYTES / tensor_parallel / bytes_per_us
-    prefill = Phase(
-        compute_per_token_us=token_us,
-        compute_per_attended_us=attended_us,
-        traffic_per_token_us=kv_us,
-        traffic_per_attended_us=0.0,
-    )
-    decode = Phase(
-        compute_per_token_us=token_us,
-        compute_per_attended_us=attended_us,
-        traffic_per_token_us=kv_us,
-        traffic_per_attended_us=kv_us,
-    )
+    prefill, decode = Phase.pair(token_us, attended_us, kv_us)
     experts = None
     weights_us = beta[2] * attention_weights_us
     if model.num_experts > 1:

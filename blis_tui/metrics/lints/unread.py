@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
-from blis_tui.engine.kv.rank_capacity import kv_blocks
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
@@ -80,14 +80,14 @@ def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
 def _fitting(pool: Pool, sizing: str) -> int:
     """The KV blocks that ``kv_blocks: auto`` would be."""
     engine = pool.engine
-    return kv_blocks(
-        pool.model,
-        pool.hardware,
+    memory = InstanceMemory(
+        model=pool.model,
+        hardware=pool.hardware,
         tensor_parallel=pool.tensor_parallel,
         block_size_tokens=engine.block_size_tokens,
         gpu_memory_utilization=engine.gpu_memory_utilization,
-        sizing=sizing,
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
         expert_ranks=engine.expert_ranks,
     )
+    return kv_blocks(memory, sizing)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.screen import Screen
 
+from blis_tui.debugger.places import parse_place
+from blis_tui.errors import BlisError
+from blis_tui.records.files import write_text
+from blis_tui.tui.screens.files import new_name, require_new
+from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.compare_box import CompareBox
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.events import Resize
+
+LONG_S: Final = 8.0
+"""For how long an error is shown."""
 
 
 class BesideScreen(Screen[None]):
@@ -37,6 +49,29 @@ class BesideScreen(Screen[None]):
                 for one in pair:
                     self.query_one(f"#{one}").set_class(one != name, "-behind")
         return self.query_one(f"#{name}", CompareBox)
+
+    def ask_where_to(self, about: str, go: Callable[[str | None], None]) -> None:
+        """Ask for a place, and go there."""
+        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=parse_place, doing="goes there")
+        self.app.push_screen(prompt, go)
+
+    def export(self, title: str, about: str, stem: str, shown: Callable[[], str]) -> None:
+        """Ask for a file, and write what is shown to it."""
+
+        def write(name: str | None) -> None:
+            if name is None:
+                return
+            text = shown()
+            try:
+                write_text(Path(name).expanduser(), text)
+            except BlisError as error:
+                self.notify(str(error), title="Nothing was written", severity="error", timeout=LONG_S, markup=False)
+                return
+            self.notify(f"Wrote {name} ({count_text(len(text.splitlines()))} lines).", markup=False)
+
+        value = new_name(stem, "txt")
+        prompt = PromptScreen(title, about, value=value, check=require_new, doing="writes the file")
+        self.app.push_screen(prompt, write)
 
     def focus_next_box(self) -> None:
         """Go to the next box, or to the first one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,6 @@ from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
 from blis_tui.errors import BlisError
-from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.driver import Pump
 from blis_tui.tui.presenters.compare import (
@@ -36,12 +34,10 @@ from blis_tui.tui.presenters.compare import (
 )
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import BY_NAME
-from blis_tui.tui.screens.beside import BesideScreen
-from blis_tui.tui.screens.files import new_name, require_new
-from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.beside import LONG_S, BesideScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
-from blis_tui.units import count_text, plural
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -70,7 +66,6 @@ _CHEAP_S: Final = 0.03
 _PAUSE_S: Final = 0.2
 _REQUESTS: Final = 200
 """Requests listed at most."""
-_LONG_S: Final = 8.0
 
 
 class CompareScreen(BesideScreen):
@@ -193,7 +188,7 @@ class CompareScreen(BesideScreen):
         try:
             self.pump.drive(seconds)
         except BlisError as error:
-            self.notify(str(error), title="Command failed", severity="error", timeout=_LONG_S, markup=False)
+            self.notify(str(error), title="Command failed", severity="error", timeout=LONG_S, markup=False)
         if self._clock is not None:
             (self._clock.resume if self.busy else self._clock.pause)()
         if not self.busy or perf_counter() - self._painted_s >= _PAINT_S:
@@ -215,7 +210,7 @@ class CompareScreen(BesideScreen):
         if stop.reason == "failed":
             failed = next(side.failure for side in self.lockstep.sides if side.failure is not None)
             title = "The simulation failed"
-            self.notify(str(failed), title=title, severity="error", timeout=_LONG_S, markup=False)
+            self.notify(str(failed), title=title, severity="error", timeout=LONG_S, markup=False)
         elif stop.reason == "unknown":
             self.notify("Neither run has a request with that name.", severity="warning", markup=False)
 
@@ -337,8 +332,7 @@ class CompareScreen(BesideScreen):
     def action_compare_go_to(self) -> None:
         """Ask where to."""
         about = "An event (1234), a time (1.5s, 200ms, 300us) or a request's name. Both sides go there."
-        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=parse_place, doing="goes there")
-        self.app.push_screen(prompt, self._go_to)
+        self.ask_where_to(about, self._go_to)
 
     def _go_to(self, text: str | None) -> None:
         if text is not None:
@@ -391,29 +385,15 @@ class CompareScreen(BesideScreen):
     def action_compare_export(self) -> None:
         """Ask for a file and write the comparison as of now."""
         self._halt()
-        prompt = PromptScreen(
-            "Export the comparison",
-            "Differences, current figures and the requests most affected, as text.",
-            value=new_name(file_stem(self._names), "txt"),
-            check=require_new,
-            doing="writes the file",
-        )
-        self.app.push_screen(prompt, self._export)
+        about = "Differences, current figures and the requests most affected, as text."
+        self.export("Export the comparison", about, file_stem(self._names), self._text)
 
-    def _export(self, name: str | None) -> None:
-        if name is None:
-            return
+    def _text(self) -> str:
         sides = [
-            Simulated(experiment=side.experiment, source=name_of, report=report)
-            for side, name_of, report in zip(self.lockstep.sides, self._names, self._reports(), strict=True)
+            Simulated(experiment=side.experiment, source=name, report=report)
+            for side, name, report in zip(self.lockstep.sides, self._names, self._reports(), strict=True)
         ]
-        text = file_text(compare(sides[0], sides[1]), self.view())
-        try:
-            write_text(Path(name).expanduser(), text)
-        except BlisError as error:
-            self.notify(str(error), title="Nothing was written", severity="error", timeout=_LONG_S, markup=False)
-            return
-        self.notify(f"Wrote {name} ({count_text(len(text.splitlines()))} lines).", markup=False)
+        return file_text(compare(sides[0], sides[1]), self.view())
 
 
 def _side_text(side: int, view: CompareView, width: int) -> Content:

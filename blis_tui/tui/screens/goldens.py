@@ -362,10 +362,7 @@ class GoldensScreen(Screen[None]):
 
     def action_cursor(self, rows: int) -> None:
         """Move in the list while typing in the search."""
-        if rows < 0:
-            self._list.action_cursor_up()
-        else:
-            self._list.action_cursor_down()
+        self._list.move(rows)
 
 
 def _can_run(entry: Entry) -> bool:

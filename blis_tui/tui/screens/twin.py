@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -12,8 +11,6 @@ from textual.containers import Horizontal
 from textual.content import Content
 
 from blis_tui.debugger.places import parse_place
-from blis_tui.errors import BlisError
-from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.twin import (
     LETTERS,
@@ -29,8 +26,6 @@ from blis_tui.tui.presenters.twin import (
     title_text,
 )
 from blis_tui.tui.screens.beside import BesideScreen
-from blis_tui.tui.screens.files import new_name, require_new
-from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.twin.course import of_recording, of_simulation
@@ -48,7 +43,6 @@ if TYPE_CHECKING:
 _TICK_S: Final = 1 / 15
 _LITTLE_US: Final = 100_000
 _FAR_US: Final = 1_000_000
-_LONG_S: Final = 8.0
 
 
 class TwinScreen(BesideScreen):
@@ -213,8 +207,7 @@ class TwinScreen(BesideScreen):
     def action_twin_go_to(self) -> None:
         """Ask where to."""
         about = "A time (1.5s, 200ms), the number of a step (1234) or a request's name."
-        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=parse_place, doing="goes there")
-        self.app.push_screen(prompt, self._go_to)
+        self.ask_where_to(about, self._go_to)
 
     def _go_to(self, text: str | None) -> None:
         if text is None:
@@ -274,24 +267,8 @@ class TwinScreen(BesideScreen):
     def action_twin_export(self) -> None:
         """Ask for a file and write what is shown."""
         self._halt()
-        prompt = PromptScreen(
-            "Export the twin",
-            "Both sides at this time, where they part, latencies and requests, as text.",
-            value=new_name("twin", "txt"),
-            check=require_new,
-            doing="writes the file",
-        )
-        self.app.push_screen(prompt, self._export)
-
-    def _export(self, name: str | None) -> None:
-        if name is None:
-            return
-        try:
-            write_text(Path(name).expanduser(), file_text(self.view()))
-        except BlisError as error:
-            self.notify(str(error), title="Nothing was written", severity="error", timeout=_LONG_S, markup=False)
-            return
-        self.notify(f"Wrote {name}.", markup=False)
+        about = "Both sides at this time, where they part, latencies and requests, as text."
+        self.export("Export the twin", about, "twin", lambda: file_text(self.view()))
 
 
 def _side(side: int, view: TwinView, width: int) -> Content:

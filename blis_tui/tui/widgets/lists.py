@@ -59,6 +59,13 @@ class RowList(CursorList, inherit_bindings=False):
         """Columns of a row. One is the scrollbar's, whether it is there or not: rows must not jump when it appears."""
         return max(1, self.size.width - 1 if not self.show_vertical_scrollbar else self.scrollable_content_region.width)
 
+    def move(self, rows: int) -> None:
+        """Put the cursor a row up (-1) or down, from wherever the focus is."""
+        if rows < 0:
+            self.action_cursor_up()
+        else:
+            self.action_cursor_down()
+
 
 class ExperimentList(RowList):
     """One line an experiment; opening and marking are the screen's."""

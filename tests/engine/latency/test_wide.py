@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.engine.kv.capacity import active_parameters, kv_capacity
+from blis_tui.engine.kv.capacity import InstanceMemory, active_parameters, kv_capacity
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_steps import OperatorModel
@@ -180,10 +180,12 @@ def test_the_page_says_what_step_times_are_beside_published_ones() -> None:
 
 
 def test_deepseek_v3_has_the_published_number_of_parameters_and_active_ones() -> None:
-    model = loaded().pools[0].model
-    whole = kv_capacity(
-        model, loaded().pools[0].hardware, tensor_parallel=8, block_size_tokens=16, gpu_memory_utilization=0.9
+    pool = loaded().pools[0]
+    model = pool.model
+    memory = InstanceMemory(
+        model=model, hardware=pool.hardware, tensor_parallel=8, block_size_tokens=16, gpu_memory_utilization=0.9
     )
+    whole = kv_capacity(memory)
     assert whole.weights_gib * 2**30 / 1e9 == pytest.approx(671.0, abs=0.5)
     assert active_parameters(model) / 1e9 == pytest.approx(37.0, rel=0.02)
 
@@ -204,12 +206,14 @@ def test_a_latent_cache_is_whole_on_each_gpu_of_a_rank_and_each_rank_has_its_own
     assert [pool.instances for pool in pools.values()] == [16, 8]
     found = {
         split: kv_capacity(
-            pool.model,
-            pool.hardware,
-            tensor_parallel=split,
-            block_size_tokens=16,
-            gpu_memory_utilization=0.9,
-            expert_ranks=pool.instances,
+            InstanceMemory(
+                model=pool.model,
+                hardware=pool.hardware,
+                tensor_parallel=split,
+                block_size_tokens=16,
+                gpu_memory_utilization=0.9,
+                expert_ranks=pool.instances,
+            )
         )
         for split, pool in pools.items()
     }
