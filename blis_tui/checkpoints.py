@@ -16,6 +16,7 @@ from blis_tui.workload.trace_table import TraceTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    _Reduced = tuple[Callable[[str], object], tuple[str]]
 
 FIXED: Final = {Experiment: "experiment", Observers: "observers", TraceTable: "trace"}
 """What never changes (the experiment, a trace) and what is no part of the state (observers)."""
@@ -23,10 +24,16 @@ FIXED_AND_LOG: Final = {**FIXED, RequestLog: "log"}
 """For marks also the books of requests that have ended."""
 
 
-def packed(state: object, without: Mapping[type, str] = FIXED) -> bytes:
-    """What :func:`unpacked` makes the state of again; objects of the types in ``without`` are left out by name."""
+def packed(state: object, without: Mapping[type, str] = FIXED, parts: Mapping[str, object] | None = None) -> bytes:
+    """What :func:`unpacked` makes the state of again; some of it is left out by name.
+
+    Args:
+        state: what to pack.
+        without: types whose objects are left out.
+        parts: single objects that are left out, too.
+    """
     buffer = io.BytesIO()
-    _Pickler(buffer, without).dump(state)
+    _Pickler(buffer, without, parts or {}).dump(state)
     return zlib.compress(buffer.getvalue(), 1)
 
 
@@ -47,7 +54,7 @@ def _left_out(name: str) -> object:
     raise pickle.UnpicklingError(f"`{name}` is missing")
 
 
-def _without(parts: Mapping[type, str]) -> dict[type, Callable[[object], tuple[Callable[[str], object], tuple[str]]]]:
+def _without(parts: Mapping[type, str]) -> dict[type, Callable[[object], _Reduced]]:
     """A dispatch table for pickling that leaves out objects of these types, each under a name."""
     return {kind: lambda _, name=name: (_left_out, (name,)) for kind, name in parts.items()}  # type: ignore[misc]
 
@@ -55,16 +62,23 @@ def _without(parts: Mapping[type, str]) -> dict[type, Callable[[object], tuple[C
 class _Pickler(pickle.Pickler):
     """Leaves out what every simulation of the experiment has anyway, and what the caller names."""
 
-    def __init__(self, buffer: io.BytesIO, without: Mapping[type, str]) -> None:
+    def __init__(self, buffer: io.BytesIO, without: Mapping[type, str], parts: Mapping[str, object]) -> None:
         super().__init__(buffer, protocol=5)
-        self.dispatch_table = {**copyreg.dispatch_table, **_without(without)}
+        self._names = {id(part): name for name, part in parts.items()}
+        single = dict.fromkeys(map(type, parts.values()), self._without_parts)
+        self.dispatch_table = {**copyreg.dispatch_table, **single, **_without(without)}
+
+    def _without_parts(self, item: object) -> _Reduced:
+        """An object of a type of which some are left out."""
+        name = self._names.get(id(item))
+        return item.__reduce_ex__(5) if name is None else (_left_out, (name,))  # type: ignore[return-value]
 
 
 class _Collector(_Pickler):
     """Notes objects on the way."""
 
     def __init__(self, buffer: io.BytesIO, modules: Collection[str]) -> None:
-        super().__init__(buffer, FIXED)
+        super().__init__(buffer, FIXED, {})
         self.found: list[object] = []
         self._modules = modules
 

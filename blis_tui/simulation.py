@@ -169,7 +169,8 @@ class Simulation:
                 raise
             raise failed from error
         # What a checkpoint leaves out, by the name it has there.
-        self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
+        self._parts = self._cluster.roster.fixed_parts()
+        self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers, **self._parts}
         if (trace := fixed_part(source)) is not None:
             self._fixed["trace"] = trace
         self.left_out = source.table.left_out if isinstance(source, TraceSource | TracedSource) else ()
@@ -455,7 +456,7 @@ class Simulation:
     def checkpoint(self) -> bytes:
         """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
         self._require_sound()
-        content = packed((self._cluster, self.log))
+        content = packed((self._cluster, self.log), parts=self._parts)
         return self._seal(content) + content
 
     @_says_who_failed
@@ -464,7 +465,7 @@ class Simulation:
         self._require_sound()
         if len(self.log) > len(self._archive.log):
             self._archive.log = self.log
-        return Mark(self.events, self.now_us, packed(self._cluster, FIXED_AND_LOG), self.log.mark())
+        return Mark(self.events, self.now_us, packed(self._cluster, FIXED_AND_LOG, self._parts), self.log.mark())
 
     @_says_who_failed
     def return_to(self, mark: Mark) -> None:
@@ -491,6 +492,7 @@ class Simulation:
         other.log = RequestLog()
         other._archive = self._archive
         other.left_out = self.left_out
+        other._parts = self._parts
         other._fixed = {**self._fixed, "observers": other._observers}
         other.return_to(at)
         other._cluster.dispatcher.overruled.update(more)

@@ -8,12 +8,17 @@ import sys
 import sysconfig
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from tests.wheels import build, environment
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 # Matrices here are small, and other tests use the other cores: threads would only wait for each other. NumPy reads this
 # when it is imported.
@@ -66,6 +71,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "distributions" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("wheel"))
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist asks, where it is installed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Who hands out tests to workers; ``None`` = who it would be elsewhere."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from tests.groups import Groups  # noqa: PLC0415  (it needs xdist)
+
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -14,13 +14,13 @@ from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
-from blis_tui.engine.front_end import FrontEnd, HasFrontEnd
+from blis_tui.engine.front_end import FrontEnd
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
-from blis_tui.engine.latency.creation import CountsSteps, create_latency
+from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
 from blis_tui.engine.latency.launches import launched
-from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.latency.model import StepLoad, is_pure
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.profile import Limits
@@ -71,6 +71,11 @@ class InstanceFactory:
         self._prompts: dict[int, PromptKeys] = {}
         self._groups: dict[str, RankGroup] = {}
         """Of each pool whose ranks step together, the latest group."""
+
+    def fixed_parts(self) -> dict[str, object]:
+        """What no event changes, by name: pools, and the step-time models that depend on nothing but a step's load."""
+        pools = {f"pool {pool.name}": pool for pool in self._experiment.pools}
+        return pools | {f"step times of {name}": one for name, one in self._latencies.items() if is_pure(one)}
 
     def create(self, index: int, pool: Pool) -> Instance:
         """One more instance of a pool.

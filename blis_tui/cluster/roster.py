@@ -80,6 +80,10 @@ class Roster(Kept):
                 self.create(pool)
                 self.slots += pool.engine.max_num_seqs
 
+    def fixed_parts(self) -> dict[str, object]:
+        """What no event changes and need not be part of checkpoints, by name."""
+        return self._factory.fixed_parts()
+
     def create(self, pool: Pool) -> Instance:
         """One more instance of a pool, empty; no requests are routed to it yet."""
         instance = self._factory.create(len(self.instances), pool)

@@ -8,7 +8,10 @@ a time (vLLM's ``RequestOutputCollector``), so that streaming never takes all of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
@@ -20,14 +23,8 @@ _MOST_STREAMING: Final = 0.8
 """The largest share of its time that it spends on tokens."""
 
 
-@runtime_checkable
-class HasFrontEnd(Protocol):
-    """A step-time model that knows what the process in front of its engine takes."""
-
-    front_end: ApiServer | None
-
-
-class FrontEnd:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FrontEnd(Kept):
     """Each process takes one request in after the other: who comes while it is busy waits.
 
     Args:

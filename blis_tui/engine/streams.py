@@ -15,6 +15,7 @@ from math import sqrt
 from struct import Struct
 from typing import Final
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.portable_math import ln, power
 
 _UNPACK: Final = Struct("<8Q").unpack
@@ -30,6 +31,7 @@ def stream_key(seed: int, name: str) -> bytes:
     return blake2b(b"%d\0%s" % (seed, name.encode()), digest_size=_KEY_BYTES).digest()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Stream:
     """One stream of numbers: a key and a position.
 
@@ -155,6 +157,7 @@ class Stream:
                 return d * v
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Streams:
     """All streams of one seed."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import fsum
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
+from blis_tui.kept import Kept
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from blis_tui.workload.sessions import SessionRun
 
 
-class ClientSource:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ClientSource(Kept):
     """The endless requests of one client.
 
     Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
@@ -211,7 +214,8 @@ class ClientSource:
         return request
 
 
-class Budgets:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Budgets(Kept):
     """What a client's requests declare of the length of their answers."""
 
     __slots__ = ("_ratio", "_tokens")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
+from blis_tui.classes import mypyc_attr
+from blis_tui.kept import Kept
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ def table_of(source: RequestSource) -> TraceTable | None:
     return table
 
 
-class GeneratedSource:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class GeneratedSource(Kept):
     """Requests drawn from the distributions of a workload's clients, merged by arrival.
 
     Requests that arrive in the same microsecond come in the order of their clients. Each client starts with a
@@ -82,7 +85,8 @@ class GeneratedSource:
         return (self._produced, tuple(sorted(self._next)), tuple(client.state() for client in self._clients))
 
 
-class TraceSource:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TraceSource(Kept):
     """The requests of a recorded workload.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from blis_tui.simulation import Simulation
+from blis_tui.simulation import _SEAL_BYTES, Simulation
 
 from .cases import CASES
 from .elsewhere import assert_same
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .conftest import Halfway
     from .runner import Outcome
 
+TABLES: Final = {"blis_tui.engine.latency.operator_steps", "blis_tui.engine.latency.operator_tables"}
 LOOKS = 11
 """Digests compared on the way from one checkpoint to the next."""
 
@@ -94,6 +96,38 @@ def test_a_checkpoint_of_a_restored_simulation(
         simulation.restore(saved)
         assert simulation.digest() == digest
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
+
+
+@pytest.mark.parametrize("name", ["quickstart", "wide-experts"])
+def test_tables_that_no_event_changes_are_in_none(name: str, loaded: dict[str, Experiment]) -> None:
+    """They would be ten times as long as the state; who restores it has its own, and a twin those of its original."""
+    simulation, other = Simulation(loaded[name]), Simulation(loaded[name])
+    step_to(simulation, 200)
+    mark, saved = simulation.mark(), simulation.checkpoint()
+    for content in (mark.content, saved[_SEAL_BYTES:]):
+        state = zlib.decompress(content)
+        assert b"Request" in state
+        assert b"operator_tables" not in state
+    tables = {type(one) for one in simulation.parts_from(TABLES)}
+    assert tables, "the simulation has them"
+
+    own = _step_times(other)
+    other.restore(saved)
+    assert [id(one) for one in _step_times(other)] == [id(one) for one in own]
+    twin = simulation.twin(mark)
+    assert [id(one) for one in _step_times(twin)] == [id(one) for one in _step_times(simulation)]
+    assert twin.digest() == other.digest() == simulation.digest()
+
+
+def _step_times(simulation: Simulation) -> list[object]:
+    """What says how long steps take, without what instances put around it."""
+    found: list[object] = []
+    for instance in simulation._cluster.instances:
+        latency = instance.latency
+        while (inner := getattr(latency, "model", None)) is not None:
+            latency = inner
+        found.append(latency)
+    return found
 
 
 def test_resumed_runs_end_as_those_in_one_piece(halfway: Halfway, baseline: dict[str, Outcome]) -> None:

@@ -83,6 +83,11 @@ def test_each_supported_python_is_built_for_and_tried() -> None:
     assert PROJECT["tool"]["cibuildwheel"]["build"] == [f"cp{one.replace('.', '')}-*" for one in PYTHONS]
 
 
+def test_compiled_wheels_round_as_python_does() -> None:
+    """Python rounds a product before it adds to it; GCC for ARM does not, unless it is told."""
+    assert "-ffp-contract=off" in PROJECT["tool"]["cibuildwheel"]["environment"]["CFLAGS"].split()
+
+
 def test_what_is_built_is_what_the_tests_build_and_install() -> None:
     assert scripts("build") == ["pip install uv", "uv build --out-dir dist"]
     assert 'uv(), "build"' in (ROOT / "tests" / "wheels.py").read_text(encoding="utf-8")

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.tallies import Tallies
     from blis_tui.registry import Registry
-    from blis_tui.spec.model import Pool, Setting
+    from blis_tui.spec.model import ApiServer, Pool, Setting
+
+
+@runtime_checkable
+class HasFrontEnd(Protocol):
+    """A step-time model that knows what the process in front of its engine takes."""
+
+    front_end: ApiServer | None
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from blis_tui.engine.portable_math import ln
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from blis_tui.engine.latency.operator_rest import Rest
     from blis_tui.engine.latency.operator_tables import Known
@@ -98,8 +98,8 @@ class OperatorCosts:
             self._decodes = tables.latent_decodes(layers.kv_cache, layers.heads, cached) or self._decodes
             prompts = tables.latent_prefill(layers.kv_cache, layers.head_dim, layers.heads) or prompts
         self.alone, self.shared = prompts.alone, prompts.shared
-        self._one = self.decode_attention(1)
-        self._start_us = min(self._one.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
+        self.one_decode = self.decode_attention(1)
+        self.start_us = min(self.one_decode.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
         self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
 
@@ -223,29 +223,6 @@ class OperatorCosts:
             curve.known,
             curve.measured_up_to,
         )
-
-    def prefill_attention_us(self, chunks: Sequence[tuple[int, int]], *, beside_decodes: bool) -> float:
-        """Attention of prefill chunks, each so many tokens before it and new ones.
-
-        Beside decodes they are part of the same kernels, whose start is counted there.
-
-        A chunk computes as many pairs of tokens as some whole prompt does, in the time of that prompt; and it reads the
-        cache of what comes before it, which takes as long as for one decode. Several chunks fill the GPU together.
-        """
-        layers = self.layers
-        longest = shared = 0.0
-        for before, new in chunks:
-            pairs = new * (before + (new + 1) / 2.0)
-            own = max(layers.attention_layers * self.alone.at(pairs), self._one.at(before + new))
-            part = layers.attention_layers * self.shared.at(pairs)
-            if layers.window_layers:
-                pairs = min(pairs, float(new * layers.window))
-                own += layers.window_layers * self.alone.at(pairs)
-                part += layers.window_layers * self.shared.at(pairs)
-            longest = max(longest, own)
-            shared += part
-        time_us = max(longest, shared) if len(chunks) > 1 else longest
-        return max(0.0, time_us - self._start_us) if beside_decodes else time_us
 
 
 def _more_tokens(gpus: int, spread: float, experts: int) -> float:

@@ -15,8 +15,9 @@ from blis_tui.spec.model import ApiServer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.latency.model import Chunk, StepLoad
     from blis_tui.engine.latency.operator_rest import Settings
+    from blis_tui.engine.latency.operator_tables import Curve
     from blis_tui.engine.latency.wide import Wide
     from blis_tui.spec.model import Pool
 
@@ -42,13 +43,75 @@ class _Decodes(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class _Line(Kept):
+    """The same as a curve, to be asked in every step: what lies between its points is worked out once."""
+
+    __slots__ = ("_last", "_sizes", "_slopes", "_times_us")
+
+    def __init__(self, curve: Curve) -> None:
+        sizes, times = curve.sizes, curve.times_us
+        self._sizes = sizes
+        self._times_us = times
+        self._slopes = [(times[at] - times[at - 1]) / (sizes[at] - sizes[at - 1]) for at in range(1, len(sizes))]
+        self._last = len(sizes) - 1
+
+    def at(self, size: float) -> float:
+        """Time of a size, never less than that of the smallest."""
+        sizes = self._sizes
+        if size <= sizes[0] or not self._last:
+            return self._times_us[0]
+        at = min(bisect_right(sizes, size), self._last) - 1
+        return self._times_us[at] + (size - sizes[at]) * self._slopes[at]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class _PromptAttention(Kept):
+    """Attention of the chunks of a step.
+
+    A chunk computes as many pairs of tokens as some whole prompt does, in the time of that prompt; and it reads the
+    cache of what comes before it, which takes as long as for one decode. Several chunks fill the GPU together.
+    """
+
+    __slots__ = ("_alone", "_layers", "_one_decode", "_shared", "_start_us", "_window", "_window_layers")
+
+    def __init__(self, costs: OperatorCosts) -> None:
+        self._alone = _Line(costs.alone)
+        self._shared = _Line(costs.shared)
+        self._one_decode = _Line(costs.one_decode)
+        self._start_us = costs.start_us
+        self._layers = costs.layers.attention_layers
+        self._window_layers = costs.layers.window_layers
+        self._window = costs.layers.window
+
+    def time_us(self, chunks: Sequence[Chunk], *, beside_decodes: bool) -> float:
+        """In all layers; beside decodes chunks are part of the same kernels, whose start is counted there."""
+        longest = shared = 0.0
+        several = len(chunks) > 1
+        for chunk in chunks:
+            before, new = chunk.computed, chunk.new
+            pairs = new * (before + (new + 1) / 2.0)
+            own = max(self._layers * self._alone.at(pairs), self._one_decode.at(before + new))
+            part = self._layers * self._shared.at(pairs) if several else 0.0
+            if self._window_layers:
+                pairs = min(pairs, float(new * self._window))
+                own += self._window_layers * self._alone.at(pairs)
+                part += self._window_layers * self._shared.at(pairs) if several else 0.0
+            longest = max(longest, own)
+            shared += part
+        time_us = max(longest, shared)
+        return max(0.0, time_us - self._start_us) if beside_decodes else time_us
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OperatorModel(Overheads):
     """Looks steps up in tables; each batch size gets its own when it first comes."""
 
     __slots__ = (
         "_decodes",
+        "_head",
         "_longest",
         "_moved_us",
+        "_prompts",
         "_request_us",
         "_step_us",
         "_tokens_us",
@@ -84,6 +147,8 @@ class OperatorModel(Overheads):
         self._tokens_us = [
             self._step_us + time + tokens * self._moved_us for tokens, time in enumerate(costs.listed(self._longest))
         ]
+        self._prompts = _PromptAttention(costs)
+        self._head = _Line(costs.head)
         self._width = pool.engine.verify_width
         self._decodes: dict[int, _Decodes] = {}
 
@@ -121,16 +186,13 @@ class OperatorModel(Overheads):
 
     def _mixed_us(self, load: StepLoad) -> int:
         """A step with prefill in it."""
-        count, costs = load.decode_requests, self.costs
+        count, chunks = load.decode_requests, load.chunks
         tokens = count * self._width
-        heads = tokens + len(load.chunks)
-        chunks = []
-        for chunk in load.chunks:
+        rows, heads = count + len(chunks), tokens + len(chunks)
+        for chunk in chunks:
             tokens += chunk.new
-            chunks.append((chunk.computed, chunk.new))
-        rows = count + len(chunks)
-        time_us = costs.prefill_attention_us(chunks, beside_decodes=count > 0)
-        time_us += self._of_tokens(tokens) + costs.head.at(heads) + rows * self._request_us
+        time_us = self._prompts.time_us(chunks, beside_decodes=count > 0)
+        time_us += self._of_tokens(tokens) + self._head.at(heads) + rows * self._request_us
         if count:
             line = self._decodes.get(count) or self._decoding(count)
             context = load.decode_context_tokens
@@ -147,7 +209,7 @@ class OperatorModel(Overheads):
     def _decoding(self, count: int) -> _Decodes:
         """The lines of steps of so many decodes, kept for the next one."""
         width = self._width
-        other = self._of_tokens(count * width) + self.costs.head.at(count * width) + count * self._request_us
+        other = self._of_tokens(count * width) + self._head.at(count * width) + count * self._request_us
         curve = self.costs.decode_attention(count)
         sizes, times = curve.sizes, [width * time for time in curve.times_us]
         contexts = tuple(count * size for size in sizes)
