@@ -38,7 +38,7 @@ def as_table(
     """The figures for a terminal; ``expected``: of each run, its step-time model, and what was to be expected of it."""
     lines: list[str] = []
     if found is not None:
-        interval = f"{LEVEL:.0%} interval"
+        interval = f"{share_text(LEVEL, 0)} interval"
         lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(found), ""]
         lines += [*found.fit.statements, ""] if found.fit.statements else []
         if found.fit.elsewhere:
