@@ -76,7 +76,7 @@ def _engine(twin: Twin) -> list[str]:
         rows.append(("ms from step to step", *times))
     for name, seen in twin.seen.items():
         rows.append((f"{name}, mean of scrapes", f"{seen.left:,.2f}", f"{seen.right:,.2f}", _r(seen.r)))
-    lines = [*aligned(rows, range(1, 4), _GAP)] if rows else []
+    lines = [*aligned(rows, range(1, 4), _GAP)]
     if (batches := twin.batches) is not None:
         steps = plural(min(batches.steps), "step")
         lines.append(f"batches: the same in {count_text(batches.equal)} of {steps}, sizes {_r(batches.r)}")
