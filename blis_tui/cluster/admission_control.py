@@ -11,6 +11,8 @@ from blis_tui.errors import SimulationError
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.records import Observers
@@ -63,17 +65,14 @@ class AdmissionControl(Kept):
         """
         context = self._context
         context.now_us = now
+        asked: Callable[..., object] = self.policy.refusal  # what a plug-in answers may be anything
         budgets = self._budgets
-        if budgets is None:
-            reason = self.policy.refusal(request, self._fleet, context)
-        elif budgets.checked == "before-admission":
-            if over := self._over_budget(budgets, request):
-                return BUDGET, over
-            reason = self.policy.refusal(request, self._fleet, context)
-        else:
-            reason = self.policy.refusal(request, self._fleet, context)
-            if not reason and (over := self._over_budget(budgets, request)):
-                return BUDGET, over
+        first = budgets is not None and budgets.checked == "before-admission"
+        if budgets is not None and first and (over := self._over_budget(budgets, request)):
+            return BUDGET, over
+        reason = asked(request, self._fleet, context)
+        if budgets is not None and not first and not reason and (over := self._over_budget(budgets, request)):
+            return BUDGET, over
         if type(reason) is not str:
             raise SimulationError(
                 f"the admission policy `{self.name}` answers {reason!r} for {request.request_id}",

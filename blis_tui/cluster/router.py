@@ -11,6 +11,8 @@ from blis_tui.errors import SimulationError
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.cluster.policy import RoutingPolicy
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.records import Observers
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, PluginConfig
 
 
+_ANSWER: Final = 2
+"""A place and a reason."""
 NAME: Final = "router"
 """What turns requests away whose model no instance serves, where a policy's name would stand."""
 
@@ -78,15 +82,14 @@ class Router(Kept):
             return self.of(request).choose(request, now)
         context = self._context
         context.now_us = now
-        answer = self.policy.choose(request, self.fleet, context)
-        try:
-            place, reason = answer
-        except (TypeError, ValueError):
-            raise self._no_choice(answer, request) from None
-        members = self.fleet.members
-        if type(place) is not int or type(reason) is not str or not 0 <= place < len(members):
-            raise self._no_choice(answer, request)
-        return members[place], reason
+        choose: Callable[..., object] = self.policy.choose  # what a plug-in answers may be anything
+        answer = choose(request, self.fleet, context)
+        if isinstance(answer, tuple | list) and len(answer) == _ANSWER:
+            place, reason = answer[0], answer[1]
+            members = self.fleet.members
+            if type(place) is int and type(reason) is str and 0 <= place < len(members):
+                return members[place], reason
+        raise self._no_choice(answer, request)
 
     def state(self) -> tuple[object, ...]:
         """What it remembers, as plain values (for digests)."""

@@ -41,6 +41,20 @@ class Group(NamedTuple):
     adapter: str
 
 
+def contradicts(request: Request) -> bool:
+    """Whether a request that has ended went through its life in another order than there is (INV-5)."""
+    completed_us, way = request.completed_us, request.handover
+    # Where transfers start with the step that completes the prefill, the answer may come before its first token.
+    early = way is not None and 0 <= way.transfer_start_us < request.first_token_us
+    return completed_us >= 0 and not (
+        request.arrival_us
+        <= request.queued_us
+        <= request.scheduled_us
+        <= request.first_token_us
+        <= (completed_us if not early else request.first_token_us)
+    )
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RequestBook(Kept):
     """What a packed row has no room for: names, sessions, outputs cut short, budgets; the groups by number."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import Media, RequestState
-from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook
+from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook, contradicts
 from blis_tui.metrics.request_columns import BLOCK, Block, RequestColumns, Ways
 
 if TYPE_CHECKING:
@@ -210,16 +210,7 @@ class RequestLog:
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
         """Remember a request that has come to its end."""
-        way = request.handover
-        # Where transfers start with the step that completes the prefill, the answer may come before its first token.
-        early = way is not None and 0 <= way.transfer_start_us < request.first_token_us
-        if request.completed_us >= 0 and not (
-            request.arrival_us
-            <= request.queued_us
-            <= request.scheduled_us
-            <= request.first_token_us
-            <= (request.completed_us if not early else request.first_token_us)
-        ):
+        if contradicts(request):
             self.contradictions.append(f"the times of request {request.request_id} contradict each other")
         self._packed += self._book.pack(request, ttft_us, e2e_us, request.generated_tokens)
         if self._ways is not None:

@@ -9,11 +9,11 @@ from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.engine.request import Request
 from blis_tui.kept import Kept
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
-    from blis_tui.engine.request import Request
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Workload
     from blis_tui.workload.trace_table import TraceTable
@@ -120,7 +120,11 @@ class TraceSource(Kept):
         if cursor >= self._end:
             return None
         self._cursor = cursor + 1
-        return self._table.request(cursor)
+        plain = self._table.plain
+        if plain is None:
+            return self._table.request(cursor)
+        arrivals, inputs, outputs = plain
+        return Request(cursor, f"request_{cursor}", arrivals[cursor], inputs[cursor], outputs[cursor])
 
     def state(self) -> tuple[object, ...]:
         """Requests so far."""

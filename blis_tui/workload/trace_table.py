@@ -224,9 +224,10 @@ class TraceTable:
 
     Attributes:
         left_out: what of the file its format leaves out.
+        plain: arrivals, input and output tokens, where the file says nothing else; ``None`` = it does.
     """
 
-    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale", "left_out")
+    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale", "left_out", "plain")
 
     def __init__(
         self,
@@ -258,6 +259,7 @@ class TraceTable:
         if start or scale != 1.0:
             self._move(start, scale)
         self._asked = {name: getattr(self, f"_{name}") for name in _ASKED if self.says(name)}
+        self.plain = None if self._asked else (self._arrival_us, self._input_tokens, self._output_tokens)
 
     _arrival_us: array[int]
     _input_tokens: Sequence[int]
@@ -321,8 +323,6 @@ class TraceTable:
             self._input_tokens[row],
             self._output_tokens[row],
         )
-        if not self._asked:
-            return Request(index, f"request_{index}", arrival_us, input_tokens, output_tokens)
         said = {name: column[row] for name, column in self._asked.items()}
         name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
