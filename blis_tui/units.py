@@ -125,9 +125,14 @@ def ms_change_text(us: int | None) -> str:
     return "-" if us is None else f"{us / _MS:+,.3f}" if us else "="
 
 
-def share_text(share: float | None) -> str:
-    """A share from 0 to 1, to a tenth of a per cent: ``71.2 %``; a dash where there is none."""
-    return "-" if share is None else f"{100 * share:.1f} %"
+def share_text(share: float | None, digits: int = 1) -> str:
+    """A share of 1 in per cent: ``71.2 %``; a dash where there is none."""
+    return "-" if share is None else f"{100 * share:,.{digits}f} %"
+
+
+def share_change_text(share: float, digits: int = 1) -> str:
+    """By how much something is more, as a share of it: ``+7.1 %``, ``-0.3 %``."""
+    return f"{100 * share:+,.{digits}f} %"
 
 
 def number_text(value: float | None) -> str:
@@ -153,6 +158,8 @@ class _Template(Formatter):
                 return _UNITS[format_spec](value)
             if len(format_spec) > 1 and format_spec[0].isalpha():
                 return plural(value, format_spec)
+        if isinstance(value, float) and format_spec == "share":
+            return share_text(value)
         return format(value, format_spec)
 
 
@@ -171,7 +178,8 @@ def filled(template: str, values: Mapping[str, object]) -> str:
 
     Formats of whole numbers: ``ms`` and ``span`` (durations in microseconds), ``time`` (a point in time), ``place`` (a
     position from 0, as people count), ``yes|no`` (of what is either), a noun (``{tokens:token}`` is ``3 tokens``), and
-    those of Python. A value that is missing shows its name. A ``reason`` has its durations in the same units.
+    those of Python; of others: ``share``, and those of Python. A value that is missing shows its name. A ``reason`` has
+    its durations in the same units.
     """
     reason = values.get("reason")
     if isinstance(reason, str):

@@ -14,6 +14,10 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert lines == ["name        count  note", "a       1,000,000", "longer          2  x"]
 
 
+def test_of_no_rows_there_are_no_lines() -> None:
+    assert list(aligned([], right=range(1, 2))) == []
+
+
 class _Read(HTMLParser):
     """The cells of a page, and its open elements."""
 

@@ -13,6 +13,7 @@ from blis_tui.calibration.outcome import LEVEL
 from blis_tui.plain_page import plain_page, plain_table
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.scalars import flow
+from blis_tui.units import share_change_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
             f"#   {recording.path.name}: {recording.size} ({recording.format}), {pool.model.name},"
             f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
         )
-    told = ", ".join(f"{metric} {error:+.1%}" for metric, error in errors.items())
+    told = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
     lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
     lines += [f"# {one}" for one in fitted.statements]
     lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
@@ -79,7 +80,7 @@ def _plain(value: Setting | PluginConfig) -> Json:
 
 
 def _note(one: Coefficient) -> str:
-    return f"{LEVEL:.0%} interval {one.interval}, {one.words}; was {one.base:.4g}"
+    return f"{share_text(LEVEL, 0)} interval {one.interval}, {one.words}; was {one.base:.4g}"
 
 
 def page(title: str, runs: Mapping[str, Pairs]) -> str:
@@ -104,7 +105,9 @@ def _diagram(pairs: Pairs, metric: str) -> str:
         for one, other in values
     )
     found = agreement(pairs, metric)
-    label = "" if found is None else f"{metric}: bias {found.bias:+.1%}, mean error {found.mape:.1%}"
+    label = (
+        "" if found is None else f"{metric}: bias {share_change_text(found.bias)}, mean error {share_text(found.mape)}"
+    )
     return (
         f"<svg width='{_SIZE}' height='{_SIZE + _MARGIN}' role='img' aria-label='{metric}'>"
         f"<line x1='{_MARGIN}' y1='{_SIZE}' x2='{_SIZE}' y2='{_MARGIN}'/>{points}"
@@ -120,7 +123,9 @@ def _bins(pairs: Pairs) -> str:
         for metric in METRICS:
             found = agreement(group, metric)
             cells.append(
-                "" if found is None else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({found.bias:+.1%})"
+                ""
+                if found is None
+                else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({share_change_text(found.bias)})"
             )
         rows.append(cells)
     heads = (f"{metric}, ms: measured / predicted" for metric in METRICS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.units import share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,7 @@ class Coefficient:
         """How well it is told."""
         return {
             "measured": "measured",
-            "roughly": f"within {self.width:.0%}" if self.value else "at its bound",
+            "roughly": f"within {share_text(self.width, 0)}" if self.value else "at its bound",
             "together": f"not told apart from {', '.join(self.together_with)}",
             "hardly": "hardly told",
             "averaged": "for the means alone",

@@ -11,6 +11,7 @@ from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
 from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text, expected_data
+from blis_tui.units import share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 EXPECTED: Final = (
     "expected under other loads, if the server has the form of this step-time model: 9 of 10 means are off by at most"
 )
-_HEAD = f"{'':34}{'number':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
+_HEAD = f"{'milliseconds, means':34}{'number':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
+_ABOUT: Final = (
+    "bias: of means; MAPE: mean absolute error of single requests; r: their correlation; grade: of all three, the worst"
+)
 
 
 def as_table(
@@ -34,13 +38,13 @@ def as_table(
     """The figures for a terminal; ``expected``: of each run, its step-time model, and what was to be expected of it."""
     lines: list[str] = []
     if found is not None:
-        interval = f"{LEVEL:.0%} interval"
+        interval = f"{share_text(LEVEL, 0)} interval"
         lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(found), ""]
         lines += [*found.fit.statements, ""] if found.fit.statements else []
         if found.fit.elsewhere:
             lines += [EXPECTED, *(f"  {expected_text(one)}" for one in found.fit.elsewhere), ""]
         lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
-    lines.append(f"milliseconds, means{_HEAD[19:]}")
+    lines.append(_HEAD)
     for name, pairs in runs.items():
         lines.append(name)
         if expected:
@@ -56,6 +60,7 @@ def as_table(
         lines += ["", "each run with coefficients fitted to the others"]
         for name, pairs in found.left_out_runs.items():
             lines += [name, *_lines("  all", pairs)]
+    lines += ["", _ABOUT]
     return "\n".join(printable(line).rstrip() for line in lines) + "\n"
 
 
@@ -73,8 +78,8 @@ def _lines(label: str, pairs: Pairs, metrics: Sequence[str] = METRICS) -> list[s
 def _line(label: str, told: Agreement) -> str:
     r = "" if told.pearson_r is None else f"{told.pearson_r:.3f}"
     return (
-        f"{label:34}{told.requests:>9,}{told.measured_ms:>12,.2f}{told.simulated_ms:>12,.2f}{told.bias:>9.1%}"
-        f"{told.mape:>9.1%}{r:>8}  {told.grade}"
+        f"{label:34}{told.requests:>9,}{told.measured_ms:>12,.2f}{told.simulated_ms:>12,.2f}"
+        f"{share_text(told.bias):>9}{share_text(told.mape):>9}{r:>8}  {told.grade}"
     )
 
 

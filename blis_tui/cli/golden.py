@@ -94,6 +94,7 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
 
 def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
     """List all goldens; whether none waits, is obsolete or broken."""
+    from blis_tui.columns import aligned  # noqa: PLC0415
     from blis_tui.golden.review import survey  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415
 
@@ -101,10 +102,9 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
     if as_json:
         print_text(to_json([entry.to_dict() for entry in entries]), nl=False)
     else:
-        width = max((len(entry.name) for entry in entries), default=0)
-        for entry in entries:
-            about = entry.problem.partition("\n")[0] or f"{entry.spec}::{entry.case}"
-            print_text(printable(f"{entry.state:<9} {entry.name:<{width}}  {about}"))
+        rows = [(one.state, one.name, one.problem.partition("\n")[0] or f"{one.spec}::{one.case}") for one in entries]
+        for line in aligned(rows, ()):
+            print_text(printable(line))
         waiting = len([entry for entry in entries if entry.waiting])
         counts = [f"{len([entry for entry in entries if entry.state == one])} {one}" for one in ("obsolete", "broken")]
         print_text(f"{plural(len(entries), 'golden')}, {waiting} waiting, {', '.join(counts)}")

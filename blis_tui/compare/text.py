@@ -132,4 +132,4 @@ def _requests(requests: RequestChanges) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
-    return [f"  {line}" for line in aligned(rows, right)] if rows else []
+    return [f"  {line}" for line in aligned(rows, right)]

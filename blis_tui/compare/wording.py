@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import clip
 from blis_tui.printable import printable
+from blis_tui.units import share_change_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ def relative_text(one: Difference) -> str:
     share = (new - old) / abs(old)
     if not share:
         return ""
-    return f"{share:+.2%}".replace("%", " %") if abs(share) >= _NO_CHANGE else "< 0.01 %"
+    return share_change_text(share, 2) if abs(share) >= _NO_CHANGE else "< 0.01 %"
 
 
 def _is_number(value: object) -> bool:

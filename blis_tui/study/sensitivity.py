@@ -17,7 +17,7 @@ from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import margins, verdict_of
-from blis_tui.units import number_text
+from blis_tui.units import number_text, share_change_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -274,7 +274,7 @@ def sensitivity_text(found: Sensitivity) -> str:
     rows = [("key", "now", "tried", "figure", "change", "seeds that hold")]
     for one in counting:
         change = f"{'+' if (one.change or 0.0) > 0 else ''}{number_text(one.change)} ± {number_text(one.interval)}"
-        share = f" ({100 * (one.change or 0.0) / found.figure:+,.0f} %)" if found.figure else ""
+        share = f" ({share_change_text((one.change or 0.0) / found.figure, 0)})" if found.figure else ""
         holds = f"{one.holds} of {count}"
         rows.append((one.path, _value(one.now), _value(one.value), number_text(one.figure), f"{change}{share}", holds))
     lines = [head, ""]

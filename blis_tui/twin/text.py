@@ -11,7 +11,7 @@ from blis_tui.records.tables import csv_line
 from blis_tui.twin.course import KV, LATENCIES, LEVELS
 from blis_tui.twin.fitting import BLOCK_STEPS
 from blis_tui.twin.parting import where
-from blis_tui.units import count_text, plural, share_text
+from blis_tui.units import count_text, plural, share_change_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def _latencies(twin: Twin) -> list[str]:
 
 def _off(left: float, right: float) -> str:
     """How far the right side is off, as a share of the left."""
-    return f"{100 * (right / left - 1):+.1f} %" if left else ""
+    return share_change_text(right / left - 1) if left else ""
 
 
 def _engine(twin: Twin) -> list[str]:
@@ -76,7 +76,7 @@ def _engine(twin: Twin) -> list[str]:
         rows.append(("ms from step to step", *times))
     for name, seen in twin.seen.items():
         rows.append((f"{name}, mean of scrapes", f"{seen.left:,.2f}", f"{seen.right:,.2f}", _r(seen.r)))
-    lines = [*aligned(rows, range(1, 4), _GAP)] if rows else []
+    lines = [*aligned(rows, range(1, 4), _GAP)]
     if (batches := twin.batches) is not None:
         steps = plural(min(batches.steps), "step")
         lines.append(f"batches: the same in {count_text(batches.equal)} of {steps}, sizes {_r(batches.r)}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BACK_OFF_US: Final = 1_000_000
 """A user whose prompt was turned away or lost waits this long: at once, it would be turned away for ever."""
 
-_NOBODY: Final = -1
+_NO_USER: Final = -1
 _NONE: Final = 0
 """The number of no session."""
 _START: Final = -1
@@ -132,7 +132,7 @@ class InteractiveSource:
             if isinstance(client.gaps, ClosedLoop):
                 self._next += [Due(0, number, user, _NONE, _START) for user in range(client.gaps.users)]
             elif (gap := client.next_gap_us()) >= 0:
-                self._next.append(Due(gap, number, _NOBODY, _NONE, _START))
+                self._next.append(Due(gap, number, _NO_USER, _NONE, _START))
         heapify(self._next)
         self._due = [due.time_us for due in sorted(self._next)]
 

@@ -90,7 +90,7 @@ def test_from_measurements_to_an_experiment(tmp_path: Path) -> None:
     (tmp_path / "uses.blis.yaml").write_text("extends: mine.yaml\n" + SPEC.replace("latency: LATENCY\n", ""))
     (pool,) = load(tmp_path / "uses.blis.yaml").pools
     assert pool.latency.settings["flops"] == found["latency"]["flops"]
-    assert f"flops: {found['latency']['flops']}  # 90% interval " in text
+    assert f"flops: {found['latency']['flops']}  # 90 % interval " in text
     assert all(f"# {one}" in text for one in found["statements"])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.fitting.averages import NOT_FOLLOWED
 from blis_tui.calibration.fitting.fit import FOLLOWED
-from blis_tui.units import in_words
+from blis_tui.units import in_words, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +42,8 @@ def statements(
         if one.pressed
     ]
     if followed < FOLLOWED:
-        other = f"{1.0 - followed:.0%} of the first and last tokens came at other times than any such server could have"
+        missed = share_text(1.0 - followed, 0)
+        other = f"{missed} of the first and last tokens came at other times than any such server could have"
         what = "Look at the experiment: limits, policy, prefix caching."
         if followed < NOT_FOLLOWED:
             said.append(

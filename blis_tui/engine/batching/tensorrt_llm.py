@@ -87,8 +87,8 @@ class TensorRtLlmBatching(RunningFirst):
             yield "The blocks of all admitted prompts and their whole declared answers must fit (GUARANTEED_NO_EVICT)."
         if self._longest_wait and self._full:
             yield (
-                f"Prompts wait up to {self._longest_wait} steps for others, until a step would have {self._full:.0%} "
-                "of max_num_batched_tokens (batch_wait_timeout_iters)."
+                f"Prompts wait up to {self._longest_wait} steps for others, until a step would have"
+                f" {100 * self._full:.0f} % of max_num_batched_tokens (batch_wait_timeout_iters)."
             )
 
     def state(self) -> tuple[object, ...]:

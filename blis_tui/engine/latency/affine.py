@@ -25,12 +25,6 @@ class Phase(NamedTuple):
     traffic_per_token_us: float
     traffic_per_attended_us: float
 
-    @classmethod
-    def pair(cls, token_us: float, attended_us: float, kv_us: float) -> tuple[Phase, Phase]:
-        """Prefill and decode: a decode reads the KV of all that it attends to, a prefill writes that of its tokens."""
-        prefill = cls(token_us, attended_us, kv_us, 0.0)
-        return prefill, cls(token_us, attended_us, kv_us, kv_us)
-
     def larger_of(self, weight: float) -> Phase:
         """``weight * max(compute, traffic)``."""
         return Phase(
@@ -50,6 +44,11 @@ class Phase(NamedTuple):
             traffic_per_token_us=0.0,
             traffic_per_attended_us=0.0,
         )
+
+
+def phases(token_us: float, attended_us: float, kv_us: float) -> tuple[Phase, Phase]:
+    """Prefill and decode: a decode reads the KV of all that it attends to, a prefill writes that of its tokens."""
+    return Phase(token_us, attended_us, kv_us, 0.0), Phase(token_us, attended_us, kv_us, kv_us)
 
 
 class ExpertTraffic(NamedTuple):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.latency.affine import Phase, TwoPhaseModel
+from blis_tui.engine.latency.affine import TwoPhaseModel, phases
 from blis_tui.engine.latency.creation import coefficients
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.latency.shape import check_heads, kv_cache_share, peak_tflops, shape_of
 
 if TYPE_CHECKING:
+    from blis_tui.engine.latency.affine import Phase
     from blis_tui.engine.latency.shape import Shape
     from blis_tui.spec.model import Hardware, Model, Pool
 
@@ -87,7 +88,7 @@ def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int
     attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
     kv_bytes = _KV_BYTES * kv_cache_share(model)
     kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
-    return Phase.pair(token_us, attended_us, kv_us)
+    return phases(token_us, attended_us, kv_us)
 
 
 def _weight_bytes(shape: Shape, model: Model, tensor_parallel: int) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.latency.affine import ExpertTraffic, Phase, TwoPhaseModel
+from blis_tui.engine.latency.affine import ExpertTraffic, TwoPhaseModel, phases
 from blis_tui.engine.latency.creation import coefficients
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.latency.shape import check_heads, kv_cache_share, shape_of
@@ -57,7 +57,7 @@ def trained_roofline(settings: Settings, pool: Pool) -> TwoPhaseModel:
     kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
     attention_weights_us = shape.layers * projection * _BYTES / tensor_parallel / bytes_per_us
     mlp_weights_us = shape.layers * 3.0 * shape.hidden * shape.ffn * _BYTES / tensor_parallel / bytes_per_us
-    prefill, decode = Phase.pair(token_us, attended_us, kv_us)
+    prefill, decode = phases(token_us, attended_us, kv_us)
     experts = None
     weights_us = beta[2] * attention_weights_us
     if model.num_experts > 1:

@@ -116,7 +116,7 @@ class Retracted(Record):
         colour="warning",
         meaning="running requests were put back for want of KV blocks, and more is expected of answers",
         sentence="{retracted:request} retracted, {kept:,} kept: {needed_blocks:KV block} needed, {free_blocks:,} to"
-        " be had; answers are expected to take {ratio:.1%} of what they declare, {ratio_before:.1%} before",
+        " be had; answers are expected to take {ratio:share} of what they declare, {ratio_before:share} before",
         line="{retracted:request} retracted, {kept:,} kept",
         figures=("retracted", "kept"),
         own_event=False,

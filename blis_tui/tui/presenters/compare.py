@@ -45,7 +45,7 @@ _NAME: Final = 24
 _FILE: Final = re.compile(r"(.+?)(?:\.blis)?\.ya?ml(?=\s|$)")
 """The path of an experiment's file at the beginning of a name, without its ending."""
 _NO_REQUESTS: Final = "Every request in flight is in the same state on both sides."
-_NOBODY: Final = "No request is in flight."
+_IDLE: Final = "No request is in flight."
 _NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c runs, D goes to the first divergence."
 
 
@@ -338,7 +338,7 @@ def requests_text(view: CompareView, width: int) -> Content:
         lines += [_request(pair, name, cell) for pair in view.requests]
     else:
         started = any(side.moment.event for side in view.sides)
-        said = _NO_REQUESTS if view.under_way else _NOBODY if started else "No request has arrived."
+        said = _NO_REQUESTS if view.under_way else _IDLE if started else "No request has arrived."
         lines.append(Content.styled(said, _MUTED))
     if changes is not None and changes.compared:
         lines.insert(0, _summary(changes, width))

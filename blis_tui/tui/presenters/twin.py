@@ -15,7 +15,7 @@ from blis_tui.tui.presenters.series import PAST
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end
 from blis_tui.twin.course import Levels, sampled
 from blis_tui.twin.parting import where, words_of
-from blis_tui.units import count_text, share_text, span_text, time_text
+from blis_tui.units import count_text, share_change_text, share_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -215,7 +215,7 @@ def _p99(values: Sequence[float]) -> float:
 
 def _compared(name: str, left: float, right: float, cell: int) -> Content:
     share = right / left - 1 if left else 0.0
-    change = (f"{f'{share:+.1%}':>{cell}}", _LIT if abs(share) > _CLOSE else _MUTED)
+    change = (f"{share_change_text(share):>{cell}}", _LIT if abs(share) > _CLOSE else _MUTED)
     return Content.assemble(f"{name:<14}{left / 1e3:>{cell},.1f}{right / 1e3:>{cell},.1f}", change)
 
 
