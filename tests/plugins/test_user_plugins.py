@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from docs import make_plugins as plugins_page
 from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 HERE = Path(__file__).parent
 SMALL = {"workload.requests": 30, "cluster.instances": 3}
@@ -245,7 +246,8 @@ class Slower(Overheads):
     mark, saved = simulation.mark(), simulation.checkpoint()
     simulation.run()
     expected = simulation.report().to_json()
-    for back in (lambda: simulation.return_to(mark), lambda: simulation.restore(saved)):
+    ways: tuple[Callable[[], object], ...] = (partial(simulation.return_to, mark), partial(simulation.restore, saved))
+    for back in ways:
         back()
         simulation.run()
         assert simulation.report().to_json() == expected
