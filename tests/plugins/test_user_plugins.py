@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,8 +246,8 @@ class Slower(Overheads):
     mark, saved = simulation.mark(), simulation.checkpoint()
     simulation.run()
     expected = simulation.report().to_json()
-    for back in (lambda: simulation.return_to(mark), lambda: simulation.restore(saved)):
-        back()
+    for go_back in (partial(simulation.return_to, mark), partial(simulation.restore, saved)):
+        go_back()
         simulation.run()
         assert simulation.report().to_json() == expected
 
