@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.refusals import beside, refusals
 from blis_tui.engine.batching.versions import advised, foreign
-from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.shape import check_expert_parallel
-from blis_tui.errors import InputError, PolicyError
+from blis_tui.errors import BlisError, InputError, PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.model.engine import ENCODER_BUDGETS
-from blis_tui.spec.operator_files import read_tables
+from blis_tui.spec.operator_files import lacking
 from blis_tui.spec.pools import pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 
@@ -182,11 +181,14 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
     if latency.get("kind") != "operators" or not isinstance(split, int):
         return
     model = build_model_part(stack)
+    wrong: BlisError | None
     try:
-        OperatorCosts(read_tables(str(latency.get("tables"))), model, split)
-    except (PolicyError, InputError) as error:
-        hint = error.help or "take another step-time model, such as trained-physics"
-        yield about(document, where(document, owner, "latency"), "BLIS2011", error.message, hint=hint)
+        wrong = lacking(str(latency.get("tables")), model, split)
+    except InputError as missing:
+        wrong = missing
+    if wrong is not None:
+        hint = wrong.help or "take another step-time model, such as trained-physics"
+        yield about(document, where(document, owner, "latency"), "BLIS2011", wrong.message, hint=hint)
     apart = latency.get("expert_parallel")
     try:
         check_expert_parallel(model, split, apart if isinstance(apart, int) else 1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import InputError
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import input_digest
 from blis_tui.spec.places import shipped_specs
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from blis_tui.spec.model import PluginConfig
+    from blis_tui.spec.model import Model, PluginConfig
 
 MAX_TABLE_BYTES: Final = 16 * 1024 * 1024
+_REMEMBERED: Final = 64
+"""Models that were asked about; a study asks about the same few for each of its runs."""
 
 
 def table_names() -> tuple[str, ...]:
@@ -49,6 +52,20 @@ def read_tables(name: str) -> Mapping[str, object]:
     """
     found: dict[str, object] = json.loads(_path(name).read_bytes())
     return found
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def lacking(name: str, model: Model, split: int) -> PolicyError | None:
+    """Why steps of a model on so many GPUs cannot be worked out from the tables of that name; None = they can.
+
+    Raises:
+        InputError: there are no such tables.
+    """
+    try:
+        OperatorCosts(read_tables(name), model, split)
+    except PolicyError as error:
+        return error.with_traceback(None)  # it would keep all that was looked at
+    return None
 
 
 def tables_for(latency: PluginConfig) -> Mapping[str, object] | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.latency.auto import AUTO
-from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.errors import InputError, PolicyError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.shipped import builtin
@@ -30,7 +29,7 @@ from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
 from blis_tui.spec.loader import ForeignFileError
-from blis_tui.spec.operator_files import read_tables, table_digest, table_names, tables_of
+from blis_tui.spec.operator_files import lacking, table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
@@ -302,10 +301,9 @@ def _operators_cover(stack: Mapping[str, object]) -> bool:
     if name is None or not isinstance(split, int):
         return False
     try:
-        OperatorCosts(read_tables(name), build_model_part(stack), split)
+        return lacking(name, build_model_part(stack), split) is None
     except (PolicyError, InputError):  # a model that is not whole is told of where documents are checked
         return False
-    return True
 
 
 def _always(_stack: Mapping[str, object]) -> bool:

@@ -113,7 +113,7 @@ class Violation:
 def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[Violation]:
     """Every leaf violation of the schema for ``kind``."""
     name = kind.lower()
-    if _sure(name, plugins).allows(data, schema(name, plugins)):
+    if _sure(name, plugins).allows_document(data, schema(name, plugins)):
         return
     for error in _validator(name, plugins).iter_errors(data):
         yield Violation(

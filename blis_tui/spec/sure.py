@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     Keyword = Callable[[Json, Json, Schema, "Sure"], bool]
 
 
+_REMEMBERED: Final = 64
+"""Documents of a kind that are remembered, once allowed: a study loads the same few for each of its runs."""
+_REMEMBERED_LENGTH: Final = 16_384
+"""Longer ones are not."""
+
+
 class Sure:
     """Checks data against parts of schemas.
 
@@ -30,6 +36,20 @@ class Sure:
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
         self._known: dict[str, tuple[Json, Sure]] = {}
+        self._allowed: set[str] = set()
+
+    def allows_document(self, data: Json, schema: Schema) -> bool:
+        """Whether a whole document surely follows its schema, which is the same each time that this is asked."""
+        written = repr(data)
+        if written in self._allowed:
+            return True
+        if not self.allows(data, schema):
+            return False
+        if len(written) <= _REMEMBERED_LENGTH:
+            if len(self._allowed) >= _REMEMBERED:
+                self._allowed.clear()
+            self._allowed.add(written)
+        return True
 
     def allows(self, data: Json, node: Json) -> bool:
         """Whether the data surely follows that part of a schema."""
