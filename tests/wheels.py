@@ -50,7 +50,10 @@ def environment(wheel: Path, folder: Path) -> Path:
     """The folder of programs of a fresh environment with a wheel; dependencies are borrowed from this one."""
     venv.create(folder, with_pip=False)
     programs = folder / SCRIPTS
-    pip("--python", str(programs / "python"), "install", "--no-deps", "--no-index", str(wheel))
+    # What pip makes of a wheel is tried where the Dockerfile and the workflows call it; it takes ten times as long.
+    checked(
+        uv(), "pip", "install", "--offline", "--no-cache", "--python", str(programs / "python"), "--no-deps", str(wheel)
+    )
     # Its .pth files are not read from there, so an editable install of this checkout stays out of sight.
     site = next(iter(packages(folder)))
     (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
@@ -94,11 +97,6 @@ def _closure(names: set[str]) -> set[str]:
 def packages(environment: Path) -> Iterator[Path]:
     """The folders with installed packages of a virtual environment."""
     return (path for path in environment.rglob("site-packages") if path.is_dir())
-
-
-def pip(*arguments: str) -> None:
-    """Run pip; its output is the message if it fails."""
-    checked(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments)
 
 
 def checked(*command: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:

@@ -73,9 +73,13 @@ class InstanceFactory:
         """Of each pool whose ranks step together, the latest group."""
 
     def fixed_parts(self) -> dict[str, object]:
-        """What no event changes, by name: pools, and the step-time models that depend on nothing but a step's load."""
-        pools = {f"pool {pool.name}": pool for pool in self._experiment.pools}
-        return pools | {f"step times of {name}": one for name, one in self._latencies.items() if is_pure(one)}
+        """What no event changes, by name: pools, and step-time models that depend on nothing but a step's load.
+
+        Beside plug-ins, models are none of it: one may remember something that decides how long requests wait.
+        """
+        pools: dict[str, object] = {f"pool {pool.name}": pool for pool in self._experiment.pools}
+        models = {} if self._experiment.plugins_used() else self._latencies
+        return pools | {f"step times of {name}": one for name, one in models.items() if is_pure(one)}
 
     def create(self, index: int, pool: Pool) -> Instance:
         """One more instance of a pool.

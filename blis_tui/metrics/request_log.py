@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_columns import Cells
 
 _WAY: Final = Struct("<iqqq")
+_NUMBERS: Final = Struct(f"<q{PACKED.size - 8}x")
+"""Of a row, only whose it is."""
 
 
 class Row(NamedTuple):
@@ -380,9 +383,7 @@ class RequestTable(Sequence["RequestRow"]):
     def _in_order(self) -> Sequence[int]:
         """The places of the rows in ``plain``, in order of arrival."""
         if self._order is None:
-            numbers = array("q")
-            for block in self.blocks():
-                numbers.extend(block.number)
+            numbers = array("q", chain.from_iterable(chain.from_iterable(map(_NUMBERS.iter_unpack, self._pieces()))))
             self._order = array("q", sorted(range(len(numbers)), key=numbers.__getitem__))
         return self._order
 

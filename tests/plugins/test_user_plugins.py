@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from docs import make_plugins as plugins_page
 from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 HERE = Path(__file__).parent
 SMALL = {"workload.requests": 30, "cluster.instances": 3}
@@ -222,6 +223,34 @@ class Fixed(Overheads):
     experiment = blis_tui.load("quickstart", set=changes, plugins=[written(tmp_path, text)])
     assert experiment.document["latency"] == {"kind": "fixed", "step_us": 7000}
     assert blis_tui.run(experiment).latency.itl_ms.p50 == 7.0
+
+
+def test_what_a_step_time_model_remembers_goes_back_with_the_simulation(tmp_path: Path) -> None:
+    """Its step times depend on the load alone, but not how long requests wait before they stand in the queue."""
+    text = f"""{HEAD}
+from blis_tui.plugins import Overheads
+@LATENCY.plugin("slower", "Each request waits longer than the one before it.", NoSettings)
+class Slower(Overheads):
+    def __init__(self, settings, pool):
+        super().__init__(queue_us=0, queue_per_token_us=0, output_token_us=0, post_decode_us=0)
+        self.asked = 0
+    def step_time_us(self, load): return 5000
+    def queueing_time_us(self, request):
+        self.asked += 1
+        return 1000 * self.asked
+"""
+    changes = {**SMALL, "latency": "slower"}
+    experiment = blis_tui.load("quickstart", set=changes, plugins=[written(tmp_path, text)])
+    simulation = blis_tui.Simulation(experiment)
+    simulation.run(max_events=10)
+    mark, saved = simulation.mark(), simulation.checkpoint()
+    simulation.run()
+    expected = simulation.report().to_json()
+    ways: tuple[Callable[[], object], ...] = (partial(simulation.return_to, mark), partial(simulation.restore, saved))
+    for back in ways:
+        back()
+        simulation.run()
+        assert simulation.report().to_json() == expected
 
 
 def with_field(field: str, name: str = "own") -> str:
