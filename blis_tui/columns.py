@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -30,10 +29,12 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int], gap: int = 2) 
 
 def described(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Names with what they mean beside them, on as many lines as that takes, indented by four."""
+    from textwrap import wrap  # noqa: PLC0415  (lists of names alone need it not)
+
     listed = list(rows)
     width = min(max((len(name) for name, _ in listed), default=0), _WIDEST)
     for name, text in listed:
-        first, *more = textwrap.wrap(text, max(_WIDTH - width - 6, 30)) or [""]
+        first, *more = wrap(text, max(_WIDTH - width - 6, 30)) or [""]
         yield f"    {name:<{width}}  {first}".rstrip()
         yield from (f"    {'':<{width}}  {one}" for one in more)
 

@@ -79,7 +79,8 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
     named = [*_named(word.lower())]
     held = [*_held(word), *([] if named else _of_rows(word))]
     taken = keys.values(word, plugins)
-    if word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS or ("." in word and not held):
+    is_path = "." in word and not (held or taken or word.replace(".", "").isdecimal())
+    if is_path or word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS:
         named += _at_path(word, plugins)
     if "." not in word and (not named or plain(word) in SYNONYMS):
         held += _searched(word, plugins, taken, alone=not (named or held or taken))

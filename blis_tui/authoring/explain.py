@@ -272,8 +272,9 @@ def values(word: str, plugins: Registry | None = None) -> list[Value]:
             beside = [one for one in key.variants if one.value == word]
             own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
             meanings = {one.value: one.description for one in key.discriminator or key.choices}
-            if meanings.get(word) and key.name not in DISCRIMINATORS:
-                found.setdefault((meanings[word], own), []).append(key.shown(kind))
+            if word in meanings and key.name not in DISCRIMINATORS:
+                meaning = meanings[word] or key.description
+                found.setdefault((meaning, own), []).append(key.shown(kind))
     told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
     return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]
 

@@ -54,8 +54,7 @@ for _command in (
 @reported
 def list_specs(kind: str | None, output_format: str) -> None:
     """List the documents that have names: own ones in ./specs first, then the shipped ones."""
-    from blis_tui.columns import aligned  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.spec.library import description, entries  # noqa: PLC0415
+    from blis_tui.spec.library import description, entries  # noqa: PLC0415  (heavy imports only when the command runs)
 
     chosen = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
     rows = [(entry, description(entry.path)) for entry in chosen]
@@ -66,9 +65,9 @@ def list_specs(kind: str | None, output_format: str) -> None:
         ]
         print_text(_json(listed), nl=False)
         return
-    cells = [(entry.kind.lower(), printable(entry.name), printable(about)) for entry, about in rows]
-    for line in aligned(cells, ()):
-        print_text(line)
+    width = max((len(entry.name) for entry in chosen), default=0)
+    for entry, about in rows:
+        print_text(f"{entry.kind.lower():<11} {printable(entry.name):<{width}}  {printable(about)}".rstrip())
 
 
 @spec.command("show")

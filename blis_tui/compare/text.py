@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned, clip
@@ -86,7 +87,8 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
         lines.append(f"  and {plural(hidden, 'figure')} more that differ (--all shows everything)")
     if rows:
         told = f"worse, better: by more than {100 * THRESHOLD:g} % of A"
-        lines.append(f"  {told}; `blis-tui explain {rows[0].metric}` says what a figure is")
+        told += f"; `blis-tui explain {rows[0].metric}` says what a figure is"
+        lines += wrap(told, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     return lines
 
 
