@@ -5,9 +5,10 @@
 
 DIR holds ``results.csv`` and ``amd-settings.json`` of MLPerf Inference v5.1, closed division. They are no part of this
 repository; where they are missing, nothing is done. Each platform is one engine for each of its GPUs beside others
-(TP 1). What the results do not tell is assumed: prompts of OpenOrca (294 tokens on the average, at most 1,024) for
-Llama 2 70B, of about 150 tokens for Mixtral, of CNN/DailyMail (778 tokens) for Llama 3.1 8B, exponentially distributed
-as answers are, but for those of Llama 3.1 8B, which all have 128 tokens (tokens a second / requests a second).
+(TP 1). Prompts are as long as those of MLPerf's data sets (``KINDS``): of OpenOrca for Llama 2 70B, of GSM8K with its
+worked examples, OpenOrca and MBXP for Mixtral, of CNN/DailyMail for Llama 3.1 8B. Answers have the mean that was
+measured: of Mixtral's kinds in proportion to the reference's, of Llama 2 70B exponentially distributed, of Llama 3.1 8B
+all 128 tokens (tokens a second / requests a second).
 
 Loads are LoadGen's. Offline: all requests at once, as many as the platform answers in eleven minutes (a tenth more than
 the ten that are the least), and tokens a second over the whole run, its end included; one engine has its share. Server
@@ -19,8 +20,9 @@ whole prompts first, for which all decodes wait, where chunked prefill is off; n
 new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach a target batch
 besides is not known. Its target of 1,536 requests fits into memory with a KV cache of 8 bits alone.
 L40S and RTX PRO 6000 (`operators`): vLLM's defaults for a GPU of that size, and TensorRT-LLM with room for the 550
-requests at a time that its measured tokens a second and time per token make (Little's law). Rows with weights of 4 bits
-are left out: there are no tables of NVFP4.
+requests at a time that its measured tokens a second and time per token make (Little's law), and with a KV cache of 8
+bits, as NVIDIA's scripts for Mixtral in MLPerf quantize it (`--kv_cache_dtype fp8`). Rows with weights of 4 bits are
+left out: there are no tables of NVFP4.
 """
 
 from __future__ import annotations
@@ -50,18 +52,51 @@ GPUS = {
 }
 ENGINES = {"l40s": "vllm", "rtx-pro-6000": "tensorrt-llm"}
 """Of those whose arguments are not published; vLLM's own are its defaults below 70 GiB, offline and as a server."""
+_TENSORRT_LLM: dict[str, object] = {
+    "max_num_seqs": 1024,
+    "max_num_batched_tokens": 8192,
+    "gpu_memory_utilization": 0.9,
+    "kv_cache_dtype": "fp8",
+}
 ASSUMED: dict[tuple[str, str], dict[str, object]] = {
     ("l40s", "Offline"): {"max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
     ("l40s", "Server"): {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.9},
-    ("rtx-pro-6000", "Offline"): {"max_num_seqs": 1024, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
-    ("rtx-pro-6000", "Server"): {"max_num_seqs": 1024, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
+    ("rtx-pro-6000", "Offline"): _TENSORRT_LLM,
+    ("rtx-pro-6000", "Server"): _TENSORRT_LLM,
 }
-PROMPTS = {"llama2-70b": (294, 1024), "mixtral-8x7b": (150, 1024), "llama3.1-8b": (778, 2048)}
+KINDS: dict[str, dict[str, tuple[int, float, float, tuple[float, float] | None]]] = {
+    "llama2-70b": {
+        "a": (3, 4.77, 0.24, None),
+        "b": (3, 5.02, 0.73, None),
+        "c": (3, 5.54, 0.48, None),
+        "d": (3, 5.49, 0.69, None),
+    },
+    "mixtral-8x7b": {
+        "gsm8k": (5, 6.49, 0.03, (4.72, 0.40)),
+        "mbxp": (5, 5.22, 0.33, (4.40, 0.68)),
+        "open-orca-a": (1, 4.58, 0.34, (4.93, 0.56)),
+        "open-orca-b": (1, 4.99, 0.84, (5.05, 0.80)),
+        "open-orca-c": (1, 5.50, 0.55, (5.47, 0.65)),
+        "open-orca-d": (1, 5.39, 0.73, (5.00, 0.73)),
+        "open-orca-e": (1, 7.09, 0.21, (5.05, 0.65)),
+    },
+    "llama3.1-8b": {"cnn": (1, 6.48, 0.59, None)},
+}
+"""Model -> kind of prompt -> its share, mean and deviation of the logarithm of its tokens, and of its answer's.
+
+Worked out from 60 to 147 samples of each kind of the lengths that openshift-psap/performance-dashboard lists for all
+samples of MLPerf's data sets (mlperf-data/summaries at 67033bae and 7cd1065d). OpenOrca's four or five kinds of prompts
+follow each other there in equal numbers. Means: 228 tokens (Llama 2 70B), 426 (Mixtral: 662 with GSM8K, 196 with MBXP,
+421 with OpenOrca); CNN/DailyMail is scaled to the 778 that MLPerf states."""
+LONGEST = {"llama2-70b": 1024, "mixtral-8x7b": 2048, "llama3.1-8b": 2540}
+"""Tokens of a prompt."""
 ANSWER = 128
 """Tokens of every answer of Llama 3.1 8B."""
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 MIXTRAL = "mixtral-8x7b-v0.1"
 TARGET = "VLLM_LLAMA2_MLPERF_MAX_TARGET_DECODE_BATCH"
+AT_ONCE = 1e6
+"""Requests a second where all come at once, in any order."""
 OFFLINE_S = 660
 SERVER_S = 600
 BESIDE = 4
@@ -170,9 +205,27 @@ def engines_of(row: Row) -> int:
     return 1 if row.scenario == "Offline" or row.gpu in ENGINES else BESIDE
 
 
+def clients_of(row: Row) -> list[dict[str, object]]:
+    """One for each kind of prompt; answers have the measured mean together."""
+    kinds = KINDS[row.model].items()
+    means = [(share, math.exp(answer[0] + answer[1] ** 2 / 2.0)) for _, (share, _, _, answer) in kinds if answer]
+    scale = math.log(row.answer * sum(share for share, _ in means) / sum(a * b for a, b in means)) if means else 0.0
+    plain = ANSWER if row.model == "llama3.1-8b" else exponential(row.answer, 1, 1024)
+    return [
+        {
+            "id": name,
+            "share": share,
+            "input_tokens": {"kind": "lognormal", "mu": mu, "sigma": sigma, "min": 8, "max": LONGEST[row.model]},
+            "output_tokens": {"kind": "lognormal", "mu": answer[0] + scale, "sigma": answer[1], "min": 2, "max": 1024}
+            if answer
+            else plain,
+        }
+        for name, (share, mu, sigma, answer) in kinds
+    ]
+
+
 def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -> dict[str, object]:
     """Its engines with their share."""
-    prompt, longest = PROMPTS[row.model]
     name = {"llama3.1-8b": "llama-3.1-8b-instruct"}.get(row.model, MIXTRAL)
     shipped = blis_tui.load("steady-chat", set={"model": name, "hardware": "b200", "expect": []}).document["model"]
     config = CONFIGS["llama-2-70b-hf"] if row.model == "llama2-70b" else shipped["config"]  # type: ignore[index]
@@ -181,16 +234,8 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
     requests = (
         int(OFFLINE_S * row.tokens_per_s / row.answer) if offline else int(SERVER_S * row.requests_per_s * beside)
     )
-    lengths = {
-        "input_tokens": exponential(prompt, 8, longest),
-        "output_tokens": ANSWER if row.model == "llama3.1-8b" else exponential(row.answer, 1, 1024),
-    }
-    client = {"id": "all", **lengths}
-    workload: dict[str, object] = {"requests": requests, "clients": [client]}
-    if offline:
-        client["arrivals"] = {"kind": "closed-loop", "users": requests}
-    else:
-        workload["rate_per_s"] = row.requests_per_s * beside
+    rate = AT_ONCE if offline else row.requests_per_s * beside
+    workload = {"requests": requests, "rate_per_s": rate, "clients": clients_of(row)}
     return {
         "apiVersion": "blis/v1",
         "kind": "Experiment",
@@ -209,7 +254,7 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
             "max_num_batched_tokens": settings["max_num_batched_tokens"],
             "gpu_memory_utilization": min(0.98, float(str(settings["gpu_memory_utilization"]))),
             "kv_cache_dtype": settings.get("kv_cache_dtype", "auto"),
-            "max_model_len": longest + 1024,
+            "max_model_len": LONGEST[row.model] + 1024,
         },
         "workload": workload,
         "latency": latency,

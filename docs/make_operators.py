@@ -419,6 +419,10 @@ def all_reduce(rows: Sequence[Row], others: Sequence[Row], through_host: Sequenc
     }
 
 
+GROUPED: Final = "1.3.0rc20"
+"""TensorRT-LLM's version whose experts count: the newest one has few of these shapes."""
+
+
 def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object]:
     """Where TensorRT-LLM's kernels are others than vLLM's, and were measured as it runs them.
 
@@ -427,6 +431,11 @@ def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object
 
     Attention of decodes on Hopper: FlashAttention 3, which vLLM takes, gains nothing by a KV cache of 8 bits; on
     Blackwell both engines take the same kernel.
+
+    Experts in MXFP4 on Hopper, which take up to half as much more than vLLM's; on Blackwell both engines have the same
+    kernel. Experts of 8 bits where CUTLASS' grouped products are all it has, on GPUs with graphics memory: of many
+    tokens they take half the time of vLLM's on the RTX PRO 6000. Elsewhere it has other kernels for block-wise scales,
+    and its table of scales per tensor has rows on Hopper that fall by half where tokens double.
     """
     found: dict[str, object] = {}
     narrow = [row for row in read(systems, gpu, "gemm", "gemm_perf", "trtllm")[0] if row["gemm_dtype"] == "fp8"]
@@ -435,6 +444,10 @@ def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object
     if 9 <= gpu.capability < 10:
         decodes = read(systems, gpu, "attention", "generation_attention_perf", "trtllm")[0]
         found["decode_attention"] = decode_attention(decodes, gpu)
+    mixtures, _ = read(systems, gpu, "moe", "moe_perf", "trtllm", GROUPED)
+    kind = "w4a16_mxfp4" if 9 <= gpu.capability < 10 else "" if 10 <= gpu.capability < 12 else "fp8"
+    if grouped := [row for row in mixtures if row["moe_dtype"] == kind]:
+        found["experts"] = experts(grouped, memory)
     return found
 
 

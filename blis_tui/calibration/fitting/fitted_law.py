@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from blis_tui.calibration.fitting.laws import Term
-from blis_tui.engine.latency.fitted import EXPOSED_READING, Settings
+from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.fitted_shape import growth_of, work_of
 from blis_tui.engine.portable_math import ln
 from blis_tui.spec.model import PluginConfig
@@ -134,8 +134,8 @@ class FittedLaw:
         listed = np.array(work.experts_us)
         loaded = listed[np.minimum(tokens, len(listed) - 1).astype(int)]
         products = multiplied * work.expert_token_us
-        reading = at["expert_weights"] * loaded * (1.0 - EXPOSED_READING) >= at["expert_flops"] * products
-        put("expert_weights", np.where(reading, loaded, EXPOSED_READING * loaded))
+        reading = at["expert_weights"] * loaded * (1.0 - work.experts_exposed) >= at["expert_flops"] * products
+        put("expert_weights", np.where(reading, loaded, work.experts_exposed * loaded))
         put("expert_flops", ~reading * products)
 
     def logged(self, slopes: Array) -> Array:

@@ -167,10 +167,6 @@ class Settings:
     )
 
 
-EXPOSED_READING: Final = 0.5
-"""Share of reading experts that products of many tokens do not hide, as all tables of ``operators`` show it."""
-
-
 @LATENCY.plugin(
     "fitted",
     "The work of a step at the datasheet's rates, with named coefficients fitted to measured servers.",
@@ -184,6 +180,7 @@ class FittedModel(Overheads):
         "_decode_window_us",
         "_drafts",
         "_expert_token_us",
+        "_experts_exposed",
         "_experts_us",
         "_exposed_us",
         "_kv_us",
@@ -219,6 +216,7 @@ class FittedModel(Overheads):
         self._row_us = settings.flops * growth * work.row_us
         self._experts_us = tuple(settings.expert_weights * time_us for time_us in work.experts_us)
         self._expert_token_us = settings.expert_flops * growth * work.expert_token_us
+        self._experts_exposed = work.experts_exposed
         width = pool.engine.verify_width
         self._drafts = width - 1
         self._kv_us = width * settings.kv_read * work.kv_us
@@ -271,7 +269,7 @@ class FittedModel(Overheads):
         if self._expert_token_us:
             listed = self._experts_us
             read = listed[tokens] if tokens < len(listed) else listed[-1]
-            multiplied = (tokens + drafts) * self._expert_token_us + EXPOSED_READING * read
+            multiplied = (tokens + drafts) * self._expert_token_us + self._experts_exposed * read
             time_us += read if read > multiplied else multiplied  # noqa: FURB136  (as above)
         time_us += tokens * self._moved_us + rows * self._request_us
         return int(time_us) if time_us >= 1.0 else 1

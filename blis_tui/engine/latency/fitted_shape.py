@@ -24,7 +24,10 @@ _MOST_TOKENS: Final = 1024
 REACHED_MEMORY: Final = 1 / 1.137
 REACHED_16_BITS: Final = 1 / 1.294
 REACHED_8_BITS: Final = 1 / 1.425
+REACHED_EXPERTS: Final = 1 / 3.389
 """Shares of bandwidth and peak rates that the coefficients, as they ship, stand for."""
+_EXPOSED_READING: Final = 0.5
+"""Share of reading experts that products of many tokens do not hide, as all tables of ``operators`` show it."""
 _REFERENCE_TFLOPS: Final = 989.5
 """16-bit peak of the accelerator for which ``flops`` is given."""
 
@@ -49,6 +52,8 @@ class Work:
     """Reading the experts that so many tokens choose; more tokens than listed choose all of them."""
     expert_token_us: float
     """Multiplying them with one token."""
+    experts_exposed: float
+    """Share of reading them that multiplying does not hide."""
     kv_us: float
     """Reading one token of context, on layers that see all of it; likewise below."""
     kv_window_us: float
@@ -107,7 +112,9 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     head = shape.hidden * model.vocab_size
     expert = 3.0 * shape.hidden * shape.expert_ffn
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
-    expert_rate = _expert_rate(expert_bytes, hardware) * 1e6
+    known_experts = hardware.reached_experts
+    expert_rate = (_rate if known_experts else _expert_rate)(expert_bytes, hardware) * 1e6
+    expert_rate *= _share(known_experts, REACHED_EXPERTS)
     dense_us = dense * model.weight_bytes / split / bytes_per_us
     windowed = min(model.sliding_window_layers, layers)
     full = layers - windowed
@@ -126,6 +133,7 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
         row_us=2.0 * head / split / heads_per_us,
         experts_us=_touched(model, expert_spread, moe_layers * expert * expert_bytes / split / bytes_per_us),
         expert_token_us=moe_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
+        experts_exposed=1.0 - hardware.reached_overlap if known_experts else _EXPOSED_READING,
         kv_us=full * context_us,
         kv_window_us=windowed * context_us,
         decode_us=full * decode_us,

@@ -121,8 +121,8 @@ class Settings:
         minimum=0,
     )
     experts_mxfp4: float | None = setting(
-        "MXFP4 experts in steps outside of CUDA graphs, relative to their tables. Default: 2 on Hopper, where servers"
-        " took that much longer than the newer kernels of the tables; 1 elsewhere.",
+        "MXFP4 experts in steps outside of CUDA graphs, relative to the engine's own tables. Default: 2 for vLLM on"
+        " Hopper, where servers took that much longer than the newer kernels of the tables; 1 elsewhere.",
         default=None,
         exclusiveMinimum=0,
     )
@@ -197,8 +197,7 @@ _ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0
 """There all-reduces include the norms beside them."""
 _SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.0})
 """The sum of the experts is one of a layer's two all-reduces, and is no part of such a kernel."""
-_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0})
-_VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"attention_16_bit": True})
+_VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0, "attention_16_bit": True})
 _TENSORRT_LLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.95})
 _TENSORRT_LLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.88})
 """Where vLLM's FP8 products reach 64 % of the memory's bandwidth, those of 16 bits 83 % (Hopper: 75 and 86 %)."""
@@ -218,6 +217,6 @@ def rest_of(settings: Settings, capability: float, *, sparse: bool = False) -> R
         of_engine = _SPARSE_VLLM_ON_BLACKWELL if vllm and sparse else {} if vllm else _TENSORRT_LLM_ON_BLACKWELL
         preset |= {**_ON_BLACKWELL, **of_engine}
     elif 9 <= capability < 10:
-        preset |= {**_ON_HOPPER, **(_VLLM_ON_HOPPER if vllm else _TENSORRT_LLM_ON_HOPPER)}
+        preset |= _VLLM_ON_HOPPER if vllm else _TENSORRT_LLM_ON_HOPPER
     said = {name: getattr(settings, name) for name in preset}
     return Rest(**{name: preset[name] if value is None else value for name, value in said.items()})

@@ -133,6 +133,10 @@ class OperatorTables:
         mixtures = part.part("experts")
         self._tokens = mixtures.numbers("tokens")
         self._mixtures = tuple(mixture_of(line) for line in mixtures.lines("us"))
+        if apart is not part and "experts" in apart.data:
+            theirs = tuple(mixture_of(line) for line in apart.part("experts").lines("us"))
+            kinds = {one.kind for one in theirs}
+            self._mixtures = theirs + tuple(one for one in self._mixtures if one.kind not in kinds)
         sums = part.part("all_reduce")
         self._messages = sums.numbers("bytes")
         times = sums.part("us")

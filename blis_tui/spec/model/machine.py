@@ -130,7 +130,7 @@ class Hardware:
     reached: ClassVar[Said] = group_of(
         "What kernels were measured to reach of the figures above, where that is known. `fitted` counts with it; left"
         " out, it takes the shares that its coefficients were fitted with, those of NVIDIA's GPUs.",
-        examples=[{"products": 0.45, "memory": 0.81, "overlap": 0}],
+        examples=[{"products": 0.45, "experts": 0.28, "memory": 0.81, "overlap": 0}],
     )
     reached_products: float | None = key(
         "Share of `peak_tflops` that dense matrix products of many tokens reach, with 8 as with 16 bits.",
@@ -150,9 +150,19 @@ class Hardware:
         maximum=1,
         examples=[0.81],
     )
+    reached_experts: float | None = key(
+        "Share of `peak_tflops` that products of experts with many tokens each reach, in the units that their weights"
+        " take. Left out beside `products`: none is known, and the share is that of NVIDIA's kernels.",
+        name="experts",
+        group="reached",
+        absent=None,
+        exclusiveMinimum=0,
+        maximum=1,
+        examples=[0.28],
+    )
     reached_overlap: float = key(
-        "Share of reading the weights that multiplying hides: 1 = a product takes the longer of the two, 0 = their sum."
-        " Left out = 1.",
+        "Share of reading the weights that multiplying hides: 1 = a product takes the longer of the two, 0 = their sum;"
+        " of experts, too, where `experts` says what they reach. Left out = 1.",
         name="overlap",
         group="reached",
         absent=1.0,

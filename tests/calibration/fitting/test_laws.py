@@ -61,6 +61,8 @@ def test_slopes_know_what_hardware_reaches(model: str) -> None:
     (pool,) = with_latency(served(model, 1.0, 800), law.config(base_of(law))).pools
     for weight_bytes, overlap in ((1.0, 0.0), (2.0, 0.3), (1.0, 1.0)):
         reached = replace(pool.hardware, reached_products=0.4, reached_memory=0.7, reached_overlap=overlap)
+        if weight_bytes == 1.0:
+            reached = replace(reached, reached_experts=0.3)
         other = replace(pool, hardware=reached, model=replace(pool.model, weight_bytes=weight_bytes))
         latency = create_latency(builtin(), other)
         found = law.steps(base_of(law), other, loads_of(WORKS, 0)) @ base_of(law)

@@ -450,6 +450,28 @@ def test_long_products_of_tensorrt_llm_are_as_in_its_own_table() -> None:
     assert wide[0] == wide[1]
 
 
+def test_experts_of_tensorrt_llm_are_as_in_its_own_table() -> None:
+    """Those of 8 bits on GPUs with graphics memory, in MXFP4 on Hopper; of others vLLM's count."""
+    document = read_tables("rtx-pro-6000")
+    own = document["tensorrt-llm"]["experts"]  # type: ignore[index]
+    [row] = [line for line in own["us"] if line.startswith("fp8 4096 14336 8 2 1:")]
+    shape = (4096, 14336, 8, 2, 1)
+    vllm, other = (OperatorTables(document, engine).experts("fp8", *shape) for engine in ("vllm", "tensorrt-llm"))
+    assert vllm is not None
+    assert other is not None
+    assert [other.at(tokens) for tokens in own["tokens"]] == pytest.approx([float(one) for one in row.split()[6:]])
+    assert other.at(4096) < 0.55 * vllm.at(4096)
+    wide = [OperatorTables(document, engine).experts("bfloat16", *shape) for engine in ("vllm", "tensorrt-llm")]
+    assert wide[0] == wide[1]
+    document = read_tables("h200")
+    [row] = document["tensorrt-llm"]["experts"]["us"][:1]  # type: ignore[index]
+    kind, *sizes = row.partition(":")[0].split()
+    own = OperatorTables(document, "tensorrt-llm").experts(kind, *map(int, sizes))
+    assert kind == "mxfp4"
+    assert own is not None
+    assert own.at(1) == pytest.approx(float(row.partition(":")[2].split()[0]))
+
+
 def test_long_products_of_vllm_take_as_much_more_as_its_servers_did() -> None:
     """Those of 8 bits and more than 512 tokens: 1.2 times the table, or as said; shorter and wider ones as there."""
     name = "llama-4-scout-17b-16e-instruct-fp8-dynamic"
