@@ -232,7 +232,7 @@ class Coasting(Flow):
             if heap and heap[0][0] < bar:
                 bar = heap[0][0]
             due = self._due(start)
-            if due < 0:  # plain decodes, nobody knows for how long
+            if due < 0:  # plain decodes: how long they go on is not known yet
                 count, before, start = self._coast(start, bar, most - done)
                 if count:
                     done += count
