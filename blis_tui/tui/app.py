@@ -8,6 +8,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
 
@@ -35,7 +36,6 @@ from blis_tui.tui.themes import THEMES, default_theme
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping, Sequence
-    from threading import Event
     from typing import Unpack
 
     from textual.actions import ActionParseResult
@@ -77,6 +77,8 @@ def _as_wide(found: re.Match[str]) -> str:
 _HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
 """How long a notification stays that has to be read carefully, in seconds."""
+_GIVEN_BACK_S: Final = 2.0
+"""The longest to wait at the end for a terminal that takes what is written slowly, or never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,17 +163,23 @@ class BlisApp(App[None], inherit_bindings=False):
     # ---- beginning ----
 
     def show(self) -> None:
-        """Run until the user leaves, and let the thread that reads keys end, however this ends.
+        """Run until the user leaves, and let the threads that read keys and write end, however this ends.
 
-        A signal that comes while the terminal is given back (its window was closed) keeps Textual from telling that
-        thread, for which the process then waits: for ever, and at full load where the terminal is gone.
+        A signal that comes while the terminal is given back (its window was closed) keeps Textual from telling the one
+        that reads, for which the process then waits: for ever, and at full load where the terminal is gone. And where a
+        signal came while something else was at work than the application, Textual may not wait for the one that writes,
+        which has not given the terminal back yet then.
         """
         try:
             self.run()
         finally:
-            left: Event | None = getattr(self._driver, "exit_event", None)
-            if left is not None:
+            left = getattr(self._driver, "exit_event", None)
+            if isinstance(left, Event):
                 left.set()
+            if self._driver is not None:
+                written = Thread(target=self._driver.close, daemon=True)  # in vain where the terminal takes nothing
+                written.start()
+                written.join(_GIVEN_BACK_S)
 
     async def on_mount(self) -> None:
         """Show the first screen, and say what is wrong with the user's keys."""

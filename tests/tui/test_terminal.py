@@ -117,6 +117,42 @@ def test_a_signal_leaves_the_terminal_as_it_was(name: str, terminal: Terminal) -
     assert terminal.state() == before
 
 
+LATE = """
+import asyncio
+import time
+from textual.app import App
+from textual.drivers._writer_thread import WriterThread
+made = WriterThread.__init__
+class Slow:
+    def __init__(self, file):
+        self.file = file
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+    def write(self, text):
+        if "1049l" in text:
+            time.sleep(0.5)
+        self.file.write(text)
+WriterThread.__init__ = lambda self, file: made(self, Slow(file))
+async def cut_short(_app):
+    raise asyncio.CancelledError
+App._close_all = cut_short
+import blis_tui.__main__
+"""
+"""What writes to the terminal has not given it back when all else has ended, and what Textual waits for is cancelled:
+it is when a signal comes while another task than the application's is at work."""
+
+
+def test_a_signal_waits_for_what_gives_the_terminal_back(terminal: Terminal) -> None:
+    before = terminal.state()
+    Path("late.py").write_text(LATE + "blis_tui.__main__.main()\n", encoding="utf-8")
+    blis = shlex.join([sys.executable, "late.py", "tui", "quickstart"])
+    terminal.type(f"sh -c 'echo $$ > pid; exec {blis}'; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "at the start" in screen)
+    os.kill(int(Path("pid").read_text()), signal.SIGTERM)
+    terminal.until(lambda screen: "rc=130" in screen)
+    assert terminal.state() == before
+
+
 CLOSED = """
 from textual.drivers.linux_driver import LinuxDriver
 from blis_tui.interrupted import Interrupted
