@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.assembly import assembled
 from blis_tui.cluster.loop import heard, unheard
-from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.passage import LIFECYCLE, QUEUED, Background
 from blis_tui.cluster.roster import Count
 from blis_tui.kept import Kept
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NEVER: Final = 1 << 127
 """Beyond all times, also those too long to be reported."""
-_ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", "queued"})
+_ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", QUEUED})
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

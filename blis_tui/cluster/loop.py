@@ -5,12 +5,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
-from blis_tui.cluster.passage import Passage
+from blis_tui.cluster.passage import QUEUED, Passage
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
-    from blis_tui.engine.events import Entry, Event
+    from blis_tui.engine.events import Entry, Event, StepEntry
     from blis_tui.engine.flow import Flow
 
 
@@ -71,73 +71,76 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
     """
     for time, _, _, step in cluster.pipeline.queue.steps:
         step.flow.next_us = step.flow.due_us = time
-    limit = _run(cluster, last, limit, exact=exact)
+    bound = _run(cluster, last, limit + 1, exact=exact)
     if not exact:
-        _catch_up(cluster.pipeline, limit + 1)
+        _catch_up(cluster.pipeline, bound)
 
 
-def _run(cluster: Running, last: int, limit: int, *, exact: bool) -> int:
-    """See ``unheard``; returns up to when all events have happened."""
+def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
+    """See ``unheard``: what lies before that bound; all events have happened that lie before the one returned."""
     pipeline = cluster.pipeline
-    roster, queue = pipeline.roster, pipeline.queue
-    heap, steps = queue.heap, queue.steps
-    watched, watch, touched, ended = roster.watched, roster.watch, roster.board.touched, pipeline.arrivals.ended
+    heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.roster.watched
+    ended = pipeline.arrivals.ended
     now = reached = pipeline.now
     events = pipeline.events
+    event: Event
     try:
         while True:  # (as above)
-            if not steps and not heap:
-                break
-            if steps and (not heap or steps[0] < heap[0]):  # as nearly always
-                time, order, _, step = steps[0]
-                if time > limit:
+            due_us = heap[0][0] if heap else bound
+            if steps and ((time := steps[0][0]) < due_us or (time == due_us and _step_is_first(heap, steps))):
+                _, order, _, event = steps[0]
+                if time >= bound:
                     break
-                flow = step.flow
+                flow = event.flow
                 if time != flow.due_us and not exact:  # it has been due before
                     heappop(steps)
                     continue
-                bar = heap[0][0] if heap and heap[0][0] <= limit else limit + 1
+                bar = due_us if due_us < bound else bound  # noqa: FURB136  (min() is a call)
                 if len(steps) > 1:  # one of these two is the next
                     bar = min(bar, steps[1][0], steps[-1 if len(steps) == 2 else 2][0])
-                advance = flow.advance if exact else flow.advance_deferring
-                count, latest, upcoming = advance(time, bar, last - events)
-                if upcoming >= 0:
-                    # It is still the first: what a step schedules lies after it.
-                    heapreplace(steps, (upcoming, order, 0, step))
+                count, latest, upcoming = (flow.advance if exact else flow.advance_deferring)(time, bar, last - events)
+                if upcoming >= 0:  # it is still the first: what a step schedules lies after it
+                    heapreplace(steps, (upcoming, order, 0, event))
                 else:
                     heappop(steps)
-                    step.drop()
+                    event.drop()
                 if not count:
                     continue
                 events += count
-                if watched:
-                    touched[step.instance_index] = None
-                    if watch.departed or watch.prefilled:
-                        roster.note_departures(latest)
-                if ended:
-                    pipeline.arrivals.answer(latest)
+            elif not heap or due_us >= bound:
+                break
             else:
-                time, order, _, event = heap[0]
-                if time > limit:
-                    break
-                heappop(heap)
-                pipeline.events = events
-                time = latest = _happen(cluster, event, time, order, last, limit)
-                if time < 0:
-                    continue
-                events = pipeline.events
+                time, order, _, event = heappop(heap)
+                if type(event) is RequestCallback:
+                    event.handler(event.request, time)  # it ends a step with its request, and nothing else
+                    events += 1
+                else:
+                    pipeline.events = events
+                    if type(event) is Passage:
+                        time = _pass(cluster, event, time, last, bound)
+                    elif not _happen(pipeline, event, order, time):
+                        continue
+                    events = pipeline.events
+                latest = time
+            if tells or ended:
+                _tell(pipeline, event, latest)
             if latest > reached:  # noqa: PLR1730  (max() would cost as much as all else here)
                 reached = latest
-            cluster.clock_went_back += time < now
+            if time < now:
+                cluster.clock_went_back += 1
             now = time
             if events >= last or cluster.stopping:
                 if exact:
                     break
-                limit = min(limit, reached)
+                bound = min(bound, reached + 1)
     finally:
-        pipeline.now = reached
-        pipeline.events = events
-    return limit
+        pipeline.now, pipeline.events = reached, events
+    return bound
+
+
+def _step_is_first(heap: list[Entry], steps: list[StepEntry]) -> bool:
+    """Whether of a step and another event of the same time the step comes first."""
+    return not heap or steps[0][1] <= heap[0][1]
 
 
 def _catch_up(pipeline: Pipeline, bar: int) -> None:
@@ -171,52 +174,56 @@ def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
             heappush(steps, entry)
 
 
-def _happen(cluster: Running, event: Event, time: int, order: int, last: int, limit: int) -> int:
-    """Let an event happen that is no step, and a request go through all stages between which nothing else does.
+def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) -> int:
+    """A request goes through all stages between which nothing else happens; returns when it came to the last of these.
 
-    Returns when the last of these was; or -1, where nothing happened.
+    Of that others have not been told yet.
     """
     pipeline = cluster.pipeline
-    queue, tells = pipeline.queue, pipeline.roster.watched
-    if type(event) is Passage:
-        heap, steps, instances = queue.heap, queue.steps, pipeline.roster.instances
-        while True:
-            if event.instance_index is not None:
-                flow = instances[event.instance_index].flow
-                if flow.next_us < flow.due_us:
-                    _settle(pipeline, flow, event.order, time)
-            upcoming = event.handler(event, time)
-            if upcoming < 0:
-                break
-            queue.seq += 1
-            entry: Entry = (upcoming, event.order, queue.seq, event)
-            if (
-                (heap and heap[0] < entry)
-                or (steps and steps[0] < entry)
-                or upcoming > limit
-                or pipeline.events + 1 >= last
-                or cluster.stopping
-            ):
-                heappush(heap, entry)
-                break
-            if tells or pipeline.arrivals.ended:
-                _tell(pipeline, event, time)
-            time = upcoming
-            pipeline.events += 1
-    elif type(event) is RequestCallback:
-        event.handler(event.request, time)  # it ends a step with its request, and nothing else
-    else:
-        for instance in pipeline.roster.instances:
-            flow = instance.flow
-            if flow.next_us < flow.due_us and event.instance_index in (None, instance.index):
-                _settle(pipeline, flow, order, time)
-        if not event.happen(time):
-            event.drop()
-            return -1
-    pipeline.events += 1
-    if tells or pipeline.arrivals.ended:
-        _tell(pipeline, event, time)
+    queue, roster, ended = pipeline.queue, pipeline.roster, pipeline.arrivals.ended
+    heap, steps, tells = queue.heap, queue.steps, roster.watched
+    events = pipeline.events
+    while True:
+        index = passage.instance_index
+        if index is not None:
+            flow = roster.instances[index].flow
+            # Where requests wait for a place, one more of them changes nothing for plain decodes.
+            if flow.next_us < flow.due_us and not (passage.kind == QUEUED and flow.batch.waiting.items):
+                _settle(pipeline, flow, passage.order, time)
+        upcoming = passage.handler(passage, time)
+        events += 1
+        if upcoming < 0:
+            break
+        queue.seq += 1
+        order = passage.order
+        if (
+            (heap and heap[0][0] <= upcoming and (heap[0][0] < upcoming or heap[0][1] <= order))
+            or (steps and steps[0][0] <= upcoming and (steps[0][0] < upcoming or steps[0][1] <= order))
+            or upcoming >= bound
+            or events >= last
+            or cluster.stopping
+        ):
+            heappush(heap, (upcoming, order, queue.seq, passage))
+            break
+        if tells or ended:
+            _tell(pipeline, passage, time)
+        time = upcoming
+        pipeline.events = events
+    pipeline.events = events
     return time
+
+
+def _happen(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
+    """Let an event happen that is neither a step nor one of a request on its way; whether it did."""
+    for instance in pipeline.roster.instances:
+        flow = instance.flow
+        if flow.next_us < flow.due_us and event.instance_index in (None, instance.index):
+            _settle(pipeline, flow, order, time)
+    if not event.happen(time):
+        event.drop()
+        return False
+    pipeline.events += 1
+    return True
 
 
 def _tell(pipeline: Pipeline, event: Event, time: int) -> None:

@@ -30,6 +30,8 @@ DECODE_ROUTING: Final = 7
 GATEWAY_EXPIRY: Final = 8
 DISPATCH: Final = 9
 
+QUEUED: Final = "queued"
+"""The kind of a passage that reaches the queue of an instance next."""
 STAYS: Final = -1
 """A stage's answer: the request does not go on by itself."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.decisions import ALTERNATIVES, Regrets, Weighed
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, STAYS, Passage, tell_arrival
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, QUEUED, ROUTING, STAYS, Passage, tell_arrival
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import AlwaysUp, NoDeferral, OpenGateway, Transfers
@@ -328,7 +328,7 @@ class Dispatcher(Kept):
         """A request is on its way to an instance's queue; returns when it is there."""
         self._roster.commit(passage, index)
         instance = self._roster.instances[index]
-        passage.kind = "queued"
+        passage.kind = QUEUED
         passage.handler = self._enqueue
         passage.order = instance.order_queued
         return now + instance.intake_us(passage.request, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.cluster.passage import QUEUED
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.seen import Watch
 from blis_tui.kept import Kept
@@ -160,7 +161,7 @@ class Roster(Kept):
         """Requests in flight, on each instance, on all of them and of all tenants, and what counting again finds."""
         bound = [0] * len(self.instances)
         for *_, event in queue.heap:
-            if event.kind == "queued" and event.instance_index is not None:
+            if event.kind == QUEUED and event.instance_index is not None:
                 bound[event.instance_index] += 1
         counts = [
             Count(

@@ -165,11 +165,8 @@ class DecodeCohort(Kept):
         if first + advances > size:
             rounds, advances = divmod(advances, size)
             blocks = rounds * self.load.decode_requests
-            for members in classes[: max(0, first + advances - size)]:
-                blocks += len(members)
-        for members in classes[first : first + advances]:
-            blocks += len(members)
-        return blocks
+            blocks += sum(map(len, classes[: max(0, first + advances - size)]))
+        return blocks + sum(map(len, classes[first : first + advances]))
 
     def affordable(self, blocks: int) -> int:
         """For how many advances that many blocks are enough; they are not enough for very many."""

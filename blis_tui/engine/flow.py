@@ -6,6 +6,7 @@ step is planned while the one before it runs. Pipelines have a module of their o
 
 from __future__ import annotations
 
+from itertools import count as counted
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
@@ -144,7 +145,7 @@ class Coasting(Flow):
     In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
     """
 
-    __slots__ = ("_at_hand", "_budget", "_lead", "_max_decodes", "_plain_until")
+    __slots__ = ("_at_hand", "_budget", "_each_us", "_lead", "_max_decodes", "_plain_until")
 
     def __init__(self, steps: Steps, *, lead: int) -> None:
         super().__init__(steps)
@@ -158,6 +159,8 @@ class Coasting(Flow):
         """A step with more decodes is planned, or any, where drafts and tiers have a say in each."""
         self._plain_until = 0
         """Up to this value of the cohort's clock all steps are plain decodes, where they are put off."""
+        self._each_us = 0
+        """How long each of these takes; 0 = the step-time model says, of one after another."""
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
@@ -211,7 +214,7 @@ class Coasting(Flow):
         lead, done, latest, start, due = self._lead, 0, now, self.next_us, now
         while True:
             while start < due and (left := self._plain_until - cohort.clock) > 0:
-                duration = latency.step_time_us(load)
+                duration = self._each_us or latency.step_time_us(load)
                 count, latest, start = self._decode(start, due, left, duration)
                 done += count
             if start > due or (lead and (batch.ending or batch.leaving)):
@@ -268,17 +271,16 @@ class Coasting(Flow):
         if len(calendar) <= _FEW:
             count = min(calendar) - clock - 1
         else:
-            count = 1
-            while clock + count + 1 not in calendar:
-                count += 1
+            count = next(filter(calendar.__contains__, counted(clock + 2))) - clock - 1
         free, size = batch.pool.free, cohort.block_size_tokens
         if free < decodes * (count // size + 1):
             count = min(count, cohort.affordable(free))
             if not count:
                 return start
         self._plain_until = clock + count
-        if steps.flat:
-            return start + count * timed.step_time_us(load)
+        self._each_us = timed.step_time_us(load) if steps.flat else 0
+        if self._each_us:
+            return start + count * self._each_us
         least = timed.least_us(load, count)
         return start + least if least else -1
 
@@ -287,7 +289,7 @@ class Coasting(Flow):
         cohort, load, latency = self.batch.cohort, self.batch.load, self.steps.latency
         bar = min(bar, self.due_us)
         while self.next_us < bar and (left := self._plain_until - cohort.clock) > 0:
-            duration = latency.step_time_us(load)
+            duration = self._each_us or latency.step_time_us(load)
             count, self.late_us, self.next_us = self._decode(self.next_us, bar, left, duration)
             self.late += count
 

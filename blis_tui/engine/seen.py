@@ -51,10 +51,14 @@ class Seen(Kept):
     @property
     def kv_used(self) -> int:
         """Blocks in use: never more than there are, though left ones may be in use again."""
-        used = self._batch.pool.used
-        for blocks in self._leaving.values():
-            used += blocks
-        return min(used, self._batch.pool.total)
+        pool = self._batch.pool
+        total = pool.total
+        used = total - pool.free
+        if self._leaving:
+            for blocks in self._leaving.values():
+                used += blocks
+            used = min(used, total)
+        return used
 
     def present_us(self, now: int) -> int:
         """The number of requests in queue and batch, added up over time until now."""

@@ -20,6 +20,8 @@ _FINE: Final = "kv_utilization"
 
 Group = tuple[float, ...]
 """The figures that its instances have in common."""
+Term = tuple[float, "Sequence[float] | None", "FigureScorer | None", float]
+"""A part of a sum: its share, and the score: each group's, or what this scorer says of the fine figure, or this."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -62,38 +64,40 @@ class Ranking:
             self._follow(members, fleet.board)
         self._update(fleet.board)
         groups = list(self._groups)
-        columns: list[Sequence[float] | None] = []
-        usual: list[float] = []
+        terms: list[Term] = []
         special: list[Mapping[int, float]] = []
         odd: dict[int, int] = {}
         """The places of those instances that have scores for themselves."""
         at = 0
-        for scorer, _ in self._parts:
-            column: Sequence[float] | None = None
-            constant, others = 0.0, _NONE
+        for scorer, share in self._parts:
+            others = _NONE
             if isinstance(scorer, FigureScorer):
-                if scorer.figure != _FINE:
-                    column = scorer.grades([group[at] for group in groups])
+                if scorer.figure == _FINE:
+                    terms.append((share, None, scorer, 0.0))
+                else:
+                    terms.append((share, scorer.grades([group[at] for group in groups]), None, 0.0))
                     at += 1
             elif isinstance(scorer, SparseScorer):
-                constant, others = scorer.sparse(request, fleet)
+                usual, others = scorer.sparse(request, fleet)
                 for place in others:
                     odd[members[place]] = place
-            columns.append(column)
-            usual.append(constant)
+                terms.append((share, None, None, usual))
             special.append(others)
         highest = -1.0
         ties: list[int] = []
         for number, group in enumerate(groups):
-            highest, ties = self._first(number, group, columns, usual, odd, fleet.board, (highest, ties))
+            highest, ties = self._first(number, group, terms, odd, fleet.board, (highest, ties))
         if odd:
             numbers = {group: number for number, group in enumerate(groups)}
             for index, place in odd.items():
                 group, (fine, _) = self._where[index]
                 if self._has_fine:
                     fine = self._fine(fleet.board, index)
-                own = [others.get(place, one) for one, others in zip(usual, special, strict=True)]
-                total = self._sum(numbers[group], fine, columns, own)
+                own = [
+                    (share, column, scorer, others.get(place, usual))
+                    for (share, column, scorer, usual), others in zip(terms, special, strict=True)
+                ]
+                total = _sum(own, numbers[group], fine)
                 if total > highest:
                     highest, ties = total, []
                 if total == highest:
@@ -105,8 +109,7 @@ class Ranking:
         self,
         number: int,
         group: Group,
-        columns: Sequence[Sequence[float] | None],
-        constants: Sequence[float],
+        terms: Sequence[Term],
         odd: Mapping[int, int],
         board: SignalBoard,
         best: tuple[float, list[int]],
@@ -120,7 +123,7 @@ class Ranking:
             if index in odd:
                 at += 1
                 continue
-            total = self._sum(number, fine, columns, constants)
+            total = _sum(terms, number, fine)
             if total < highest:
                 break
             if self._has_fine and (now := self._fine(board, index)) != fine:
@@ -135,20 +138,6 @@ class Ranking:
             ties.append(index)
             at += 1
         return highest, ties
-
-    def _sum(
-        self, number: int, fine: float, columns: Sequence[Sequence[float] | None], constants: Sequence[float]
-    ) -> float:
-        total = 0.0
-        for (scorer, share), column, constant in zip(self._parts, columns, constants, strict=True):
-            if column is not None:
-                score = column[number]
-            elif isinstance(scorer, FigureScorer):
-                score = scorer.grades((fine,))[0]
-            else:
-                score = constant
-            total += share * score
-        return total
 
     def _follow(self, members: Sequence[int], board: SignalBoard) -> None:
         """Instances have come or gone: they are among those that have changed."""
@@ -196,6 +185,19 @@ class Ranking:
 
 
 _NONE: Final[Mapping[int, float]] = {}
+
+
+def _sum(terms: Sequence[Term], number: int, fine: float) -> float:
+    """The sum of an instance in the group of that number, with that fine figure."""
+    total = 0.0
+    for share, column, scorer, score in terms:
+        if column is not None:
+            total += share * column[number]
+        elif scorer is not None:
+            total += share * scorer.grades((fine,))[0]
+        else:
+            total += share * score
+    return total
 
 
 def can_rank(scorers: Sequence[Scorer]) -> bool:
