@@ -230,11 +230,9 @@ def with_16_bits(row: Row, latency: dict[str, object]) -> float:
     kinds = KINDS[row.model].values()
     prompt = sum(share * math.exp(mu + sigma**2 / 2.0) for share, mu, sigma, _ in kinds) / sum(one[0] for one in kinds)
     prompts = round(AT_A_TIME / row.answer)
-    load = StepLoad(
-        [Chunk(None, 0, round(prompt), round(prompt))] * prompts,  # type: ignore[arg-type]  (step times ask for none)
-        AT_A_TIME,
-        round(AT_A_TIME * (prompt + row.answer / 2.0)),
-    )
+    # What a chunk is of does not matter to step times.
+    chunk = Chunk(None, 0, round(prompt), round(prompt))  # type: ignore[arg-type]
+    load = StepLoad([chunk] * prompts, AT_A_TIME, round(AT_A_TIME * (prompt + row.answer / 2.0)))
     times = [
         create_latency(builtin(), replace(pool, model=replace(pool.model, weight_bytes=size))).step_time_us(load)
         for size in (1.0, 2.0)
