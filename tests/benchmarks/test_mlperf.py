@@ -15,7 +15,7 @@ MIXTRAL = Row("rtx-pro-6000", "mixtral-8x7b", "Server", 3767.0, 26.0, 286.0, 146
 
 def test_a_share_of_the_weights_in_16_bits_makes_steps_longer_by_its_products() -> None:
     """8.75 bits in the mean are 3 of 32 weights in 16 bits; experts of both kinds stand in the tables."""
-    own = {"kind": "operators", "engine": "tensorrt-llm", "sampling": "plain"}
+    own: dict[str, object] = {"kind": "operators", "engine": "tensorrt-llm", "sampling": "plain"}
     (pool,) = blis_tui.load(spec_of(MIXTRAL, PUBLISHED["rtx-pro-6000", "Server"], own)).pools
     assert pool.operators is not None
     tables = OperatorTables(pool.operators, "tensorrt-llm")
