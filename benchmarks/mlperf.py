@@ -18,7 +18,8 @@ to the one with the fewest.
 AMD (`fitted`, whose coefficients are NVIDIA's, with the shares of bandwidth and peak that its hardware documents have):
 whole prompts first, for which all decodes wait, where chunked prefill is off; no more requests than its target batch;
 new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach a target batch
-besides is not known. Its target of 1,536 requests fits into memory with a KV cache of 8 bits alone.
+besides is not known. Its KV cache has 8 bits, the default of its harness (its 1,536 requests fit into memory with that
+alone).
 L40S (vLLM 0.10.0) and RTX PRO 6000 (TensorRT-LLM, an engine that TensorRT built), with `operators`: as Red Hat and HPE
 published their settings (``closed/RedHat/code/llama3.1-8b/README.md``, ``closed/HPE/configs/
 HPE_PROLIANT_DL380A_RTX_PRO_6000_PCIE_96GBx8_TRT`` of mlcommons/inference_results_v5.1). HPE's Mixtral has 8.75 bits a
@@ -27,7 +28,7 @@ weight (``effective_bits``): NVIDIA's script leaves what loses most in FP8 in 16
 are no tables of NVFP4.
 
 The last column is how many times an error of steps is in the time per token, by the formula that reports go by
-(``blis_tui/metrics/pool_load.py``): above 3 they quote no error of such a run.
+(``blis_tui/metrics/pool_load.py``): above 3 they quote no error of TTFT.
 """
 
 from __future__ import annotations
