@@ -18,11 +18,17 @@ to the one with the fewest.
 AMD (`fitted`, whose coefficients are NVIDIA's, with the shares of bandwidth and peak that its hardware documents have):
 whole prompts first, for which all decodes wait, where chunked prefill is off; no more requests than its target batch;
 new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach a target batch
-besides is not known. Its target of 1,536 requests fits into memory with a KV cache of 8 bits alone.
-L40S and RTX PRO 6000 (`operators`): vLLM's defaults for a GPU of that size, and TensorRT-LLM with room for the 550
-requests at a time that its measured tokens a second and time per token make (Little's law), and with a KV cache of 8
-bits, as NVIDIA's scripts for Mixtral in MLPerf quantize it (`--kv_cache_dtype fp8`). Rows with weights of 4 bits are
-left out: there are no tables of NVFP4.
+besides is not known. Its KV cache has 8 bits, the default of its harness (its 1,536 requests fit into memory with that
+alone).
+L40S (vLLM 0.10.0) and RTX PRO 6000 (TensorRT-LLM, an engine that TensorRT built), with `operators`: as Red Hat and HPE
+published their settings (``closed/RedHat/code/llama3.1-8b/README.md``, ``closed/HPE/configs/
+HPE_PROLIANT_DL380A_RTX_PRO_6000_PCIE_96GBx8_TRT`` of mlcommons/inference_results_v5.1). HPE's Mixtral has 8.75 bits a
+weight (``effective_bits``): NVIDIA's script leaves what loses most in FP8 in 16 bits, until the mean is that
+(fp8+fp16, TensorRT Model Optimizer's ``auto_quantize``), here 9.4 %. Rows with weights of 4 bits are left out: there
+are no tables of NVFP4.
+
+The last column is how many times an error of steps is in the time per token, by the formula that reports go by
+(``blis_tui/metrics/pool_load.py``): above 3 they quote no error of TTFT.
 """
 
 from __future__ import annotations
@@ -34,14 +40,18 @@ import math
 import sys
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 
 import blis_tui
 from benchmarks.accuracy import CONFIGS
 from blis_tui.calibration.fitting.fitted_law import STEP_TERMS
+from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.metrics.pool_load import amplified_in, pool_loads
+from blis_tui.shipped import builtin
 
 GPUS = {
     "MI300X": "mi300x",
@@ -51,19 +61,32 @@ GPUS = {
     "RTX PRO 6000": "rtx-pro-6000",
 }
 ENGINES = {"l40s": "vllm", "rtx-pro-6000": "tensorrt-llm"}
-"""Of those whose arguments are not published; vLLM's own are its defaults below 70 GiB, offline and as a server."""
-_TENSORRT_LLM: dict[str, object] = {
-    "max_num_seqs": 1024,
-    "max_num_batched_tokens": 8192,
-    "gpu_memory_utilization": 0.9,
-    "kv_cache_dtype": "fp8",
+"""Of those that are simulated with ``operators``."""
+_HPE: dict[str, object] = {"max_num_seqs": 2048, "gpu_memory_utilization": 0.94, "kv_cache_dtype": "fp8"}
+"""98 % of what weights of 8.75 bits leave is as much as 94 % of the whole with weights of 8."""
+PUBLISHED: dict[tuple[str, str], dict[str, object]] = {
+    ("l40s", "Offline"): {
+        "max_num_seqs": 512,
+        "max_num_batched_tokens": 16384,
+        "long_prefill_token_threshold": 256,
+        "gpu_memory_utilization": 0.95,
+        "kv_cache_dtype": "fp8",
+    },
+    ("l40s", "Server"): {
+        "max_num_seqs": 256,
+        "max_num_batched_tokens": 2048,
+        "gpu_memory_utilization": 0.96,
+        "kv_cache_dtype": "fp8",
+    },
+    ("rtx-pro-6000", "Offline"): {**_HPE, "max_num_batched_tokens": 9216, "enable_chunked_prefill": True},
+    ("rtx-pro-6000", "Server"): {**_HPE, "max_num_batched_tokens": 8192, "enable_chunked_prefill": False},
 }
-ASSUMED: dict[tuple[str, str], dict[str, object]] = {
-    ("l40s", "Offline"): {"max_num_seqs": 256, "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.9},
-    ("l40s", "Server"): {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.9},
-    ("rtx-pro-6000", "Offline"): _TENSORRT_LLM,
-    ("rtx-pro-6000", "Server"): _TENSORRT_LLM,
-}
+"""What was said of the L40S's server is its KV cache and memory; the rest are vLLM's defaults for a GPU of its size."""
+STEPS: dict[str, dict[str, object]] = {"l40s": {"attention_16_bit": True, "host_us": 2600, "host_request_us": 11}}
+"""Red Hat's vLLM attended with FlashInfer 0.2.8 (``VLLM_ATTENTION_BACKEND``), whose decodes gained nothing by a cache
+of 8 bits (flashinfer issue 1024, vLLM pull request 7798), and had no asynchronous scheduling: see ``host_us``."""
+WEIGHT_BITS = {"rtx-pro-6000": 8.75}
+"""Of a weight, in the mean of those that have 8 bits and those that have 16; elsewhere all have 8."""
 KINDS: dict[str, dict[str, tuple[int, float, float, tuple[float, float] | None]]] = {
     "llama2-70b": {
         "a": (3, 4.77, 0.24, None),
@@ -99,6 +122,7 @@ AT_ONCE = 1e6
 """Requests a second where all come at once, in any order."""
 OFFLINE_S = 660
 SERVER_S = 600
+AT_A_TIME = 1024
 BESIDE = 4
 """Engines that share the arrivals, where it is known how requests go to them."""
 
@@ -146,7 +170,7 @@ def rows_of(data: Path) -> list[Row]:
 def published(settings: dict[str, dict[str, dict[str, object]]], row: Row) -> dict[str, object] | None:
     """An engine's arguments, with its target batch and its KV cache of 8 bits where the target needs it."""
     if row.gpu in ENGINES:
-        return ASSUMED[row.gpu, row.scenario]
+        return PUBLISHED[row.gpu, row.scenario]
     found = settings.get(f"{row.model}/{row.scenario.lower()}_{row.gpu}")
     if found is None:
         return None
@@ -158,10 +182,16 @@ def published(settings: dict[str, dict[str, dict[str, object]]], row: Row) -> di
 
 def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
     """How its engine schedules."""
-    batching: dict[str, object] = {"kind": "tensorrt-llm"}
-    if ENGINES.get(row.gpu, "vllm") == "vllm":
+    batching: dict[str, object] = {"kind": "vllm-v1", "async_scheduling": True}
+    if row.gpu == "l40s":
         # vLLM 0.10.0 schedules asynchronously only where it is asked to.
-        batching = {"kind": "vllm-v1", "async_scheduling": row.gpu not in ENGINES}
+        batching = {"kind": "vllm-v1", "version": "0.10", "async_scheduling": False}
+    if row.gpu == "rtx-pro-6000":
+        batching = {
+            "kind": "tensorrt-llm",
+            "capacity_scheduler_policy": "MAX_UTILIZATION",
+            "enable_chunked_prefill": settings["enable_chunked_prefill"],
+        }
     if row.gpu not in ENGINES and not settings["enable_chunked_prefill"]:
         # vLLM's first engine, several steps at a time: SGLang's order, whole prompts first, is the same.
         batching = {
@@ -184,11 +214,31 @@ def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
 def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
     """The step-time model; with ``fitted`` so many times as long."""
     if row.gpu in ENGINES:
-        return {"kind": "operators", "engine": ENGINES[row.gpu], "sampling": "plain"}
+        own = {"kind": "operators", "engine": ENGINES[row.gpu], "sampling": "plain", **STEPS.get(row.gpu, {})}
+        return {**own, "steps": with_16_bits(row, own)} if row.gpu in WEIGHT_BITS else own
     if kind != "fitted" or steps == 1.0:
         return {"kind": kind}
     longer = {name: value * steps for name, value in asdict(Settings()).items() if name in STEP_TERMS}
     return {"kind": kind, **longer}
+
+
+def with_16_bits(row: Row, latency: dict[str, object]) -> float:
+    """How many times as long a step takes as if all weights had 8 bits, where some have 16.
+
+    Of 1,024 requests and their share of prompts, of which half a thousand or two thousand have the same.
+    """
+    (pool,) = blis_tui.load(spec_of(row, PUBLISHED[row.gpu, row.scenario], latency)).pools
+    kinds = KINDS[row.model].values()
+    prompt = sum(share * math.exp(mu + sigma**2 / 2.0) for share, mu, sigma, _ in kinds) / sum(one[0] for one in kinds)
+    prompts = round(AT_A_TIME / row.answer)
+    # What a chunk is of does not matter to step times.
+    chunk = Chunk(None, 0, round(prompt), round(prompt))  # type: ignore[arg-type]
+    load = StepLoad([chunk] * prompts, AT_A_TIME, round(AT_A_TIME * (prompt + row.answer / 2.0)))
+    times = [
+        create_latency(builtin(), replace(pool, model=replace(pool.model, weight_bytes=size))).step_time_us(load)
+        for size in (1.0, 2.0)
+    ]
+    return 1.0 + (WEIGHT_BITS[row.gpu] - 8.0) / 8.0 * (times[1] / times[0] - 1.0)
 
 
 def exponential(average: float, least: int, longest: int) -> dict[str, object]:
@@ -252,6 +302,7 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
         "engine": {
             "max_num_seqs": seqs,
             "max_num_batched_tokens": settings["max_num_batched_tokens"],
+            "long_prefill_token_threshold": settings.get("long_prefill_token_threshold", 0),
             "gpu_memory_utilization": min(0.98, float(str(settings["gpu_memory_utilization"]))),
             "kv_cache_dtype": settings.get("kv_cache_dtype", "auto"),
             "max_model_len": LONGEST[row.model] + 1024,
@@ -261,19 +312,21 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
     }
 
 
-def simulated(row: Row, settings: dict[str, object], latency: dict[str, object]) -> tuple[float, float, float]:
-    """Tokens a second of one engine, and the means of the first token and the time per token in milliseconds."""
-    simulation = blis_tui.Simulation(blis_tui.load(spec_of(row, settings, latency)), check="off")
+def simulated(row: Row, settings: dict[str, object], latency: dict[str, object]) -> tuple[float, float, float, float]:
+    """Tokens a second of one engine, means of TTFT and TPOT in milliseconds, how often an error of steps is in TPOT."""
+    experiment = blis_tui.load(spec_of(row, settings, latency))
+    simulation = blis_tui.Simulation(experiment, check="off")
     simulation.run()
     report = simulation.report(verify=False)
     means = report.latency.ttft_ms.mean or 0.0, report.latency.tpot_ms.mean or 0.0
     if row.scenario == "Offline":
-        return report.throughput.output_tokens_per_s or 0.0, *means
+        return report.throughput.output_tokens_per_s or 0.0, *means, 1.0
     # While the batch fills, and while the last ones end, it is not full: the half between counts.
     ends = sorted((one.completed_us, one.output_tokens) for one in report.rows if one.completed_us is not None)
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
     rate = 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0])
-    return rate / engines_of(row), *means
+    (load,) = pool_loads(experiment, report.to_dict()).values()
+    return rate / engines_of(row), *means, amplified_in(load, simulation.cluster.instances[0].latency)
 
 
 def compared(measured: float | None, found: float, unit: str = "") -> str:
@@ -300,14 +353,15 @@ def main() -> int:
     known = [(row, engine) for row, engine in both if engine is not None]
     rows = [row for row, _ in known]
     models = [latency_of(row, options.kind, options.steps) for row in rows]
-    heads = "tokens/s", "simulated", "TTFT", "simulated", "TPOT", "simulated"
+    heads = "tokens/s", "simulated", "TTFT", "simulated", "TPOT", "simulated", "errors of steps"
     sys.stdout.write(f"| GPU | model | scenario | submitted | {' | '.join(heads)} |\n")
     sys.stdout.write(f"|---|---|---|{'--:|' * (len(heads) + 1)}\n")
     with ProcessPoolExecutor(options.jobs) as pool:
         found = pool.map(simulated, rows, [engine for _, engine in known], models)
-        for row, (tokens, ttft, tpot) in zip(rows, found, strict=True):
+        for row, (tokens, ttft, tpot, grown) in zip(rows, found, strict=True):
             cells = [row.gpu, row.model, row.scenario, str(row.submitters), compared(row.tokens_per_s, tokens)]
             cells += [compared(row.ttft_ms, ttft, " ms"), compared(row.tpot_ms, tpot, " ms")]
+            cells.append(f"x {grown:.1f}" if row.tpot_ms else "")
             sys.stdout.write(f"| {' | '.join(cells)} |\n")
             sys.stdout.flush()
     return 0

@@ -63,7 +63,10 @@ def streamed(name: str) -> tuple[Record, ...]:
 
 
 def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they_wait() -> None:
-    """By the records: steps of the replica are the times at which any of its ranks starts one."""
+    """By the records: steps of the replica are the times at which any of its ranks starts one.
+
+    After event 420 all ranks have records of the latest.
+    """
     wide = {
         "model": "qwen3-30b-a3b",
         "latency": {"kind": "operators"},
@@ -73,8 +76,8 @@ def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they
         "workload.requests": 12,
     }
     debugger = Debugger(blis_tui.load("quickstart", set=wide))
-    run_to_stop(debugger.seek(400))
-    records = [one for one in records_until(debugger, 400) if isinstance(one, StepFinished)]
+    run_to_stop(debugger.seek(420))
+    records = [one for one in records_until(debugger, 420) if isinstance(one, StepFinished)]
     starts = [{one.time_us for one in records if one.instance == instance} for instance in range(4)]
     for instance, (replica, rank) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         view = view_at(debugger, instance=instance)

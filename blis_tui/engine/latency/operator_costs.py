@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
-from math import sqrt
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.latency.busiest import Busiest, popular
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_rest import Settings, rest_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, OperatorTables, worst
 from blis_tui.engine.latency.shape import check_expert_parallel
-from blis_tui.engine.portable_math import ln
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -81,8 +80,13 @@ class OperatorCosts:
             mixture = tables.experts(layers.expert_weights, *shape, max(1, split // apart), spread)
             if mixture is None:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
-            more = _more_tokens(apart, spread, model.num_experts) if wide is None else wide.imbalance
-            parts["experts"] = [(layers.expert_layers, _of_the_busiest(mixture, more))]
+            busiest = Busiest(
+                gpus=apart,
+                experts=model.num_experts,
+                top_k=model.num_experts_per_tok,
+                lasting=popular(apart, model.num_experts, spread) if wide is None else wide.imbalance - 1.0,
+            )
+            parts["experts"] = [(layers.expert_layers, _of_the_busiest(mixture, busiest))]
         if layers.sums:
             curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
             parts["all-reduce"] = self._sums(curve, spread=wide is not None and wide.ranks > 1)
@@ -225,21 +229,12 @@ class OperatorCosts:
         )
 
 
-def _more_tokens(gpus: int, spread: float, experts: int) -> float:
-    """How many times the mean the GPU with the most tokens has, where each of so many has some of the experts.
-
-    What a GPU gets varies as the popularity of its experts together does, differently in each layer. The largest of n
-    is about ``sqrt(2 ln n)`` standard deviations above the mean.
-    """
-    return 1.0 if gpus == 1 else 1.0 + sqrt(spread * gpus / experts) * sqrt(2.0 * ln(gpus))
-
-
-def _of_the_busiest(curve: Curve, more: float) -> Curve:
-    """The same of the GPU with the most tokens, so many times the mean."""
-    if more == 1.0:
+def _of_the_busiest(curve: Curve, busiest: Busiest) -> Curve:
+    """The same of the GPU with the most tokens."""
+    if busiest.gpus == 1:
         return curve
-    times = tuple(curve.at(size * more) for size in curve.sizes)
-    return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / more)
+    times = tuple(curve.at(size * busiest.share(size)) for size in curve.sizes)
+    return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / busiest.share(curve.measured_up_to))
 
 
 def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float) -> Curve:

@@ -135,8 +135,8 @@ class OperatorModel(Overheads):
         work = ApiServer(request_us=rest.request_us, prompt_token_us=rest.prompt_token_us, stream_us=rest.stream_us)
         self.front_end = work if max(work.request_us, work.prompt_token_us) > 0.0 else None
         doublings = (pool.tensor_parallel - 1).bit_length()
-        self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings
-        self._request_us = costs.logits_us
+        self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings + (settings.host_us or 0.0)
+        self._request_us = costs.logits_us + (settings.host_request_us or 0.0)
         if settings.sampling in ("top-p", "penalties"):
             self._step_us += settings.sort_step_us
             self._request_us += settings.sort_logits_us * pool.model.vocab_size / 1000.0

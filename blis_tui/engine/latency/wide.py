@@ -11,8 +11,9 @@ When experts are chosen evenly, a token has some on ``n (1 - (1 - 1/n) ** k)`` o
 
     time = latency + max(tokens * accelerators / NVLink, tokens * nodes * (n - 1) / n / network)
 
-The accelerator with the most tokens receives ``expert_imbalance`` times as many, and the others wait for it.
-``docs/wide.md`` compares this with what DeepEP's kernels take.
+The accelerator with the most tokens receives ``expert_imbalance`` times as many, and the others wait for it; what it
+has more by chance (``latency/busiest.py``) is in the constants, for DeepEP measures tokens that go to random experts.
+``docs/wide.md`` compares this with what its kernels take.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Wide:
     ranks: int
     """Attention ranks of the replica; 1 = its accelerators sum up results by all-reduces, as without experts."""
     imbalance: float
-    """Tokens of the accelerator with the most, relative to the mean."""
+    """Tokens of the accelerator with the most, relative to the mean, when there are many."""
     exchange_us: float = 0.0
     """What dispatch and combine of a layer take beside their bytes."""
     each_us_per_token: float = 0.0

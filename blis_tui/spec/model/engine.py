@@ -565,8 +565,8 @@ class Engine:
         absent=False,
     )
     expert_imbalance: float = key(
-        "With expert_parallel: tokens of the GPU with the most, relative to the mean. Default: 1, experts balanced"
-        " perfectly (by EPLB).",
+        "With expert_parallel: tokens of the GPU with the most, relative to the mean, when there are many; by chance it"
+        " has more of few. Default: 1, experts balanced perfectly (by EPLB).",
         absent=1.0,
         minimum=1,
         maximum=1024,

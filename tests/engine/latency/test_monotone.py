@@ -63,6 +63,14 @@ def test_more_work_takes_no_less_time_with_the_kernels_of_tensorrt_llm(model: st
     require_rising(step_time(model, gpu, 4, "operators", engine="tensorrt-llm"), (model, gpu))
 
 
+@pytest.mark.parametrize("apart", [2, 4, 8])
+@pytest.mark.parametrize(
+    ("model", "gpu"), [("gpt-oss-120b", "h200"), ("glm-5.2-fp8", "b200"), ("qwen3-30b-a3b", "l40s")]
+)
+def test_more_work_takes_no_less_time_where_experts_are_spread_over_gpus(model: str, gpu: str, apart: int) -> None:
+    require_rising(step_time(model, gpu, 8, "operators", expert_parallel=apart), (model, gpu, apart))
+
+
 def require_rising(latency: StepTimeModel, case: tuple[object, ...]) -> None:
     """More tokens, decodes or contexts take no less time."""
     courses = {
