@@ -259,6 +259,12 @@ class SignalBoard(Kept):
             flow.catch_up(self.now_us)
         return instance.seen.kv_used
 
+    def least_kv_utilization(self, index: int) -> float:
+        """A share of the KV blocks that is in use on an instance for sure: decodes that it puts off take more."""
+        at_once = not self.deferring or self._interval_us
+        used = self._kv_used[index] if at_once else self._instances[index].seen.kv_used
+        return used / self.kv_total[index]
+
     def audit(self, now: int) -> str:
         """What is wrong with the figures; empty = nothing.
 

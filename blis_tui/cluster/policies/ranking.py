@@ -31,8 +31,8 @@ class Ranking:
     Instances with equal figures have equal scores. So they stand in groups of equal figures, kept up to date as figures
     change, and a decision looks at one of each group; within a group they are sorted by the one figure that is nearly
     always different (KV utilization), of which the smallest is the best. While nothing but decoding happens to an
-    instance that figure only grows: it is asked for again when the instance comes first, and not at every step. Scores
-    that single instances have for themselves (of prefixes) are added for these alone.
+    instance that figure only grows: the least it can be sorts the group, and what it is is asked for when the instance
+    comes first. Scores that single instances have for themselves (of prefixes) are added for these alone.
 
     The sums are those of the plain way, bit by bit, because the same numbers are added in the same order.
 
@@ -169,7 +169,7 @@ class Ranking:
 
     def _place(self, index: int, board: SignalBoard) -> tuple[Group, tuple[float, int]]:
         """The group of an instance, and its entry there."""
-        entry = (self._fine(board, index) if self._has_fine else 0.0, index)
+        entry = (board.least_kv_utilization(index) if self._has_fine else 0.0, index)
         return tuple([figure(board, index) for figure in self._figures]), entry
 
     def _remove(self, place: tuple[Group, tuple[float, int]]) -> None:
