@@ -97,3 +97,21 @@ def test_the_index_finds_what_looking_at_all_finds(
     moves = [index for index in moves if index < made.pools[0].instances]
     ranked = records(made, deepcopy(requests), ranks=True, cut=cut, moves=moves)
     assert ranked == records(made, requests, ranks=False, cut=cut, moves=moves)
+
+
+def ends(made: Experiment, requests: list[Request], *, ranks: bool) -> list[tuple[int, int]]:
+    """Where each request ran and when it ended, in a run to which nobody listens: decodes are put off there."""
+    cluster = Cluster(made, ListSource(requests), RequestLog(), Observers())
+    router = cluster.dispatcher.router
+    assert isinstance(router.policy, Weighted)
+    router.policy._can_rank = ranks
+    cluster.run(100_000)
+    assert cluster.roster.board.deferring
+    return [(one.instance, one.completed_us) for one in requests]
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters())
+def test_decodes_that_are_put_off_change_no_choice(case: tuple[Experiment, list[Request]]) -> None:
+    made, requests = case
+    assert ends(made, deepcopy(requests), ranks=True) == ends(made, requests, ranks=False)
