@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, PluginConfig
 
 
-_ANSWER: Final = 2
-"""A place and a reason."""
+_SEQUENCES: Final = (tuple, list)
+_LENGTH: Final = 2
+"""Of an answer: a place and a reason."""
 NAME: Final = "router"
 """What turns requests away whose model no instance serves, where a policy's name would stand."""
 
@@ -84,7 +85,7 @@ class Router(Kept):
         context.now_us = now
         choose: Callable[..., object] = self.policy.choose  # what a plug-in answers may be anything
         answer = choose(request, self.fleet, context)
-        if isinstance(answer, tuple | list) and len(answer) == _ANSWER:
+        if isinstance(answer, _SEQUENCES) and len(answer) == _LENGTH:
             place, reason = answer[0], answer[1]
             members = self.fleet.members
             if type(place) is int and type(reason) is str and 0 <= place < len(members):

@@ -205,6 +205,8 @@ class SignalBoard(Kept):
 
     def read(self, now: int) -> None:
         """Called before each decision: what has reached its age is renewed, for all instances at once."""
+        if now == self.refreshed_us and now == self.now_us and not self.touched and not self._stale:
+            return  # as most requests need more than one decision
         self.now_us = now
         if self.touched:
             in_flight = self.in_flight
@@ -214,7 +216,8 @@ class SignalBoard(Kept):
             for listener in self._listeners:
                 listener.update(self.touched)
             self.touched.clear()
-        if self._stale and now - self.refreshed_us >= self._interval_us:
+        due = now - self.refreshed_us >= self._interval_us
+        if due and self._stale:
             for index in self._stale:
                 instance = self._instances[index]
                 self.waiting[index] = len(instance.waiting.items)
@@ -224,9 +227,9 @@ class SignalBoard(Kept):
             for listener in self._listeners:
                 listener.update(self._stale)
             self._stale.clear()
-        if self.deferring and self._interval_us and now - self.refreshed_us >= self._interval_us:
-            self._note_blocks()
-        if now - self.refreshed_us >= self._interval_us:
+        if due:
+            if self.deferring and self._interval_us:
+                self._note_blocks()
             self.refreshed_us = now
         if self._cache_delay_us and now - self._caches_us >= self._cache_delay_us:
             self._caches_us = now

@@ -131,24 +131,31 @@ class Admission(Admitting):
             if adapters is not None and not adapters.ready(request):
                 self._plan.stopped = Stopped(ADAPTER, request=request)
                 break
-            attempt = (request.index, batch.pool.epoch, self._budget, self._plan.threshold)
-            if attempt == batch.refused and (batch.encoder is None or not batch.encoder.asks(request)):
+            if (
+                batch.refused is not None
+                and batch.refused == self._attempt(request)
+                and (batch.encoder is None or not batch.encoder.asks(request))
+            ):
                 # Nothing has changed since it did not fit.
                 self._plan.stopped = batch.stopped
                 if not (batch.reserved and self._gives_way(request)):
                     break
             elif request.handover is not None and request.index in batch.reserved:
-                if not self._take_over(request, attempt):
+                if not self._take_over(request):
                     break
-            elif not self._admit(request, attempt):
+            elif not self._admit(request):
                 break
         if adapters is not None:
             adapters.end_plan()
         self._plan = NO_PLAN
 
-    def _refuse(self, attempt: tuple[int, ...], stopped: Stopped | None) -> None:
+    def _attempt(self, request: Request) -> tuple[int, ...]:
+        """What decides whether a request fits."""
+        return request.index, self._batch.pool.epoch, self._budget, self._plan.threshold
+
+    def _refuse(self, request: Request, stopped: Stopped | None) -> None:
         """A request does not fit, and will not before something changes."""
-        self._batch.refused = attempt
+        self._batch.refused = self._attempt(request)
         self._plan.stopped = self._batch.stopped = stopped
 
     def _has_no_encoder(self, request: Request) -> bool:
@@ -177,7 +184,7 @@ class Admission(Admitting):
         self._stuck = request.index
         return True
 
-    def _take_over(self, request: Request, attempt: tuple[int, ...]) -> bool:
+    def _take_over(self, request: Request) -> bool:
         """Admit a request whose prompt was computed elsewhere, if its next block is free."""
         batch, computed = self._batch, request.computed_tokens
         tokens = 1
@@ -188,7 +195,7 @@ class Admission(Admitting):
             return False
         need, free = batch.pool.missing(request, self._slots(computed + tokens)), batch.pool.free
         if need > free:
-            self._refuse(attempt, Stopped(BLOCKS, need, free, request, tried_us=batch.now))
+            self._refuse(request, Stopped(BLOCKS, need, free, request, tried_us=batch.now))
             return False
         batch.admit_prefilled(self._plan, request, tokens - 1)
         self._budget -= tokens
@@ -213,11 +220,11 @@ class Admission(Admitting):
         drafting = self._batch.speculative
         return tokens if drafting is None else drafting.slots_for(tokens)
 
-    def _admit(self, request: Request, attempt: tuple[int, ...]) -> bool:
+    def _admit(self, request: Request) -> bool:
         """Admit a request that holds nothing, if it fits; returns whether another one may be tried."""
         batch, pool = self._batch, self._batch.pool
         if self._asks and not self._rule.admits(batch, request):
-            self._refuse(attempt, self._rule.why_not(batch, request))
+            self._refuse(request, self._rule.why_not(batch, request))
             return False
         size, known, budget = pool.block_size_tokens, request.target_tokens, self._budget
         tiered: Sequence[int] = ()
@@ -257,7 +264,7 @@ class Admission(Admitting):
             if self._reloads(request, found, findable, swapped):
                 return True
             cause = BLOCKS if need > free else WATERMARK
-            self._refuse(attempt, Stopped(cause, need + kept, free, request, kept, batch.now))
+            self._refuse(request, Stopped(cause, need + kept, free, request, kept, batch.now))
             if encoder is not None:
                 encoder.release(request)
             return self._gives_way(request)
