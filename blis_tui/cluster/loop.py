@@ -177,7 +177,7 @@ def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
 def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) -> int:
     """A request goes through all stages between which nothing else happens; returns when it came to the last of these.
 
-    Of that others have not been told yet.
+    Who follows what goes on has been told of all but that one.
     """
     pipeline = cluster.pipeline
     queue, roster, ended = pipeline.queue, pipeline.roster, pipeline.arrivals.ended
