@@ -1,14 +1,16 @@
-"""Data classes that compile nothing when they are defined.
+"""Data classes and named tuples that are quickly defined.
 
 The standard library writes and compiles the methods of each data class when its module is imported; that was more than
 half of the time until a run began, and most of them are never called. :func:`dataclass` here compiles ``__init__`` when
 the first object is made, and nothing else. The rest is as there: ``fields``, ``replace``, ``asdict``, patterns,
-pickling, slots, and inheritance from one to the other. Type checkers see the standard library's.
+pickling, slots, and inheritance from one to the other. Of a named tuple ``typing`` compiles each annotation as well:
+:class:`NamedTuple` here compiles none. Type checkers see the standard library's.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import namedtuple
 from copy import copy
 from dataclasses import MISSING, Field, FrozenInstanceError
 from inspect import get_annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from dataclasses import dataclass as dataclass  # noqa: PLC0414  (so that others import it from here)
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414  (as above)
 
     from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414  (as above)
 
@@ -76,9 +79,28 @@ def _mypyc_attr(**_: object) -> Callable[[_Class], _Class]:
     return lambda cls: cls
 
 
+class _NamedTuples(type):
+    """Makes a named tuple of what the body of a class says."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, object]) -> type:
+        if not bases:
+            return super().__new__(cls, name, bases, body)
+        fields: list[str] = [*body.get("__annotations__", ())]  # type: ignore[misc]
+        defaults = [body.pop(field) for field in fields if field in body]
+        made = namedtuple(name, fields, defaults=defaults, module=str(body["__module__"]))  # type: ignore[misc]  # noqa: PYI024
+        for key, value in body.items():
+            setattr(made, key, value)
+        return made
+
+
+class _NamedTuple(metaclass=_NamedTuples):
+    """As :class:`typing.NamedTuple`, in modules that postpone annotations; it knows no ``Generic`` beside itself."""
+
+
 if not TYPE_CHECKING:
     dataclass = _dataclass
     mypyc_attr = _mypyc_attr
+    NamedTuple = _NamedTuple
 
 
 def _parameters(*, frozen: bool) -> object:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from dataclasses import MISSING, Field, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
+
+from blis_tui.classes import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,10 +1,11 @@
-"""Our data classes are the standard library's, but for when their methods are made."""
+"""Our data classes and named tuples are the standard library's, but for when their methods are made."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import pickle
+import re
 import sys
 from dataclasses import KW_ONLY, FrozenInstanceError, field, fields, replace
 from dataclasses import dataclass as standard
@@ -17,7 +18,7 @@ import pytest
 from blis_tui import classes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 PACKAGE = Path(classes.__file__).parent
 
@@ -256,6 +257,59 @@ def test_only_its_first_object_compiles_anything() -> None:
     watching = False
 
 
+# ---- named tuples ----
+
+
+class Quick(classes.NamedTuple):
+    """One of ours."""
+
+    a: int
+    b: Sequence[str] = ("b",)
+    c: None = None
+
+    @property
+    def twice(self) -> int:
+        """Not a field."""
+        return 2 * self.a
+
+    def __str__(self) -> str:
+        return f"{self.a}!"
+
+
+class Usual(NamedTuple):
+    """One of the standard library's."""
+
+    a: int
+    b: Sequence[str]
+    c: None
+
+
+def test_named_tuples_are_those_of_the_standard_library() -> None:
+    one, other = Quick(1, c=None), Usual(1, ("b",), None)
+    assert tuple(one) == tuple(other) == (1, ("b",), None)
+    assert hash(one) == hash(other)
+    assert repr(one) == repr(other).replace("Usual", "Quick")
+    assert (Quick._fields, Quick.__match_args__) == (Usual._fields, Usual.__match_args__)
+    assert Quick._field_defaults == {"b": ("b",), "c": None}
+    assert one._asdict() == other._asdict()
+    assert one._replace(a=2) == Quick._make([2, ("b",), None]) == (2, ("b",), None)
+    assert (one.twice, str(one), Quick.__doc__, Quick.__mro__) == (2, "1!", "One of ours.", (Quick, tuple, object))
+    assert (Quick.__module__, Quick.__qualname__) == (__name__, "Quick")
+    back = pickle.loads(pickle.dumps(one))  # noqa: S301  (our own)
+    assert back == one
+    assert type(copy.copy(one)) is type(back) is Quick
+    assert not hasattr(one, "__dict__")
+
+
+@pytest.mark.parametrize("wrong", [(), (1, 2, 3, 4)])
+def test_a_wrong_number_of_fields_is_refused(wrong: tuple[int, ...]) -> None:
+    with pytest.raises(TypeError):
+        Quick(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Expected 3 arguments"):
+        Quick._make(wrong)
+
+
 def test_all_of_the_package_uses_them() -> None:
     users = [path for path in PACKAGE.rglob("*.py") if path.name != "classes.py"]
-    assert [path for path in users if "dataclasses import dataclass" in path.read_text(encoding="utf-8")] == []
+    not_ours = re.compile(r"dataclasses import dataclass|typing import .*NamedTuple")
+    assert [path for path in users if not_ours.search(path.read_text(encoding="utf-8"))] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import contextmanager
@@ -61,6 +62,10 @@ EPILOG: Final = """\b
 Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage or invalid
 specification · 3 input/output · 4 simulation error · 130 interrupted · 141 standard
 output was closed"""
+
+
+_COLLECT_AFTER: Final = 50_000
+"""Objects made, and not freed, between two looks for garbage: what runs make stays, and is hardly ever garbage."""
 
 
 class _ReaderGoneError(Exception):
@@ -148,6 +153,7 @@ def cli(context: click.Context) -> None:
       blis-tui explain kv.hit_rate            what a figure, key or term means
     """  # noqa: D301  (click's mark for lines it must not join)
     command_begins()
+    _collect_garbage()
     if context.invoked_subcommand is None:
         from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only here)
 
@@ -155,6 +161,14 @@ def cli(context: click.Context) -> None:
             show_home()
         else:
             print_text(context.get_help())
+
+
+def _collect_garbage() -> None:
+    """From now on, if the process began without; what has been imported is not looked at any more."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER)
+        gc.enable()
 
 
 def main() -> None:

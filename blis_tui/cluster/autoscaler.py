@@ -12,8 +12,9 @@ disaggregation pools of one role stand in for each other, and no others: each ro
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED, NoAutoscaler, accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.placement import draw

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.cluster.stages import Transfers
 
 if TYPE_CHECKING:

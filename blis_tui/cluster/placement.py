@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from blis_tui.classes import NamedTuple
 from blis_tui.cluster.lives import Node, RoomForAll, accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.records import NodeChanged

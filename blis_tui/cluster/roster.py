@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.cluster.passage import QUEUED
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.seen import Watch

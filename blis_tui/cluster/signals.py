@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, overload
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, overload
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.kept import Kept

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.pipeline import Stages
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.records import ChunkDone

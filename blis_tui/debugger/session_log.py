@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 
 _WIDTH: Final = 6
 

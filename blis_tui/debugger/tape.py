@@ -10,9 +10,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import fields
 from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.debugger.overview import Bucket, Latencies, Overview
 from blis_tui.debugger.session_log import ArrivalLog, SessionLog
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described

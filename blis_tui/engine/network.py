@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from blis_tui.classes import NamedTuple
 
 _BITS_PER_TOKEN: Final = 32
 _US_PER_MS: Final = 1000

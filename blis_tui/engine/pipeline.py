@@ -9,9 +9,9 @@ the *bubble*.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.plan import StepPart

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.request import Request  # noqa: TC001  (as above)
 from blis_tui.engine.stopped import PREEMPTED, TOKENS, Stopped
 from blis_tui.kept import Kept

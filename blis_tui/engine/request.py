@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 from operator import add, attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:

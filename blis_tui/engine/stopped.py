@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.records import Description, Record
 
 if TYPE_CHECKING:

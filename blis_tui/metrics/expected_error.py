@@ -10,9 +10,9 @@ measured run's two errors. How often that holds is judged with one server left o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.portable_math import power
 from blis_tui.metrics.measured import CACHED_SHARE, LOADS, measured, nearest, traits_of
 from blis_tui.metrics.unmeasured import STEPS, WAITS, unmeasured

@@ -11,7 +11,9 @@ import json
 from bisect import bisect_left
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.portable_math import ln
 from blis_tui.metrics.expected_error import Expectation, Seen, expectation

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.request import NO_MEDIA, Media, declared_segments
 from blis_tui.kept import Kept
 

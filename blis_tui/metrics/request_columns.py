@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.request_book import NO_EXTRAS
 from blis_tui.workload.trace_segments import segments_cell

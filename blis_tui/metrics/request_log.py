@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from itertools import chain
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple, overload
+from typing import TYPE_CHECKING, Final, overload
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import Media, RequestState
 from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook, contradicts

@@ -12,8 +12,9 @@ decisions where step times are off, and no cluster was measured.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.metrics.measured import ENGINES
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.stats import of_samples
 from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.pictures.load import LoadObserver
 from blis_tui.pictures.load_pictures import compared_load_picture
 from blis_tui.pictures.page import settings

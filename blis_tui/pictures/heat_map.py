@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.pictures.points import coordinate, short
 from blis_tui.units import number_text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held, InstanceChanged, Lost, Retried
 from blis_tui.engine.records import (
     Completed,

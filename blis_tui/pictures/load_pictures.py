@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from math import fsum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.plain_page import Table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import field
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
+from blis_tui.classes import NamedTuple
 from blis_tui.pictures.chosen import chosen_section
 from blis_tui.pictures.page import document, page, provenance
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis

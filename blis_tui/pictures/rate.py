@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.pictures.panels import bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.pictures.points import coordinate

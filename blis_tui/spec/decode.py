@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+from blis_tui.classes import NamedTuple
 from blis_tui.keys import AUTO, keys_of
 from blis_tui.spec.document_parts import Part, plugin_of
 from blis_tui.spec.model import Budget

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.registry import setting
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP

@@ -8,9 +8,9 @@ when it starts, from a stream of its own: it does not depend on how fast the clu
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.request import NO_MEDIA
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import SessionCall

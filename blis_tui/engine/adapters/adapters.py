@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.adapters.costs import HOST, STORAGE
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.events import instance_order

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.batch import Admitting
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped

@@ -7,9 +7,9 @@ Source: SGLang 0.5.23, ``managers/scheduler.py`` (``get_next_batch_to_run``, ``_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.sglang_loras import AdapterPlaces
 from blis_tui.engine.batching.sglang_prefill import Adder, Verdict

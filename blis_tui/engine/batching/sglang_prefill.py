@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from enum import Enum
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.stopped import PROMPTS, ROOM, TOKENS, Stopped
 
 if TYPE_CHECKING:

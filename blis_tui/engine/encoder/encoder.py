@@ -6,8 +6,9 @@ Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` (``_try_schedule_encoder_inp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.content_records import MediaEncoded, MediaHeld
 from blis_tui.engine.encoder.items import items_of
 from blis_tui.engine.plan import NO_PLAN, StepPart

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from blis_tui.classes import NamedTuple
 
 
 class Extent:

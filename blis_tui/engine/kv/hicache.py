@@ -14,9 +14,9 @@ Source: SGLang 0.5.23, ``mem_cache/unified_radix_cache.py`` (``_execute_and_comm
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.kv.radix_pool import RadixPool
 from blis_tui.engine.kv.radix_tree import Evictable, Node, RadixTree, State, behind, common
 from blis_tui.engine.kv.tiers import THRASHING_US, Tier, Tiers

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:

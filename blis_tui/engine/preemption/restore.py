@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import NamedTuple
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.registry import PlugPoint
 

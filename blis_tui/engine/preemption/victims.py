@@ -7,8 +7,9 @@ never stops an instance (``docs/semantics.md``, "Progress").
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.classes import NamedTuple
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil, fsum, sqrt
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.checkpoints import objects_from
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.speculative.drafts import Luck
 from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import NamedTuple
 from blis_tui.tui.presenters.lines import cells_text, shorten
 from blis_tui.tui.presenters.series import FUTURE, PAST, strip
 from blis_tui.tui.presenters.timeline import LABEL, known_until, scale_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.columns import cut
 from blis_tui.conditions.probes import Happens, Reaches
 from blis_tui.debugger.moment import settles

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from textual.content import Content
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

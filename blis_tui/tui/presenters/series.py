@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.units import count_text, percent_text, span_text
 

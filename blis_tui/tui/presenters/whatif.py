@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.classes import NamedTuple
 from blis_tui.compare.divergence import record_text
 from blis_tui.compare.whatif_text import place_text
 from blis_tui.tui.presenters.lines import (
