@@ -99,7 +99,7 @@ class Pipeline(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Arrivals(Kept):
-    """Requests come when the workload says so: the next one is fetched when one comes.
+    """Requests come when the workload says so: the next one is pending when one comes.
 
     Args:
         experiment: how long admission takes.
@@ -121,6 +121,9 @@ class Arrivals(Kept):
     ) -> None:
         self.source = source
         self.ended: list[tuple[Request, int]] = []
+        self._ahead: list[Passage] = []
+        """Those that have been fetched and are not pending yet, the next one last."""
+        self._at_once: int = getattr(source, "at_once", 1)
         self._pipeline = pipeline
         self._entrance = entrance
         self._latency_us = experiment.cluster.admission_latency_us
@@ -147,12 +150,21 @@ class Arrivals(Kept):
         return None
 
     def pull(self) -> None:
-        """Fetch what comes next."""
-        request = self.source.next_request()
-        if request is None:
-            self._exhausted = True
+        """What comes next is pending from now on."""
+        ahead = self._ahead
+        if not ahead:
+            self._fetch(ahead)
+        if ahead:
+            passage = ahead.pop()
+            self._pipeline.queue.push(passage.request.arrival_us, ARRIVAL, passage)
         else:
-            self._pipeline.queue.push(request.arrival_us, ARRIVAL, Passage(request, self.arrive))
+            self._exhausted = True
+
+    def _fetch(self, ahead: list[Passage]) -> None:
+        source, arrive = self.source, self.arrive
+        while len(ahead) < self._at_once and (request := source.next_request()) is not None:
+            ahead.append(Passage(request, arrive))
+        ahead.reverse()
 
     def answer(self, now: int) -> None:
         """Clients hear of requests that have ended, and may send others."""
