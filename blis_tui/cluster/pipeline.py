@@ -207,7 +207,7 @@ class Admission(Kept):
     def enter(self, passage: Passage, now: int) -> int:
         """A request has come: it goes on, or is turned away."""
         pipeline, roster, control = self._pipeline, self._roster, self.control
-        if roster.watched:
+        if roster.watched and (control.reads_signals or roster.board.ages):
             roster.board.read(now)
         who, reason = control.refusal(passage.incoming, now)
         if reason:

@@ -154,6 +154,7 @@ class SignalBoard(Kept):
         kv_total: blocks there are.
         deferring: whether instances put plain decodes off, so that the blocks they have in use are asked for when they
             are read; else they are noted like the other figures.
+        ages: whether figures may be older than the moment: then it matters when they are read.
         refreshed_us: when all but the in-flight counts were last renewed.
         now_us: when it was last read.
         touched: instances to which something has happened since.
@@ -174,6 +175,7 @@ class SignalBoard(Kept):
         """Blocks in use when the figures were renewed."""
         self._interval_us = settings.refresh_interval_us
         self._cache_delay_us = settings.cache_signal_delay_us
+        self.ages = bool(self._interval_us or self._cache_delay_us)
         self._caches_us = 0
         self._views: list[CacheView] = []
         self._listeners: list[dict[int, None]] = []
