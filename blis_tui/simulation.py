@@ -16,7 +16,6 @@ from blis_tui.cluster.digest import digest
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
 from blis_tui.cluster.reroute import Routes, reroutes
-from blis_tui.cluster.snapshot import find_request, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
@@ -24,8 +23,7 @@ from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
-from blis_tui.workload.source import TraceSource, create_source, fixed_part
-from blis_tui.workload.trace_sessions import TracedSource
+from blis_tui.workload.source import create_source, fixed_part, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -173,7 +171,8 @@ class Simulation:
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers, **self._parts}
         if (trace := fixed_part(source)) is not None:
             self._fixed["trace"] = trace
-        self.left_out = source.table.left_out if isinstance(source, TraceSource | TracedSource) else ()
+        table = table_of(source)
+        self.left_out = () if table is None else table.left_out
 
     # ---- forward ----
 
@@ -220,6 +219,8 @@ class Simulation:
 
     def peek(self) -> PendingEvent | None:
         """The next event; None at the end."""
+        from blis_tui.cluster.snapshot import peek  # noqa: PLC0415  (runs that nobody watches need none of it)
+
         return peek(self._cluster)
 
     def step(self) -> PendingEvent | None:
@@ -229,7 +230,7 @@ class Simulation:
             StalledError: the simulation cannot go on.
             InvariantError: with ``check="all"``, an invariant does not hold afterwards.
         """
-        upcoming = peek(self._cluster)
+        upcoming = self.peek()
         if upcoming is not None:
             self._advance(1, None)
         return upcoming
@@ -325,6 +326,8 @@ class Simulation:
         Args:
             window: how many requests of each queue and batch to look at, from their heads; None = all of them.
         """
+        from blis_tui.cluster.snapshot import take_snapshot  # noqa: PLC0415  (as above)
+
         self._require_sound()
         return take_snapshot(self._cluster, window)
 
@@ -344,6 +347,8 @@ class Simulation:
 
     def request(self, name: str) -> RequestSnapshot | None:
         """A request that has arrived and not ended, frozen; None when there is none of that name."""
+        from blis_tui.cluster.snapshot import find_request  # noqa: PLC0415  (as above)
+
         self._require_sound()
         return find_request(self._cluster, name)
 

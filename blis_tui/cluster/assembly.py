@@ -16,7 +16,7 @@ from blis_tui.cluster.roster import ALL, DECODING, PREFILLING, Roster
 from blis_tui.cluster.router import Router
 from blis_tui.engine.events import EventQueue
 from blis_tui.engine.streams import Streams
-from blis_tui.workload.interactive import InteractiveSource
+from blis_tui.workload.source import awaits_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def assembled(
     """
     queue, streams = EventQueue(), Streams(experiment.seed)
     ended: list[tuple[Request, int]] = []
-    if isinstance(source, InteractiveSource):
+    if awaits_answers(source):
         from blis_tui.cluster.feedback import Listening
 
         ledger = Listening(ledger, ended)
@@ -103,7 +103,7 @@ def _arrivals(
     entrance: Callable[[Passage, int], int],
     ended: list[tuple[Request, int]],
 ) -> Arrivals:
-    if not isinstance(source, InteractiveSource):
+    if not awaits_answers(source):
         return Arrivals(experiment, source, pipeline, entrance)
     from blis_tui.cluster.feedback import Feedback
 

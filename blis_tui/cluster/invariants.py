@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.invariants import INVARIANTS, Invariant
 from blis_tui.engine.request import handover_of
-from blis_tui.workload.interactive import InteractiveSource
+from blis_tui.workload.source import awaits_answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def _freshness(cluster: Cluster) -> str:
 
 def _all_accounted_for(cluster: Cluster) -> str:
     source = cluster.source
-    return source.audit() if isinstance(source, InteractiveSource) else ""
+    return source.audit() if awaits_answers(source) else ""
 
 
 CONTROL_INVARIANTS: Final = (

@@ -17,7 +17,6 @@ from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
 from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.rates import CurvedGaps, DrawnStages, ExactStages
 from blis_tui.workload.ratios import ratios_of, tokens_of
-from blis_tui.workload.sessions import SessionDraws
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.lengths import TokenCounts
     from blis_tui.workload.modalities import DrawnMedia
-    from blis_tui.workload.sessions import SessionRun
+    from blis_tui.workload.sessions import SessionDraws, SessionRun
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -100,8 +99,11 @@ class ClientSource(Kept):
         self._sent = 0
         mix = client.adapters
         self._adapters = None if mix is None else AdapterDraws(mix, streams.stream(f"{path}/adapters"))
-        session = client.session
-        self.sessions = None if session is None else SessionDraws(client, session, streams, plugins, self._adapters)
+        self.sessions: SessionDraws | None = None
+        if client.session is not None:
+            from blis_tui.workload.sessions import SessionDraws  # noqa: PLC0415  (few workloads have any)
+
+            self.sessions = SessionDraws(client, client.session, streams, plugins, self._adapters)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
         self._model = client.model

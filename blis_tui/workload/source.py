@@ -6,7 +6,7 @@ A source pickles into a few numbers per client (or a cursor into a trace), howev
 from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import Request
@@ -16,6 +16,7 @@ from blis_tui.workload.arrivals import CLOSED_LOOP
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Workload
+    from blis_tui.workload.interactive import InteractiveSource
     from blis_tui.workload.trace_table import TraceTable
 
 
@@ -37,6 +38,11 @@ class RequestSource(Protocol):
     def state(self) -> tuple[object, ...]:
         """What decides all further requests, as plain values (for digests)."""
         ...
+
+
+def awaits_answers(source: object) -> TypeGuard[InteractiveSource]:
+    """Whether its clients wait for answers: some of its requests come when others have ended."""
+    return hasattr(source, "on_ended")
 
 
 def table_of(source: RequestSource) -> TraceTable | None:
