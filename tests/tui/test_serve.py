@@ -99,7 +99,7 @@ async def closed(window: aiohttp.ClientWebSocketResponse) -> int | None:
 async def room(session: aiohttp.ClientSession, url: str) -> None:
     """Wait until one more window may be opened: a program has ended."""
     async with asyncio.timeout(PATIENCE_S):
-        while (await session.get(url)).status == 503:
+        while (await session.get(url)).status == 503:  # noqa: ASYNC110  (another process has no event to set)
             await asyncio.sleep(0.01)
 
 
