@@ -33,6 +33,7 @@ DRIVER: Final = "blis_tui.tui.web_driver:PipeDriver"
 _log: Final = logging.getLogger(__name__)
 _GRACE_S: Final = 3.0
 """How long a program may take to end, in seconds, before it is killed."""
+_PIECE_BYTES: Final = 65_536
 _HEARTBEAT_S: Final = 15.0
 """How often a window is asked whether it is still there, in seconds."""
 _FOREIGN_FONT: Final = re.compile(r"<link[^>]*fonts\.googleapis[^>]*>")
@@ -109,9 +110,15 @@ class Program(AppService):
         await self._websocket.send_json([kind, value])
 
     async def run(self) -> None:
-        """Show what it says, until it ends, and its window with it."""
+        """Show what it says, until it ends, and its window with it; or until its window does, and then let it finish.
+
+        What it still says is read and dropped: it could not end while it waits for a reader, and asyncio takes no
+        process to be over before its pipes have been read to their ends.
+        """
         await super().run()
         await self._close()
+        if self._process is not None:
+            await asyncio.gather(_drop(self._process.stdout), _drop(self._process.stderr))
 
     async def _close(self) -> None:
         await self._websocket.close()
@@ -127,15 +134,14 @@ class Program(AppService):
         finally:  # also when the server ends meanwhile and waits no longer
             late.cancel()
             self._kill()
-            # asyncio closes the pipes of a process when they have been read to their ends; here they are not.
-            self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         self.stdin.close()
         with suppress(ConnectionError):
             await self.stdin.wait_closed()
 
     def _kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        """End it if it has not ended, and close its pipes, which a process that it started may still hold."""
+        if self._process is not None:
+            self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 class WebServer(Server):
@@ -237,6 +243,12 @@ class WebServer(Server):
         finally:
             self._windows.discard(window)
         return window
+
+
+async def _drop(said: asyncio.StreamReader | None) -> None:
+    """Read all that is said until it ends, and keep none of it."""
+    while said is not None and await said.read(_PIECE_BYTES):
+        pass
 
 
 async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:

@@ -1,4 +1,4 @@
-"""A thousand random keys must not break anything, and must not change what the simulation does."""
+"""Hundreds of random keys must not break anything, and must not change what the simulation does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_soak(
     monkeypatch.chdir(tmp_path)
     random = Random(seed)  # noqa: S311  (which keys are pressed is no secret)
     async with debugging(name, requests=40, size=size) as here:
-        for number in range(350):  # a thousand in all three
+        for number in range(200):  # six hundred in all three
             # Windows are left often enough for the debugger to get most of the keys.
             if not here.on_top and random.random() < 0.3:
                 key = "escape" if random.random() < 0.7 else "q"
@@ -49,14 +49,11 @@ async def test_soak(
                 await idle()
             if number % 12 == 0:
                 await here.pilot.pause()
-        for _ in range(30):
+        for attempt in range(30):
             if here.on_top:
                 break
-            here.app.simulate_key("escape")
+            here.app.simulate_key("q" if attempt % 3 == 2 else "escape")  # the second leaves a search, where q is text
             await here.pilot.pause()
-            if not here.on_top:
-                here.app.simulate_key("q")
-                await here.pilot.pause()
         assert here.on_top
         here.screen.halt()
         here.session.breakpoints = ()

@@ -15,7 +15,8 @@ from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_rows, screen_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from pytest_regressions.file_regression import FileRegressionFixture
@@ -32,62 +33,74 @@ ADMITS: Final = "2762"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """An experiment, where to go, and the keys to press there; what begins with a colon is a text to type."""
+class Run:
+    """An experiment open in the debugger, where to go in it, and what is looked at there, one after the other.
 
-    name: str
+    A scene has the keys that lead to it from the one before; what begins with a colon is a text to type.
+    """
+
+    scenes: Mapping[str, tuple[str, ...]]
     spec: str = "kv-pressure"
     at: str | None = None
-    keys: tuple[str, ...] = ()
     breaks: tuple[str, ...] = ()
 
 
-SCENES: Final = (
-    Scene(name="start"),
-    Scene(name="schedule", at="2760", keys=("s", "2")),
-    Scene(name="admits", at=ADMITS, keys=("2",)),
-    Scene(name="past", keys=("end", "g", ":2761")),
-    Scene(name="queued", keys=("end", "g", ":2642", "3")),
-    Scene(name="first-schedule", keys=("n", "n", "n", "n", "s", "3")),
-    Scene(name="end", keys=("end", "3")),
-    Scene(name="ranking", keys=("end", "l", "l", "l", "l")),
-    Scene(name="why-decode", spec="chunked-prefill", keys=("end", "3", "question_mark")),
-    Scene(name="events-filter", keys=("end", "/", ":preempted", "comma")),
-    Scene(name="instances", at=PREEMPTS, keys=("2", "down", "down")),
-    Scene(name="request", keys=("end", "3", "enter", "g", ":3300", "3")),
-    Scene(name="metrics", at=PREEMPTS, keys=("4",)),
-    Scene(name="kv-shared", spec="shared-prefixes", at="300", keys=("5",)),
-    Scene(name="kv-tiers", spec="kv-tiers offload", at="2500", keys=("5",)),
-    Scene(name="drafts", spec="quickstart drafts", at="600", keys=("2", "question_mark")),
-    Scene(name="pipeline", spec="pipeline-bubble", at="300", keys=("2",)),
-    Scene(name="changes", at=PREEMPTS, keys=("6",)),
-    Scene(name="warnings", keys=("end", "7")),
-    Scene(
-        name="breakpoints",
+RUNS: Final = (
+    Run(scenes={"start": (), "first-schedule": ("n", "n", "n", "n", "s", "3")}),
+    Run(
+        at="2760",
+        scenes={
+            "schedule": ("s", "2"),
+            "metrics": ("g", f":{PREEMPTS}", "4"),
+            "admits": ("g", f":{ADMITS}", "2"),
+        },
+    ),
+    Run(at=PREEMPTS, scenes={"changes": ("6",)}),
+    Run(at=PREEMPTS, scenes={"instances": ("2", "down", "down")}),
+    Run(at=PREEMPTS, scenes={"spec": ("9", "down", "down", "down")}),
+    Run(
+        scenes={
+            "palette-why": ("end", "ctrl+p", *"why"),
+            "end": ("escape", "3"),
+            "warnings": ("7",),
+            "ranking": ("4", "3", "l", "l", "l", "l"),
+        }
+    ),
+    Run(scenes={"queued": ("end", "g", ":2642", "3")}),
+    Run(scenes={"events-filter": ("end", "/", ":preempted", "comma")}),
+    Run(scenes={"past": ("end", "g", ":2761")}),
+    Run(scenes={"request": ("end", "3", "enter", "g", ":3300", "3")}),
+    Run(spec="chunked-prefill", scenes={"why-decode": ("end", "3", "question_mark")}),
+    Run(spec="shared-prefixes", at="300", scenes={"kv-shared": ("5",)}),
+    Run(spec="kv-tiers offload", at="2500", scenes={"kv-tiers": ("5",)}),
+    Run(spec="quickstart drafts", at="600", scenes={"drafts": ("2", "question_mark")}),
+    Run(spec="pipeline-bubble", at="300", scenes={"pipeline": ("2",)}),
+    Run(
         at=PREEMPTS,
         breaks=("preempted", "kv.utilization > 0.9 and waiting >= 3", "first preemption"),
-        keys=("w", ":kv.utilization", "w", ":waiting", "w", ":running >= 8", "8", "down", "space"),
+        scenes={
+            "breakpoints": ("w", ":kv.utilization", "w", ":waiting", "w", ":running >= 8", "8", "down", "space"),
+        },
     ),
-    Scene(name="spec", at=PREEMPTS, keys=("9", "down", "down", "down")),
-    Scene(name="several-instances", spec="quickstart", at="1500", keys=("2",)),
+    Run(spec="quickstart", at="1500", scenes={"several-instances": ("2",)}),
     # Clusters.
-    Scene(name="fleet", spec="SPLIT", at="1656", keys=("0", "right", "right", "right")),
-    Scene(name="fleet-512", spec="LARGE", at="20000", keys=("0", "right", "down", "down")),
-    Scene(name="fleet-life", spec="GROWING", at="900", keys=("0", "right")),
-    Scene(name="fleet-drain", spec="GROWING", at="8400", keys=("0", "right", "right")),
-    Scene(name="why-scaling", spec="GROWING", at="7579", keys=("question_mark",)),
-    Scene(name="whatif", spec="WEIGHTED", at="3519", keys=("R", "down", "down", "i")),
-    Scene(name="router", spec="WEIGHTED", at="3519", keys=("R", "down", "down")),
-    Scene(name="gateway", spec="GATEWAY", at="1500", keys=("W",)),
-    Scene(name="life-split", spec="SPLIT", keys=("g", ":request_67", "g", ":3500", "3")),
+    Run(spec="SPLIT", at="1656", scenes={"fleet": ("0", "right", "right", "right")}),
+    Run(spec="LARGE", at="8000", scenes={"fleet-512": ("0", "right", "down", "down")}),
+    Run(spec="GROWING", at="900", scenes={"fleet-life": ("0", "right")}),
+    Run(spec="GROWING", at="7579", scenes={"why-scaling": ("question_mark",)}),
+    Run(spec="GROWING", at="8400", scenes={"fleet-drain": ("0", "right", "right")}),
+    Run(spec="WEIGHTED", at="3519", scenes={"router": ("R", "down", "down"), "whatif": ("i",)}),
+    Run(spec="GATEWAY", at="1500", scenes={"gateway": ("W",)}),
+    Run(spec="SPLIT", scenes={"life-split": ("g", ":request_67", "g", ":3500", "3")}),
     # Who sends what.
-    Scene(name="sessions", spec="conversations", at="3000", keys=("S", "down", "down")),
-    Scene(name="session", spec="conversations", at="3000", keys=("S", "down", "down", "enter")),
-    Scene(name="reasoning", spec="thinking", at="2600", keys=("g", ":request_67", "g", ":2600", "3")),
-    Scene(name="answer", spec="thinking", at="2890", keys=("g", ":request_64", "g", ":2890", "3")),
-    Scene(name="why-answer", spec="thinking", at="2890", keys=("g", ":request_64", "g", ":2890", "3", "question_mark")),
-    Scene(name="arrivals", spec="kv-tiers", at="1000", keys=("a",)),
-    Scene(name="palette-why", keys=("end", "ctrl+p", *"why")),
+    Run(spec="conversations", at="3000", scenes={"sessions": ("S", "down", "down"), "session": ("enter",)}),
+    Run(spec="thinking", at="2600", scenes={"reasoning": ("g", ":request_67", "g", ":2600", "3")}),
+    Run(
+        spec="thinking",
+        at="2890",
+        scenes={"answer": ("g", ":request_64", "g", ":2890", "3"), "why-answer": ("question_mark",)},
+    ),
+    Run(spec="kv-tiers", at="1000", scenes={"arrivals": ("a",)}),
 )
 WINDOWS: Final = {
     "export": ("x",),
@@ -98,37 +111,41 @@ WINDOWS: Final = {
     "jump": ("ctrl+o",),
 }
 """What lies above the debugger: the keys that open it, at ``PREEMPTS``."""
-BY_NAME: Final = {scene.name: scene for scene in SCENES}
 SMALLEST: Final = (60, 16)
 TWO_PANES: Final = (110, 30)
 LARGE: Final = (200, 60)
 OTHER_SIZES: Final = {
-    "past": (SMALLEST, TWO_PANES),
-    "request": (SMALLEST, TWO_PANES),
     "kv-shared": (SMALLEST, TWO_PANES, LARGE),
     **dict.fromkeys(("end", "instances", "metrics", "several-instances"), (LARGE,)),
     **dict.fromkeys(("fleet", "fleet-512", "fleet-life", "fleet-drain", "router", "whatif", "gateway"), (LARGE,)),
 }
 """Sizes in which a scene is looked at besides the two usual ones."""
+RUN_OF: Final = {name: run for run in RUNS for name in run.scenes}
 ANEW: Final = {"past", "request"}
 """Scenes played once for each size: a new size leaves lists scrolled and letters on panes where they are."""
 
 
-async def run_to_stop(here: Debugging, scene: Scene) -> None:
-    """Press the scene's keys."""
-    await here.press(*scene.keys)
+def opened(run: Run, size: tuple[int, int]) -> AbstractAsyncContextManager[Debugging]:
+    """The debugger where a run begins."""
+    return debugging(run.spec, size=size, requests=None, at=run.at, breaks=run.breaks, at_once=True)
 
 
-async def look(scene: Scene, sizes: Sequence[tuple[int, int]], file_regression: FileRegressionFixture) -> None:
-    """Compare a scene with its goldens: played in a terminal of the first size, which then gets the others."""
-    first, *others = sizes
-    async with debugging(scene.spec, size=first, requests=None, at=scene.at, breaks=scene.breaks, at_once=True) as here:
-        await run_to_stop(here, scene)
-        await check_screen(here.pilot, file_regression, f"debugger-{scene.name}")
-        for size in others:
-            await here.pilot.resize_terminal(*size)
-            await here.idle()
-            await check_screen(here.pilot, file_regression, f"debugger-{scene.name}")
+async def look(here: Debugging, run: Run, file_regression: FileRegressionFixture, *sizes: tuple[int, int]) -> None:
+    """Compare scenes with their goldens: each in the terminal's own size, then in others, and its own of those."""
+    first = here.app.size
+    for name, keys in run.scenes.items():
+        await resize(here, first)
+        await here.press(*keys)
+        for size in (first, *sizes, *(OTHER_SIZES.get(name, ()) if sizes else ())):
+            await resize(here, size)
+            await check_screen(here.pilot, file_regression, f"debugger-{name}")
+
+
+async def resize(here: Debugging, size: tuple[int, int]) -> None:
+    """Give the terminal a size, where it has another."""
+    if size != here.app.size:
+        await here.pilot.resize_terminal(*size)
+        await here.idle()
 
 
 @pytest.fixture(autouse=True)
@@ -136,11 +153,21 @@ def _folder(empty: Path) -> None:
     """A working folder with a name that is always the same."""
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
-async def test_the_debugger(name: str, file_regression: FileRegressionFixture) -> None:
-    sizes = (NORMAL, NARROW, *OTHER_SIZES.get(name, ()))
-    for some in [(size,) for size in sizes] if name in ANEW else [sizes]:
-        await look(BY_NAME[name], some, file_regression)
+@pytest.mark.parametrize(
+    "run", [run for run in RUNS if ANEW.isdisjoint(run.scenes)], ids=lambda run: " ".join(run.scenes)
+)
+async def test_the_debugger(run: Run, file_regression: FileRegressionFixture) -> None:
+    async with opened(run, NORMAL) as here:
+        await look(here, run, file_regression, NARROW)
+
+
+@pytest.mark.parametrize("size", [NORMAL, NARROW, SMALLEST, TWO_PANES])
+@pytest.mark.parametrize("name", sorted(ANEW))
+async def test_the_debugger_opened_in_a_size(
+    name: str, size: tuple[int, int], file_regression: FileRegressionFixture
+) -> None:
+    async with opened(RUN_OF[name], size) as here:
+        await look(here, RUN_OF[name], file_regression)
 
 
 @pytest.mark.parametrize("size", [NORMAL, NARROW])
@@ -188,7 +215,9 @@ async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileR
         )
 
     monkeypatch.setattr(Batch, "admit", stuck)
-    await look(Scene(name="failed", keys=("end", "7")), (NORMAL, NARROW), file_regression)
+    run = Run(scenes={"failed": ("end", "7")})
+    async with opened(run, NORMAL) as here:
+        await look(here, run, file_regression, NARROW)
 
 
 # ---- with few colours or none ----
@@ -206,13 +235,10 @@ def few_colours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 async def test_the_text_does_not_depend_on_colours(
     few_colours: str, name: str, file_regression: FileRegressionFixture
 ) -> None:
-    scene = BY_NAME[name]
-    async with debugging(
-        scene.spec, size=NORMAL, requests=None, at=scene.at, breaks=scene.breaks, at_once=True
-    ) as here:
+    run = Run(scenes={name: ("end", "7")}) if name == "warnings" else RUN_OF[name]  # without the scenes before it
+    async with opened(run, NORMAL) as here:
         assert here.app.no_color if few_colours == "NO_COLOR" else here.app.native_ansi_color
-        await run_to_stop(here, scene)
-        await check_screen(here.pilot, file_regression, f"debugger-{name}")
+        await look(here, run, file_regression)
 
 
 def row_with(app: App[None], text: str) -> Strip:
@@ -227,7 +253,7 @@ def has(strip: Strip, text: str, attribute: str) -> bool:
     return bool(piece.style and getattr(piece.style, attribute))
 
 
-async def test_positions_and_cursors_are_signs(few_colours: str) -> None:
+async def test_positions_cursors_and_the_pane_in_use_can_be_told_without_colours(few_colours: str) -> None:
     async with debugging(requests=None, at=PREEMPTS) as here:
         assert row_with(here.app, "step 2248").text.startswith("│▶ ")
         assert row_with(here.app, " ≤ 100 %").text.rstrip().endswith("▲")
@@ -239,17 +265,11 @@ async def test_positions_and_cursors_are_signs(few_colours: str) -> None:
         assert "‖ paused" in screen_text(here.app)
         assert row_with(here.app, "! 2").text.rstrip().endswith("! 2")
 
-
-async def test_the_pane_in_use_is_underlined_among_the_tabs(few_colours: str) -> None:
-    async with debugging(requests=None, at=PREEMPTS) as here:
         await here.press("5")
         tabs = row_with(here.app, "9 Spec")
         assert has(tabs, "KV cache", "underline"), few_colours
         assert not has(tabs, "Changes", "underline")
 
-
-async def test_cursors_of_lists_in_windows_are_reversed(few_colours: str) -> None:
-    async with debugging(requests=None, at=PREEMPTS) as here:
         for keys, first, second in (
             (("x",), "report.json", "requests.csv"),
             (("escape", "h"), "Process the next event", "Go on to the next phase"),

@@ -92,10 +92,10 @@ def _is_later(one: Line) -> bool:
 def test_what_is_later_changes_nothing_of_what_is_past(name: str) -> None:
     experiment = blis_tui.load(name)
     known = Debugger(experiment)
-    run_to_stop(known.run(until=4000))
+    run_to_stop(known.run(until=2500))
     fresh = Debugger(experiment)
     places = random.Random(name)  # noqa: S311
-    events = sorted(places.sample(range(1, min(known.frontier, 2500)), PLACES))
+    events = sorted(places.sample(range(1, min(known.frontier, 1500)), PLACES))
     orders = cycle(ORDERS)
     steps = [known.tape.next_step(event) for event in events]
     for event in sorted({*events, *steps, *(step + 1 for step in steps)}):
