@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from blis_tui.workload.interactive import InteractiveSource
     from blis_tui.workload.source import RequestSource
 
-_START_S: Final = 0.2
-"""From the last look at the counters to the beginning of the schedule."""
 _LOG_S: Final = 0.002
 """So often the server's log is looked at: steps are no shorter."""
 _STATUS_S: Final = 0.25
@@ -57,6 +55,8 @@ class Plan:
     scrape_s: float
     about: Mapping[str, object]
     """What ``recording.json`` is to say beside what is found out."""
+    lead_s: float = 0.2
+    """From the last look at the counters to the beginning of the schedule."""
     settle_s: float = 1.0
     """Counters and log come to their end within that after the last answer."""
 
@@ -151,8 +151,8 @@ class Observer:
         if self._log is not None:
             for _ in self._log.lines():  # what warming up has left there
                 pass
-        began_s = time.time() + _START_S
-        self._clock = Clock(time.monotonic_ns() + round(_START_S * 1e9))
+        began_s = time.time() + plan.lead_s
+        self._clock = Clock(time.monotonic_ns() + round(plan.lead_s * 1e9))
         limits = plan.limits
         self._load = Load(plan.source, Prompts(asking, scale), self._exchanges, self._clock, limits, self._ended)
         beside: list[Coroutine[None, None, None]] = [self._show()]

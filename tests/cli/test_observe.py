@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.observe import observer
 from blis_tui.observe.reading import read_recording
 from tests.cli.test_signals import Child
 from tests.hostile import EVIL, SPEC, require_harmless
@@ -42,6 +44,8 @@ clients:
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    # What these servers count is there with the answer, so there is nothing to wait for before and after.
+    monkeypatch.setattr(observer, "Plan", partial(observer.Plan, lead_s=0.02, settle_s=0.05))
     (tmp_path / "trace.csv").write_text(TRACE)
     (tmp_path / "talks.yaml").write_text(WORKLOAD)
 
@@ -154,7 +158,8 @@ def test_equal_prompt_seeds_are_equal_prompts_and_runs_share_none_by_default() -
     assert not any(one in prompts[0] + prompts[2] for one in prompts[3])
 
 
-def test_the_log_of_the_server_tells_its_steps(tmp_path: Path) -> None:
+def test_the_log_of_the_server_tells_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "Plan", partial(observer.Plan, settle_s=1.0))  # the last line comes after the answer
     log = tmp_path / "server.log"
     log.write_text("before\n")
     line = (

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 SHORT = {"workload.requests": 30}
 SHORTER: dict[str, object] = {
-    "workload.requests": 10,
-    "workload.clients.0.output_tokens": {"kind": "constant", "value": 30},
+    "workload.requests": 7,
+    "workload.clients.0.output_tokens": {"kind": "constant", "value": 24},
     "engine.kv_blocks": 80,
 }
 """Where every step is taken and taken back."""
 PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "same": ({}, {}),
     "more memory": ({}, {"engine.kv_blocks": 2000}),
-    "shorter": ({}, {"workload.requests": 8}),
+    "shorter": ({}, {"workload.requests": 5}),
     "another seed": ({}, {"seed": 5}),
     "two instances": ({}, {"cluster.instances": 2}),
 }

@@ -44,6 +44,9 @@ EXPERIMENTS = (
     "vllm-preemption",
 )
 POSITIONS = 8
+MOST_EVENTS = 1500
+LATER = {"admission-control": 3000}
+"""Where what is special happens only behind these."""
 
 
 class Run:
@@ -54,7 +57,7 @@ class Run:
         self.records: list[Record] = []
         simulation = blis_tui.Simulation(self.experiment)
         simulation.subscribe("all", self.records.append)
-        simulation.run(max_events=3000)
+        simulation.run(max_events=LATER.get(name, MOST_EVENTS))
         self.debugger = Debugger(self.experiment)
         run_to_stop(self.debugger.seek(simulation.events))
         self.keeps_output = self.experiment.policy.batching.kind == "vllm-v1"

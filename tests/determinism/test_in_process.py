@@ -58,20 +58,12 @@ def test_with_observers_that_come_and_go(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_step_by_step(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+def test_steps_and_looks_change_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     simulation = Simulation(loaded[name])
+    pause = max(1, baseline[name].events // 5)
     steps = 0
     while simulation.step() is not None:
         steps += 1
-    assert steps == simulation.events == baseline[name].events
-    assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
-    simulation = Simulation(loaded[name])
-    pause = max(1, baseline[name].events // 5)
-    while simulation.step() is not None:
         if simulation.events % pause == 0:
             before = simulation.digest()
             simulation.snapshot()
@@ -80,6 +72,7 @@ def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], basel
             simulation.verify()
             simulation.checkpoint()
             assert simulation.digest() == before
+    assert steps == simulation.events == baseline[name].events
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
 
 

@@ -44,6 +44,7 @@ def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.
         warm_up=0,
         scrape_s=0.05,
         about={},
+        lead_s=0.02,
         settle_s=0.05,
     )
     return Observer(plan, Folder(folder))

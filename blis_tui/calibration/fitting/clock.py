@@ -93,16 +93,16 @@ def filtered(noise: Noise, times: Times, late_us: list[float]) -> Gains:
     shares: list[float] = []
     deviations: list[float] = []
     clock = doubt = cost = 0.0
-    limit = _SURPRISE**2
+    limit, around, rounding = _SURPRISE**2, 2.0 * pi, _ROUNDING
     columns = (times.fresh, times.squares, times.steps, times.first_us, times.answer_us, late_us)
     for fresh, squares, steps, first_us, answer_us, late in zip(*columns, strict=True):
         if fresh:
             clock, doubt = 0.0, stamp
-        doubt += step * squares + steps * _ROUNDING
+        doubt += step * squares + steps * rounding
         total = doubt + stamp + first * first_us * first_us + answer * answer_us * answer_us
         new = late - clock
         size = new * new / total
-        cost += 0.5 * log(2.0 * pi * total)
+        cost += 0.5 * log(around * total)
         if size > limit:  # a hiccup: the clock may have jumped
             cost += 0.5 * limit + 0.5 * (1.0 + limit) * log((1.0 + size) / (1.0 + limit))
             wider = total * (1.0 + size) / (1.0 + limit)

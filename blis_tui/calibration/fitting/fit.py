@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from itertools import pairwise
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
+    from blis_tui.calibration.fitting.clock import Gains
     from blis_tui.calibration.fitting.equations import Chain, Sums, Windows
     from blis_tui.calibration.fitting.follow import Followed
     from blis_tui.calibration.fitting.laws import Array, Law, Loads
@@ -161,6 +162,28 @@ class System:
     """Cost of the tokens that came in other steps than expected."""
     followed: float
     """Share of the others."""
+    _latest: tuple[Array, Array] | None = None
+    """Coefficients, and the slopes at these: several questions about the same ones come one after another."""
+
+    def slopes(self, values: Array) -> Array:
+        """Of each measured time."""
+        if self._latest is None or not np.array_equal(self._latest[0], values):
+            self._latest = values, self.chain.slopes(values)
+        return self._latest[1]
+
+    def late(self, values: Array) -> list[float]:
+        """What the coefficients leave of measured times."""
+        found: list[float] = (self.chain.known_us - self.slopes(values) @ values).tolist()
+        return found
+
+    def token_us(self, gains: Gains) -> Array:
+        """How exactly first tokens tell in which step they came."""
+        usual = float(np.median(gains.deviations)) if gains.deviations else 1.0
+        return np.array([gains.deviations[at] if at >= 0 else usual for at in self.firsts])
+
+    def entrances(self, jitter_us: float, gains: Gains) -> Entrances:
+        """Its windows, and how exact they are."""
+        return Entrances(self.windows, jitter_us, self.token_us(gains))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +264,8 @@ class Problem:
             before = values
             values, posterior = self.solve(values, systems)
             for one, system in zip(self.requests, systems, strict=True):
-                one.enter(values, self._entrances(one, system, values), noise)
+                gains = filtered(one.noise, system.chain.times, system.late(values))
+                one.enter(values, system.entrances(one.jitter_us, gains), noise)
             if self._size(posterior, values - before, values) < _SETTLED:
                 break
         cost = self.cost(values, systems)
@@ -266,16 +290,19 @@ class Problem:
     def solve(self, values: Array, systems: Sequence[System]) -> tuple[Array, Posterior]:
         """The most likely coefficients, now that it is known which requests shared each step."""
         posterior = None
+        cost = inf
         for inner in range(_INNER_ROUNDS):
             if inner in (0, 3):
                 self._measure_noise(values, systems)
+                cost = self.cost(values, systems)
             posterior = self._posterior(values, systems)
             start = posterior.place(values)
             at, _ = posterior.best(start)
-            old, share = self.cost(values, systems), 1.0
-            while share > 0.1 and self.cost(posterior.values(start + share * (at - start)), systems) > old + 1e-3:
+            share, before, old = 1.0, values, cost
+            values = posterior.values(start + share * (at - start))
+            while (cost := self.cost(values, systems)) > old + 1e-3 and share > 0.1:
                 share *= 0.5
-            before, values = values, posterior.values(start + share * (at - start))
+                values = posterior.values(start + share * (at - start))
             if inner >= 2 and self._size(posterior, values - before, values) < _SETTLED:
                 break
         assert posterior is not None  # noqa: S101  (there is a round)
@@ -289,35 +316,23 @@ class Problem:
 
     def _measure_noise(self, values: Array, systems: Sequence[System]) -> None:
         for one, system in zip(self.requests, systems, strict=True):
-            late = self._late(system.chain, values)
+            late = system.late(values)
             one.noise = estimated(one.noise, system.chain.times, late)
-            token_us = self._token_us(one, system, values)
+            token_us = system.token_us(filtered(one.noise, system.chain.times, late))
             one.jitter_us = likeliest_jitter(system.windows, token_us, values, one.jitter_us)
         for log_ in self.steps:
             error = np.abs(log_.sizes(values)) * log_.deviation
             log_.deviation = max(1.4826 * float(np.median(error)), 1e-6)
 
-    @staticmethod
-    def _late(chain: Chain, values: Array) -> list[float]:
-        found: list[float] = (chain.known_us - chain.slopes(values) @ values).tolist()
-        return found
-
-    def _token_us(self, one: Requests, system: System, values: Array) -> Array:
-        """How exactly first tokens tell in which step they came."""
-        gains = filtered(one.noise, system.chain.times, self._late(system.chain, values))
-        usual = float(np.median(gains.deviations)) if gains.deviations else 1.0
-        return np.array([gains.deviations[at] if at >= 0 else usual for at in system.firsts])
-
-    def _entrances(self, one: Requests, system: System, values: Array) -> Entrances:
-        return Entrances(system.windows, one.jitter_us, self._token_us(one, system, values))
-
     def _posterior(self, values: Array, systems: Sequence[System]) -> Posterior:
         rows: list[Array] = []
+        entrances: list[Entrances] = []
         for one, system in zip(self.requests, systems, strict=True):
             chain = system.chain
-            gains = filtered(one.noise, chain.times, self._late(chain, values))
-            columns = np.column_stack([chain.roundings(), chain.slopes(values), chain.known_us])
+            gains = filtered(one.noise, chain.times, system.late(values))
+            columns = np.column_stack([chain.roundings(), system.slopes(values), chain.known_us])
             rows.append(whitened(chain.times, gains, columns))
+            entrances.append(system.entrances(one.jitter_us, gains))
         for log_ in self.steps:
             size = np.abs(log_.sizes(values))
             limit = _SURPRISE**2
@@ -326,7 +341,6 @@ class Problem:
             columns = np.column_stack([none, log_.slopes(values), log_.durations_us])
             rows.append(columns * (less / (log_.deviation * log_.durations_us))[:, None])
         stacked = np.vstack(rows)
-        entrances = [self._entrances(one, it, values) for one, it in zip(self.requests, systems, strict=True)]
         return Posterior(self.law.terms, stacked[:, 2:-1], stacked[:, -1], stacked[:, :2], entrances)
 
     def cost(self, values: Array, systems: Sequence[System]) -> float:
@@ -334,8 +348,9 @@ class Problem:
         at = (values - np.array([one.base for one in self.law.terms])) / [one.spread for one in self.law.terms]
         total = 0.5 * float(at @ at)
         for one, system in zip(self.requests, systems, strict=True):
-            total += filtered(one.noise, system.chain.times, self._late(system.chain, values)).cost + system.lost
-            total += float(np.sum(self._entrances(one, system, values).cost(values)))
+            gains = filtered(one.noise, system.chain.times, system.late(values))
+            total += gains.cost + system.lost
+            total += float(np.sum(system.entrances(one.jitter_us, gains).cost(values)))
         for log_ in self.steps:
             size = log_.sizes(values) ** 2
             limit = _SURPRISE**2

@@ -24,7 +24,7 @@ from blis_tui.engine.records import Queued, Scheduled, StepFinished
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.calibration.fitting.clock import Noise
     from blis_tui.calibration.measured import Measured, Recording
@@ -258,12 +258,15 @@ class _Follower:
         clock = self._clock
         assert clock is not None  # noqa: S101  (else it is not called)
         self._plain_us = duration_us
+        due = self._due.get(len(self.found.steps))
+        if not load.chunks and not due:  # as nearly always: nothing is measured at its end
+            return max(duration_us // 4, round(duration_us + self._left_us))
         ends = [
             (FIRST, chunk.request.index)
             for chunk in load.chunks
             if chunk.computed + chunk.new == chunk.prompt and not chunk.request.generated_tokens
         ]
-        ends += [(LAST, number) for number in self._due.get(len(self.found.steps), ())]
+        ends += [(LAST, number) for number in due or ()]
         doubt = clock.doubt
         if now > self._end:
             clock.begin()
@@ -305,24 +308,26 @@ class _Follower:
         pause = begin > self._end
         self.found.steps.append(record)
         self.found.heads.append(names[record.admitted[0]] if pause and record.admitted else -1)
-        first = [names[name] for name in record.first_tokens]
-        last = [names[name] for name in record.completed if self._requests[names[name]].output_tokens > 1]
-        for one in first:
-            if (more := self._requests[one].output_tokens - 1) > 0:
-                self._due.setdefault(number + more, []).append(one)
         shorter = min(record.duration_us, self._duration)
+        ends = self._ends(record, number) if record.first_tokens or record.completed else []
         if self._clock is None:
             self._moved.append(None)
-            for kind, one in self._ends(first, last):
+            for kind, one in ends:
                 self._note(kind, one, 0.0, elsewhere=False, shorter=shorter)
         else:
-            self._compare(record, self._ends(first, last), pause=pause, shorter=shorter)
+            self._compare(record, ends, pause=pause, shorter=shorter)
         self._duration = record.duration_us
         self._starts, self._end = (self._starts[1], begin), begin + record.duration_us
         self._due.pop(number, None)
 
-    @staticmethod
-    def _ends(first: Iterable[int], last: Iterable[int]) -> list[tuple[int, int]]:
+    def _ends(self, record: StepFinished, number: int) -> list[tuple[int, int]]:
+        """The tokens that were measured at the end of a step; notes in which the last ones of some should come."""
+        names = self._led.numbers
+        first = [names[name] for name in record.first_tokens]
+        for one in first:
+            if (more := self._requests[one].output_tokens - 1) > 0:
+                self._due.setdefault(number + more, []).append(one)
+        last = [names[name] for name in record.completed if self._requests[names[name]].output_tokens > 1]
         return [*((FIRST, one) for one in first), *((LAST, one) for one in last)]
 
     def _compare(self, record: StepFinished, ends: list[tuple[int, int]], *, pause: bool, shorter: int) -> None:

@@ -81,7 +81,7 @@ class Entrances:
 
 def _triangle(rows: Array) -> Array:
     """As many rows as columns, with the same squares and products."""
-    return np.atleast_2d(np.linalg.qr(rows)[1])
+    return np.atleast_2d(np.linalg.qr(rows, mode="r"))
 
 
 def _softmax(logs: Array) -> Array:

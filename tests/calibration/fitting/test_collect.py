@@ -40,25 +40,36 @@ def server() -> Experiment:
     return served("llama-3.1-8b-instruct", 3.0, 800)
 
 
-def log_volume(server: Experiment, loads: Sequence[Load]) -> float:
-    """Of where coefficients may lie, as eigenvalues of all equations stacked say it: natural logarithm."""
+@pytest.fixture(scope="module")
+def rows(server: Experiment) -> dict[Load, np.ndarray]:
+    """What each of a few loads tells: slopes of its equations."""
     spread = np.array([one.spread for one in LAW.terms])
     base = np.array([one.base for one in LAW.terms])
-    rows = [np.eye(len(spread))]
-    for load in loads:
-        found = information(LAW, server, load, base, ASSUMED[0])
-        assert found is not None
-        rows.append(found[1] * spread)
-    return -float(np.sum(np.log(np.linalg.svd(np.vstack(rows), compute_uv=False))))
+    found = {}
+    for load in FEW:
+        told = information(LAW, server, load, base, ASSUMED[0])
+        assert told is not None
+        found[load] = told[1] * spread
+        found[load].flags.writeable = False
+    return found
 
 
-def test_each_load_leaves_least_open_beside_those_before_it(server: Experiment) -> None:
+def stacked(rows: dict[Load, np.ndarray], loads: Sequence[Load]) -> np.ndarray:
+    return np.vstack([np.eye(len(LAW.terms)), *(rows[load] for load in loads)])
+
+
+def log_volume(rows: dict[Load, np.ndarray], loads: Sequence[Load]) -> float:
+    """Of where coefficients may lie, as eigenvalues of all equations stacked say it: natural logarithm."""
+    return -float(np.sum(np.log(np.linalg.svd(stacked(rows, loads), compute_uv=False))))
+
+
+def test_each_load_leaves_least_open_beside_those_before_it(server: Experiment, rows: dict[Load, np.ndarray]) -> None:
     found = plan(server, LAW, 2, FEW)
     chosen = [one.load for one in found.loads]
-    alone = {load: log_volume(server, [load]) for load in FEW}
+    alone = {load: log_volume(rows, [load]) for load in FEW}
     assert chosen[0] == min(alone, key=lambda load: alone[load])
-    volumes = {pair: log_volume(server, pair) for pair in combinations(FEW, 2)}
-    own = log_volume(server, chosen)
+    volumes = {pair: log_volume(rows, pair) for pair in combinations(FEW, 2)}
+    own = log_volume(rows, chosen)
     assert own == pytest.approx(min(volume for pair, volume in volumes.items() if chosen[0] in pair), rel=1e-9)
     # Greedy choices gain at least 1 - 1/e of what the best ones do; here nearly all of it.
     assert own < 0.95 * min(volumes.values())
@@ -67,18 +78,12 @@ def test_each_load_leaves_least_open_beside_those_before_it(server: Experiment) 
     assert [one.gain for one in found.loads] == sorted((one.gain for one in found.loads), reverse=True)
 
 
-def test_what_is_within_reach_is_what_the_equations_leave(server: Experiment) -> None:
+def test_what_is_within_reach_is_what_the_equations_leave(server: Experiment, rows: dict[Load, np.ndarray]) -> None:
     found = plan(server, LAW, len(FEW), FEW)
-    spread = np.array([one.spread for one in LAW.terms])
-    base = np.array([one.base for one in LAW.terms])
-    rows = [np.eye(len(spread))]
-    for load in FEW:
-        told = information(LAW, server, load, base, ASSUMED[0])
-        assert told is not None
-        rows.append(told[1] * spread)
-    covariance = np.linalg.pinv(np.vstack(rows)) @ np.linalg.pinv(np.vstack(rows)).T
+    inverse = np.linalg.pinv(stacked(rows, FEW))
+    covariance = inverse @ inverse.T
     at = [one.name for one in LAW.terms].index("weights")
-    expected = 1.645 * float(np.sqrt(covariance[at, at])) * spread[at] / base[at]
+    expected = 1.645 * float(np.sqrt(covariance[at, at])) * LAW.terms[at].spread / LAW.terms[at].base
     assert found.within["weights"] == pytest.approx(expected, rel=1e-6)
     assert "expert_flops" not in found.within  # the model has none
     assert found.tried == len(FEW)
@@ -140,7 +145,13 @@ def off(server: Experiment, loads: Sequence[Load]) -> float:
 
 @pytest.mark.slow
 def test_a_hidden_server_is_found_better_than_with_as_many_random_loads(server: Experiment) -> None:
-    every = [one for one in grid(server) if one.users <= 16 and one.users * one.prompt_tokens <= MOST_TOKENS]
+    every = [
+        Load(users, prompt, answer)
+        for users in (1, 4)
+        for prompt in (64, 512, 4096)
+        for answer in (16, 48)
+        if users * prompt <= MOST_TOKENS
+    ]
     own = off(server, [one.load for one in plan(server, LAW, LOADS, every).loads])
     pairs = list(combinations(every, LOADS))
     # Evenly among all pairs: no draw of ours.
