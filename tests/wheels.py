@@ -71,12 +71,23 @@ def with_borrowed(folder: Path, *needed: str) -> Path:
         tops = {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}
         for top in (site / one for one in tops):
             if not top.exists():
-                top.symlink_to(str(distribution(name).locate_file(top.name)))
+                real = Path(str(distribution(name).locate_file(top.name)))
+                top.symlink_to(real)
+                _share_bytecode(real, top)
     for module in ("pip", "pytest"):
         program = folder / SCRIPTS / module
         program.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" -m {module} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
     return folder / SCRIPTS
+
+
+def _share_bytecode(real: Path, link: Path) -> None:
+    """Where bytecode is kept apart from the sources, by their paths, compile nothing again for another path."""
+    if sys.pycache_prefix is not None and real.is_dir():
+        kept, other = (Path(sys.pycache_prefix, one.relative_to(one.anchor)) for one in (real, link))
+        kept.mkdir(parents=True, exist_ok=True)
+        other.parent.mkdir(parents=True, exist_ok=True)
+        other.symlink_to(kept)
 
 
 def _closure(names: set[str]) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.authoring.tree import DISCRIMINATORS, Key, root
+from blis_tui.authoring.tree import DISCRIMINATORS, Key, every_key, root
 from blis_tui.classes import dataclass
 from blis_tui.columns import described
 from blis_tui.errors import BlisError
@@ -212,28 +212,31 @@ def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
         return []
     found: dict[str, tuple[int, str, Key]] = {}
     for kind in _KINDS_WITH_OWN:
-        for key in root(kind, plugins).walk():
-            path = key.shown(kind)
+        for key in every_key(kind, plugins):
             rank = _rank(words, key, kind) if key.path else None
-            if rank is not None and path not in found:
-                found[path] = (rank, kind, key)
+            if rank is not None:
+                found.setdefault(key.shown(kind), (rank, kind, key))
     ranked = sorted((rank, _is_echo(path, found), at) for at, (path, (rank, *_)) in enumerate(found.items()))
     listed = list(found.values())
     return [listed[at][1:] for *_, at in ranked]
 
 
 def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
-    name, plain = words_of(key.name), "_".join(words)
+    name = words_of(key.name)
+    if name == tuple(words):
+        return 0
     path = key.dotted if kind == "Experiment" else f"{kind.lower()}.{key.dotted}"
-    there = set(words_of(re.sub(r"`[^`]*`", "", key.description)))
-    matches = (
-        name == tuple(words),
-        path in KEYS.get(plain, ()),
-        set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices),
-        all(any(one.startswith(word) for one in name) for word in words),
-        all(word in there or f"{word}s" in there for word in words),
-    )
-    return next((rank for rank, is_match in enumerate(matches) if is_match), None)
+    if path in KEYS.get("_".join(words), ()):
+        return 1
+    if set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices):
+        return 2
+    if all(any(one.startswith(word) for one in name) for word in words):
+        return 3
+    description = key.description.lower()
+    if not all(word in description for word in words):  # most of them: a look that takes little
+        return None
+    there = set(words_of(re.sub(r"`[^`]*`", "", description)))
+    return 4 if all(word in there or f"{word}s" in there for word in words) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +271,13 @@ def values(word: str, plugins: Registry | None = None) -> list[Value]:
     """What a word means as the value of keys; keys for which it means the same are told together."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for kind in _KINDS_WITH_OWN:
-        for key in root(kind, plugins).walk():
+        for key in every_key(kind, plugins):
+            meanings = [one.description for one in key.discriminator or key.choices if one.value == word]
+            if not meanings or key.name in DISCRIMINATORS:
+                continue
             beside = [one for one in key.variants if one.value == word]
             own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
-            meanings = {one.value: one.description for one in key.discriminator or key.choices}
-            if word in meanings and key.name not in DISCRIMINATORS:
-                meaning = meanings[word] or key.description
-                found.setdefault((meaning, own), []).append(key.shown(kind))
+            found.setdefault((meanings[-1] or key.description, own), []).append(key.shown(kind))
     told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
     return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]
 

@@ -156,6 +156,12 @@ def root(kind: str, plugins: Registry | None = None) -> Key:
     return replace(_Builder(File(name, plugins)).key(schema(name, plugins), (), required=False), name=kind)
 
 
+@cache
+def every_key(kind: str, plugins: Registry | None = None) -> tuple[Key, ...]:
+    """All keys of the tree of a kind of document, as :meth:`Key.walk` comes by them, its root first."""
+    return tuple(root(kind, plugins).walk())
+
+
 @dataclass(frozen=True, slots=True)
 class _Builder:
     """Turns parts of one schema file into keys."""

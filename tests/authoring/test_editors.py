@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -20,7 +21,7 @@ from . import tools
 from .editor import Editor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("editors")]
 """In one process: what they share takes long to make."""
@@ -32,6 +33,9 @@ BROKEN = ROOT / "tests" / "spec" / "broken"
 WITHOUT_KIND = {"schema-missing-kind", "schema-unknown-kind", "schema-another-kind"}
 """Faults of the key that says which schema to use."""
 VISIBLE = sorted(path for path in BROKEN.glob("schema-*.yaml") if path.stem not in WITHOUT_KIND)
+
+Checked = MappingProxyType[str, tuple[int, dict[str, Any]]]
+Underlined = MappingProxyType[Path, list[dict[str, Any]]]
 
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: x}\n"
 PARTS = "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
@@ -63,22 +67,33 @@ def with_modeline(text: str, kind: str = "Experiment") -> str:
     return f"# yaml-language-server: $schema=schemas/{kind.lower()}.schema.json\n{text}"
 
 
-def test_an_editor_has_nothing_to_say_about_shipped_documents(editor: Editor) -> None:
-    wrong = editor.diagnostics_of_all({path: path.read_text(encoding="utf-8") for path in DOCUMENTS})
-    assert {path.name: found for path, found in wrong.items() if found} == {}
+@pytest.fixture(scope="module")
+def underlined(editor: Editor, folder: Path) -> Underlined:
+    """What the editor underlines in shipped, new and broken documents, all opened at once."""
+    texts = {path: path.read_text(encoding="utf-8") for path in DOCUMENTS}
+    for kind in KINDS:
+        texts[folder / f"new-{kind}.yaml"] = template(kind, "mine", f"schemas/{kind.lower()}.schema.json")
+    for path in VISIBLE:
+        text = path.read_text(encoding="utf-8")
+        texts[folder / path.name] = with_modeline(text, kind_of(text))
+    return MappingProxyType(editor.diagnostics_of_all(texts))
+
+
+def test_an_editor_has_nothing_to_say_about_shipped_documents(
+    underlined: Underlined,
+) -> None:
+    assert {path.name: underlined[path] for path in DOCUMENTS if underlined[path]} == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_editor_has_nothing_to_say_about_new_documents(kind: str, editor: Editor, folder: Path) -> None:
-    text = template(kind, "mine", f"schemas/{kind.lower()}.schema.json")
-    assert editor.diagnostics(folder / f"new-{kind}.yaml", text) == []
+def test_an_editor_has_nothing_to_say_about_new_documents(kind: str, underlined: Underlined, folder: Path) -> None:
+    assert underlined[folder / f"new-{kind}.yaml"] == []
 
 
 @pytest.mark.parametrize("path", VISIBLE, ids=lambda path: path.stem)
-def test_an_editor_underlines_what_is_wrong(path: Path, editor: Editor, folder: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_an_editor_underlines_what_is_wrong(path: Path, underlined: Underlined, folder: Path) -> None:
     ours = {int(line) for line in re.findall(r"--> .*?:(\d+):\d+", path.with_suffix(".txt").read_text("utf-8"))}
-    found = editor.diagnostics(folder / path.name, with_modeline(text, kind_of(text)))
+    found = underlined[folder / path.name]
     lines = {one["range"]["start"]["line"] for one in found}  # from 0, but below the modeline
     assert lines & ours or (found and ours == {1})
 
@@ -123,27 +138,52 @@ def checker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
     return tools.check_jsonschema(pytestconfig, tmp_path_factory)
 
 
-def check(checker: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+METASCHEMA: Final = "metaschema"
+EACH: Final = """
+import contextlib, io, json, sys
+from check_jsonschema import main
+for arguments in json.loads(sys.argv[1]):
+    out, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(out):
+        try:
+            main(["-o", "json", *arguments])
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, json.loads(out.getvalue())]))
+"""
+"""Runs the program with each of these arguments: its imports take as long as all that it then does."""
+
+
+def of_kind(paths: Iterable[Path], kind: str) -> list[Path]:
+    return [path for path in paths if kind_of(path.read_text(encoding="utf-8")) == kind]
+
+
+@pytest.fixture(scope="module")
+def checked(checker: Path, folder: Path) -> Checked:
+    """Exit code and report of check-jsonschema for the schemas, and for the documents of each kind."""
+    schemas = [*SCHEMAS.glob("*.json"), *(folder / "schemas").glob("*.json")]
+    asked = {METASCHEMA: ["--check-metaschema", *map(str, schemas)]}
+    for kind in KINDS:
+        schema = folder / "schemas" / f"{kind.lower()}.schema.json"  # those with an `$id` refer to published ones
+        asked[kind] = ["--schemafile", str(schema), *map(str, of_kind((*DOCUMENTS, *VISIBLE), kind))]
     run = subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "-o", "json", *arguments],
+        [sys.executable, "-c", EACH, json.dumps(list(asked.values()))],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(checker)},
-        check=False,
+        check=True,
     )
-    return run.returncode, json.loads(run.stdout)
+    found = [(code, report) for code, report in map(json.loads, run.stdout.splitlines())]
+    return MappingProxyType(dict(zip(asked, found, strict=True)))
 
 
-def test_check_jsonschema_takes_the_schemas(checker: Path, folder: Path) -> None:
-    files = [*map(str, SCHEMAS.glob("*.json")), *map(str, (folder / "schemas").glob("*.json"))]
-    assert check(checker, "--check-metaschema", *files)[0] == 0
+def test_check_jsonschema_takes_the_schemas(checked: Checked) -> None:
+    assert checked[METASCHEMA][0] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_check_jsonschema_accepts_what_ships_and_refuses_what_is_broken(checker: Path, folder: Path, kind: str) -> None:
-    schema = str(folder / "schemas" / f"{kind.lower()}.schema.json")  # those with an `$id` refer to published ones
-    good = [path for path in DOCUMENTS if kind_of(path.read_text(encoding="utf-8")) == kind]
-    broken = [path for path in VISIBLE if kind_of(path.read_text(encoding="utf-8")) == kind]
-    code, report = check(checker, "--schemafile", schema, *map(str, (*good, *broken)))
+def test_check_jsonschema_accepts_what_ships_and_refuses_what_is_broken(checked: Checked, kind: str) -> None:
+    broken = of_kind(VISIBLE, kind)
+    code, report = checked[kind]
     assert {Path(one["filename"]) for one in report.get("errors", ())} == set(broken)
     assert code == bool(broken)

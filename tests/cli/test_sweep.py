@@ -217,7 +217,7 @@ def test_a_sweep_that_is_killed_again_and_again_gives_the_bytes_of_one_that_is_n
     """Twice a run kills all processes of the sweep, parent and all."""
     once = tmp_path / "once"
     monkeypatch.setenv(ONCE, str(once))
-    axes = ("--axis", "policy.routing.which=0..7", "--axis", "cluster.instances=1..5")
+    axes = ("--axis", "policy.routing.which=0..7", "--axis", "cluster.instances=1..2")
     mishap = ("--plugins", str(MISHAPS), "--set", "policy.routing={kind: mishap, what: all killed once}")
     command = ["sweep", "quickstart", *SET, *mishap, *axes, "--format", "csv", "-o", "rows.jsonl", "-j", "2"]
     whole = CliRunner().invoke(cli, [*command, "-j", "1", "--store", "none"])

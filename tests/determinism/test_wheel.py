@@ -83,6 +83,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
 SHOWN = re.compile(r"^(?:\$ )?(blis-tui\b.*?)(?:  +#.*)?$", re.MULTILINE)
 """A command of a page, without what is said about it."""
 
+SHORT = "--requests 10 --warm-up 0 --set rate_per_s=40 --set clients.0.output_tokens=20"
+"""A server answers in real time."""
+
 
 @pytest.fixture(scope="module")
 def shell(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
@@ -94,9 +97,8 @@ def shell(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     # A person types these lines, so none of what a CI system sets: goldens are kept differently there.
     ours = ("PYTHONPATH", "PYTEST", "BLIS_", "CI", "GITHUB_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-    return Shell(
-        folder, {**environment, "PATH": path, "XDG_STATE_HOME": str(folder / "state"), "TERM": "xterm-256color"}
-    )
+    own = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "CACHE")}
+    return Shell(folder, {**environment, **own, "PATH": path, "TERM": "xterm-256color"})
 
 
 @dataclass(frozen=True)
@@ -134,23 +136,29 @@ class Shell:
 
 
 def test_commands_of_the_readme_run_as_written(shell: Shell) -> None:
-    """All that end by themselves."""
+    """All that end by themselves; the plan with fewer and shorter runs, which do not depend on the experiment's."""
     commands = [
         line
         for line in SHOWN.findall(README)
         if not re.match(r"blis-tui( (tui|serve|observe|twin|serve-api)\b|$)", line)
     ]
     assert len(commands) > 10
+    experiment = shell.folder / "mine.blis.yaml"
+    whole = experiment.read_text(encoding="utf-8")
     for command in commands:
-        done = shell.run(command)
+        done = shell.run(f"{command} --seeds 1 --duration 8" if command.startswith("blis-tui plan") else command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
+        if command == "blis-tui run mine.blis.yaml":  # it has run as it is
+            experiment.write_text(whole.replace("requests: 2000", "requests: 200"), encoding="utf-8")
+    assert experiment.read_text(encoding="utf-8") != whole
+    experiment.write_text(whole, encoding="utf-8")
     assert {path.name for path in shell.folder.iterdir()} >= {
         *("requests.csv", "events.jsonl", "run.html", "run.pftrace", "metrics.txt", "runs.csv", "demo")
     }
 
 
 def test_a_server_of_the_readme_is_observed_as_written(shell: Shell) -> None:
-    """At another port, with fewer requests and without a log, which a simulated server does not write."""
+    """At another port, with fewer and shorter requests, and without a log, which a simulated server does not write."""
     lines = {name: line for line in SHOWN.findall(README) for name in [line.split()[1:2]] for name in name}
     served = shell.start(f"{lines['serve-api']} --port 0", stderr=subprocess.PIPE)
     try:
@@ -158,7 +166,7 @@ def test_a_server_of_the_readme_is_observed_as_written(shell: Shell) -> None:
         address = re.search(rb"http://\S+", served.stderr.readline())
         assert address is not None
         observe = lines["observe"].replace("http://127.0.0.1:8000", address[0].decode())
-        for command in (observe.replace("--requests 200 --log server.log", "--requests 10"), lines["twin"]):
+        for command in (observe.replace("--requests 200 --log server.log", SHORT), lines["twin"]):
             done = shell.run(command)
             assert done.returncode == 0, f"{command}\n{done.stderr}"
     finally:
@@ -228,18 +236,22 @@ def test_the_hook_of_the_guide_finds_what_is_wrong(shell: Shell, tmp_path: Path)
 
 
 def test_goldens_are_kept_as_the_guide_says(shell: Shell) -> None:
-    """What `spec init` wrote, with a change: its test fails, is looked at and accepted, and holds."""
+    """What ``spec init`` wrote, with a change: its test fails, is looked at and accepted, and holds.
+
+    That it holds as it was written is seen in tests/cli/test_spec_commands.py.
+    """
     page = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
     guide = page[page.index("```sh\n") : page.index("git add golden")]
     review = SHOWN.findall(guide)
     assert review == ["blis-tui golden review"]
     assert re.search(r"^pytest ", guide, re.MULTILINE)
-    # That it is found by itself is seen in tests/golden/test_ci.py; all other plugins that are here take seconds.
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p blis_tui.pytest_plugin"}
+    # That it is found by itself is seen in tests/golden/test_ci.py, and that runs are repeated in other processes in
+    # tests/golden/test_plugin.py; all other plugins that are here take seconds.
+    options = "-p blis_tui.pytest_plugin -o blis_checks=observers"
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": options}
     project = Shell(shell.folder / "demo", {**shell.environment, **alone})
     if not project.folder.exists():  # the README has that line, too
         assert shell.run("blis-tui spec init demo").returncode == 0
-    assert project.run("python -m pytest -q").returncode == 0
     policy = project.folder / "specs/policies/house.yaml"
     policy.write_text(policy.read_text(encoding="utf-8").replace("kind: fcfs", "kind: sjf"), encoding="utf-8")
     changed = project.run("python -m pytest -q")

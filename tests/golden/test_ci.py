@@ -28,14 +28,15 @@ PAGE: Final = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
 GITHUB: Final = ".github/workflows/blis.yml"
 GITLAB: Final = ".gitlab-ci.yml"
 INSTALLS: Final = "pip install -r requirements.txt"
-TOOLS: Final = """\
-#!{python}
-import json, os, sys
-if "{name}" in ("gh", "curl"):
-    with open("{name}.json", "a") as out:
-        print(json.dumps(sys.argv[1:]), file=out)
-else:
-    os.execv(sys.executable, [sys.executable, "-m", "{module}", *sys.argv[1:]])
+OURS: Final = """\
+#!/bin/sh
+exec '{python}' -m {module} "$@"
+"""
+RECORDER: Final = """\
+#!{python} -IS
+import json, sys
+with open("{name}.json", "a") as out:
+    print(json.dumps(sys.argv[1:]), file=out)
 """
 
 
@@ -65,7 +66,8 @@ def project(made: Path, tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     for name, module in (("blis-tui", "blis_tui"), ("pytest", "pytest"), ("gh", ""), ("curl", "")):
         tool = tmp_path / "bin" / name
-        tool.write_text(TOOLS.format(python=sys.executable, name=name, module=module), encoding="utf-8")
+        text = OURS if module else RECORDER
+        tool.write_text(text.format(python=sys.executable, name=name, module=module), encoding="utf-8")
         tool.chmod(0o755)
     return tmp_path / "demo"
 
@@ -81,7 +83,8 @@ def machine(tmp_path: Path) -> Mapping[str, str]:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
         "PIP_NO_INDEX": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # as pip has it, this turns isolation off
-        "PIP_NO_COMPILE": "1",
+        "PIP_COMPILE": "0",
+        "PIP_NO_WARN_CONFLICTS": "0",  # as pip has it, too
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GOLDEN = ["demo.golden.json", "demo.report.json"]
+_LISTENS_S = 0.05
+"""A prompt that has stood for so long is most often listened at."""
+_ANSWERS_S = 0.25
+"""A key that has had no answer for so long is pressed again."""
 
 
 def review(folder: Path, keys: str) -> str:
@@ -28,12 +33,15 @@ def review(folder: Path, keys: str) -> str:
     os.close(slave)
     shown = b""
     waiting = list(keys)
-    for _ in range(400):
-        if not select.select([master], [], [], 0.25)[0]:
+    idle_s = _LISTENS_S
+    for _ in range(2000):
+        if not select.select([master], [], [], idle_s)[0]:
             # A key pressed before the program listens is lost, so it is pressed until something happens.
             if waiting and shown.rstrip().endswith(b"[q]uit:"):
                 os.write(master, waiting[0].encode())
+                idle_s = _ANSWERS_S
             continue
+        idle_s = _LISTENS_S
         try:
             part = os.read(master, 65536)
         except OSError:  # the other end is closed
@@ -48,14 +56,20 @@ def review(folder: Path, keys: str) -> str:
     return shown.decode()
 
 
-@pytest.fixture
-def changed(tmp_path: Path) -> Path:
-    """A project with a golden and another result that waits."""
-    folder = project(tmp_path)
+@pytest.fixture(scope="module")
+def first_changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a golden and another result that waits, to be copied."""
+    folder = project(tmp_path_factory.mktemp("changed"))
     assert pytest_in(folder, "--blis-update=always").returncode == 0
     (folder / "demo.blis.yaml").write_text(SPEC.replace("policy: blis", "policy: sjf"), encoding="utf-8")
     assert pytest_in(folder).returncode == 1
     return folder
+
+
+@pytest.fixture
+def changed(first_changed: Path, tmp_path: Path) -> Path:
+    """Such a project of its own."""
+    return shutil.copytree(first_changed, tmp_path, dirs_exist_ok=True)
 
 
 def test_accept_after_another_look(changed: Path) -> None:

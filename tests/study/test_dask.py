@@ -114,7 +114,7 @@ def test_workers_that_come_later_with_another_engine_are_an_error(
 
 @pytest.mark.parametrize("given", ["nonsense", "carrier-pigeon://there:1", "", "tcp://127.0.0.1:{free}"])
 def test_where_no_scheduler_answers_it_is_told_soon(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_runner, "_ANSWER_S", 1)
+    monkeypatch.setattr(dask_runner, "_ANSWER_S", 0.3)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         where = given.replace("{free}", str(free.getsockname()[1]))
@@ -141,7 +141,7 @@ def test_a_cluster_that_goes_away_ends_the_sweep(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(SimulationError, match="makes no runs any more"):
             list(going)
         assert 0 < len(sweep.result()) < 40
-    monkeypatch.setattr(dask_runner, "_ANSWER_S", 1)
+    monkeypatch.setattr(dask_runner, "_ANSWER_S", 0.3)
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         DaskRunner(cluster.scheduler_address)
 
