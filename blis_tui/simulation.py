@@ -288,6 +288,7 @@ class Simulation:
         self._cluster.one_by_one = self._one_by_one or self._look is not None
         try:
             processed = self._cluster.run(events, until_us, exact=exact)
+            self.log.settle()
         except BaseException as error:
             # Half an event has happened: nothing that follows could be relied on.
             self._broken = True

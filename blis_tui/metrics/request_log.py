@@ -207,7 +207,7 @@ class RequestLog:
         self._hashed = 0
 
     def __getstate__(self) -> tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]:
-        self._write()
+        self.settle()
         return (self._packed, self._ways, self._book, self._contradictions, self.facts)
 
     def __setstate__(self, state: tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]) -> None:
@@ -222,17 +222,21 @@ class RequestLog:
     @property
     def contradictions(self) -> list[str]:
         """See above."""
-        self._write()
+        self.settle()
         return self._contradictions
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
         """Remember a request that has come to its end."""
         self._ended.append((request, ttft_us, e2e_us))
         if len(self._ended) == _AT_ONCE:
-            self._write()
+            self.settle()
 
-    def _write(self) -> None:
-        """No request that has ended is without a row any more."""
+    def settle(self) -> None:
+        """No request that has ended is without a row any more.
+
+        Raises:
+            struct.error: a time of one is too large for its row.
+        """
         pack, packed = self._book.pack, self._packed
         for request, ttft_us, e2e_us in self._ended:
             if contradicts(request):
@@ -244,12 +248,12 @@ class RequestLog:
 
     def mark(self) -> LogMark:
         """How far it has got."""
-        self._write()
+        self.settle()
         return LogMark(len(self), len(self._book.groups), len(self._contradictions))
 
     def up_to(self, mark: LogMark) -> RequestLog:
         """A log that ends where this one (or one that this one continues) was marked."""
-        self._write()
+        self.settle()
         if mark.rows > len(self):
             raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
         other = RequestLog(detours=self._ways is not None, facts=self.facts)
@@ -268,7 +272,7 @@ class RequestLog:
             now_us: what steps bring that end later does not count yet, neither first tokens nor ends; first tokens that
                 a preemption took back count no longer. None = as the simulation has them.
         """
-        self._write()
+        self.settle()
         page = self._book.page()
         closed = len(self) if now_us is None else self._closed_by(now_us)
         live, ways = bytearray(), None if self._ways is None else bytearray()
@@ -304,38 +308,38 @@ class RequestLog:
 
     def piece(self, start: int, stop: int) -> bytearray:
         """The rows of the ``start``-th request to end and those after it, before the ``stop``-th, as they are kept."""
-        self._write()
+        self.settle()
         return self._packed[start * PACKED.size : stop * PACKED.size]
 
     def unpacked(self, number: int) -> tuple[int, ...]:
         """The row of the ``number``-th request to end."""
-        self._write()
+        self.settle()
         return PACKED.unpack_from(self._packed, number * PACKED.size)
 
     def way(self, number: int) -> Way:
         """The way of the ``number``-th request to end."""
-        self._write()
+        self.settle()
         return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
 
     def rows(self, start: int) -> list[Row]:
         """Those of the requests that have ended, from the ``start``-th on."""
-        self._write()
+        self.settle()
         with memoryview(self._packed) as packed:
             return list(map(Row._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
 
     def groups(self) -> list[tuple[str, str]]:
         """SLO class and tenant of each group of requests."""
-        self._write()
+        self.settle()
         return [group[:2] for group in self._book.groups]
 
     def name(self, index: int) -> str:
         """The name of a request that has ended."""
-        self._write()
+        self.settle()
         return self._book.names.get(index) or f"request_{index}"
 
     def fingerprint(self) -> str:
         """A digest of all closed rows, in order of their ends."""
-        self._write()
+        self.settle()
         # Rows never change, so each is hashed once; ways apart, or the digest would depend on who asked when.
         done, self._hashed = self._hashed, len(self)
         with memoryview(self._packed) as rows:
