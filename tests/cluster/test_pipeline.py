@@ -1,12 +1,14 @@
 """From arrival to the end of a request's life: latencies, admission, routing, drops, timeouts, horizon."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.signals import IncomingRequest, InstanceSignals, declared
-from blis_tui.engine.records import Observers, Rejected, Routed, StepFinished
+from blis_tui.engine.records import RECORD_KINDS, Arrived, Observers, Record, Rejected, Routed, StepFinished
+from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import PluginConfig
@@ -133,3 +135,36 @@ def test_unknown_policies_are_refused_with_the_known_ones() -> None:
         Outcome(experiment(victim="loudest"), [])
     with pytest.raises(PolicyError, match="known: blis, llm-serving-sim, nano, sglang, tensorrt-llm, vllm-v1"):
         Outcome(experiment(batching="orca"), [])
+
+
+class Counted(ListSource):
+    """Requests of which it is known how many have been asked for."""
+
+    def __init__(self, requests: Iterable[Request], at_once: int | None) -> None:
+        super().__init__(requests)
+        self.asked = 0
+        if at_once is not None:
+            self.at_once = at_once
+
+    def next_request(self) -> Request | None:
+        """One more has been asked for."""
+        self.asked += 1
+        return super().next_request()
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(None, 1), (1, 1), (3, 3), (16, 16)])
+def test_a_source_is_asked_for_as_many_requests_ahead_as_it_says(at_once: int | None, most: int) -> None:
+    source = Counted([request(i, 100 * i, 8, 2) for i in range(40)], at_once)
+    records: list[Record] = []
+    ahead: list[int] = []
+    observers = Observers()
+
+    def arrived(_: Record) -> None:
+        ahead.append(source.asked - len(ahead))
+
+    for kind in RECORD_KINDS.values():
+        observers.add(kind, records.append)
+    observers.add(Arrived, arrived)
+    Cluster(experiment(), source, RequestLog(), observers).run(10_000, None)
+    assert max(ahead[:-1]) == most + 1  # the one that arrives among them
+    assert records == Outcome(experiment(), [request(i, 100 * i, 8, 2) for i in range(40)]).records

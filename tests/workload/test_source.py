@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
+from blis_tui.registry import Origin, Registry
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Trace, Workload
-from blis_tui.workload.source import GeneratedSource, RequestSource, TraceSource, create_source
+from blis_tui.workload.source import AT_ONCE, GeneratedSource, RequestSource, TraceSource, create_source
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 
 INPUT = PluginConfig(kind="gaussian", settings={"mean": 256, "std_dev": 100, "min": 2, "max": 800})
@@ -153,6 +154,12 @@ def test_a_pickled_source_continues_alike(before: int, seed: int) -> None:
     take(source, before)
     copy: RequestSource = pickle.loads(pickle.dumps(source))  # noqa: S301
     assert rows(copy) == rows(source)
+
+
+def test_only_what_no_plug_in_of_ones_own_draws_may_be_asked_for_ahead() -> None:
+    own = Registry(builtin().plugins, origins=[Origin("mine", "1.0", "mine", "")])
+    assert GeneratedSource(MIXED, 1, builtin()).at_once == TraceSource(small_table()).at_once == AT_ONCE
+    assert GeneratedSource(MIXED, 1, own).at_once == 1
 
 
 def test_a_pickle_does_not_grow_with_the_workload() -> None:
