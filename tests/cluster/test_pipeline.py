@@ -124,6 +124,9 @@ def test_what_policies_are_shown_has_no_future() -> None:
     assert not shown & {"output_tokens", "finish_clock", "request", "requests", "waiting_requests", "running_requests"}
     one = request(0, 0, 8, 77)
     assert 77 not in declared(one)._replace(max_output_tokens=0)
+    one.declare(12)
+    assert declared(one).max_output_tokens == 12
+    assert 77 not in declared(one)
     cluster = Cluster(experiment(instances=2), ListSource([one]), RequestLog(), Observers())
     assert [type(value).__name__ for value in cluster.dispatcher.router.fleet[0]] == ["int"] * 6 + ["CacheView", "int"]
 
