@@ -60,6 +60,22 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
             "expect": [],
         },
     ),
+    "tenants who take turns": (
+        "gateway-queue",
+        {
+            "workload": {
+                "requests": 60,
+                "rate_per_s": 30,
+                "clients": [
+                    {"id": name, "tenant": name, "input_tokens": 300, "output_tokens": 40}
+                    for name in ("north", "east", "south", "west")
+                ],
+            },
+            "policy.gateway.fairness": "round-robin",
+            "policy.gateway.saturation.max_concurrency": 2,
+            "expect": [],
+        },
+    ),
     TIMEOUTS: (
         "kv-pressure",
         {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "workload.requests": 100, "expect": []},
