@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from blis_tui.study.store import STORE_VARIABLE
 from tests.prefork import run_module
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +54,10 @@ def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
 @pytest.mark.parametrize("containing", ["blis_tui.Simulation", "blis_tui.debugger"])
 def test_the_python_examples_work(containing: str, tmp_path: Path) -> None:
     code = block("python", containing, (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    own = {**os.environ, STORE_VARIABLE: str(tmp_path / "runs")}  # not the user's results
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=own, check=False
+    )
     assert run.returncode == 0, run.stderr
 
 
