@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE: Final = 16
-"""How many requests are made in one go: in a loop of their own they take half of the time."""
+"""How many requests are made in one go: in a loop of their own they take less time than among all else."""
 
 
 class RequestSource(Protocol):
