@@ -113,9 +113,10 @@ class RequestBook(Kept):
             self.parts[index] = segments
         if request.session_id:
             self.sessions[index] = (request.session_id, request.round_index)
-        if request.reasoning is not None or request.media is not NO_MEDIA:
+        media = request.media
+        if request.reasoning is not None or (media is not NO_MEDIA and media != NO_MEDIA):  # one restored is a copy
             thought = (-1, -1, -1) if request.reasoning is None else request.reasoning.state()
-            self.extras[index] = Extras(*thought, request.media)
+            self.extras[index] = Extras(*thought, media)
         return PACKED.pack(
             index,
             request.arrival_us,
