@@ -298,13 +298,15 @@ async def test_kv_events_tell_what_is_in_the_cache() -> None:
     context = zmq.asyncio.Context()
     listener = context.socket(zmq.SUB)
     listener.setsockopt_string(zmq.SUBSCRIBE, "kv")
-    listener.connect(f"tcp://127.0.0.1:{port}")
+    connected = listener.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
     publisher = KvPublisher(f"tcp://127.0.0.1:{port}", "kv")
+    listener.connect(f"tcp://127.0.0.1:{port}")
     cached: dict[int | bytes, tuple[int | bytes | None, tuple[int, ...]]] = {}
     numbers, removed = [], 0
     try:
         async with serving(made(**{"cluster.instances": 1}), kv_events=publisher) as client:
-            await asyncio.sleep(0.3)  # until the subscription has come through: nobody says when
+            await asyncio.wait_for(connected.recv_multipart(), 60)
+            await asyncio.sleep(0.3)  # until the subscription, which follows, has come through: nobody says when
             for n in range(30):
                 await client.post("/v1/completions", prompt=[n % 7] * 128, max_tokens=40, ignore_eos=True)
             while True:
@@ -334,6 +336,8 @@ async def test_kv_events_tell_what_is_in_the_cache() -> None:
             visible = pool.visible_keys(client.endpoint.core.simulation.now_us)
     finally:
         publisher.close()
+        connected.close(linger=0)
+        listener.disable_monitor()
         listener.close(linger=0)
         context.term()
     assert numbers == list(range(len(numbers)))
