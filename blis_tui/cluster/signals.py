@@ -210,22 +210,19 @@ class SignalBoard(Kept):
         if now == self.refreshed_us and now == self.now_us and not self.touched and not self._stale:
             return  # as most requests need more than one decision
         self.now_us = now
+        due = now - self.refreshed_us >= self._interval_us
         if self.touched:
-            in_flight = self.in_flight
-            for index in self.touched:
-                in_flight[index] = self._instances[index].seen.in_flight
-            self._stale.update(self.touched)
+            if self._interval_us:
+                for index in self.touched:
+                    self.in_flight[index] = self._instances[index].seen.in_flight
+                self._stale.update(self.touched)
+            else:
+                self._renew(self.touched)
             for listener in self._listeners:
                 listener.update(self.touched)
             self.touched.clear()
-        due = now - self.refreshed_us >= self._interval_us
         if due and self._stale:
-            for index in self._stale:
-                instance = self._instances[index]
-                self.waiting[index] = len(instance.waiting.items)
-                self.running[index] = instance.seen.running
-                if not self.deferring:
-                    self._kv_used[index] = instance.seen.kv_used
+            self._renew(self._stale)
             for listener in self._listeners:
                 listener.update(self._stale)
             self._stale.clear()
@@ -241,6 +238,17 @@ class SignalBoard(Kept):
                 )
                 self.catch_up(index)
                 self._views[index] = CacheView(self, instance, instance.pool.visible_keys(now), adapters)
+
+    def _renew(self, indices: dict[int, None]) -> None:
+        waiting, running, in_flight, instances = self.waiting, self.running, self.in_flight, self._instances
+        for index in indices:
+            instance = instances[index]
+            seen = instance.seen
+            in_flight[index] = seen.in_flight
+            waiting[index] = len(instance.waiting.items)
+            running[index] = seen.running
+            if not self.deferring:
+                self._kv_used[index] = seen.kv_used
 
     def _note_blocks(self) -> None:
         for index, instance in enumerate(self._instances):

@@ -6,22 +6,25 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
+from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer
 from blis_tui.cluster.signals import FIGURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from blis_tui.cluster.policy import Scorer
     from blis_tui.cluster.signals import Fleet, IncomingRequest, SignalBoard
+
+    Grades = Callable[[Sequence[float]], Sequence[float]]
+    """See ``FigureScorer.grades``."""
 
 _FINE: Final = "kv_utilization"
 """The figure that sorts a group."""
 
 Group = tuple[float, ...]
 """The figures that its instances have in common."""
-Term = tuple[float, "Sequence[float] | None", "FigureScorer | None", float]
-"""A part of a sum: its share, and the score: each group's, or what this scorer says of the fine figure, or this."""
+Term = tuple[float, "Sequence[float] | None", float]
+"""A part of a sum: its share, and the score: each group's (None = the fine figure says it), or, without any, this."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -43,10 +46,19 @@ class Ranking:
     """
 
     def __init__(self, scorers: Sequence[Scorer], shares: Sequence[float], fleet: Fleet) -> None:
-        self._parts = tuple(zip(scorers, shares, strict=True))
-        self._coarse = [one for one in scorers if isinstance(one, FigureScorer) and one.figure != _FINE]
-        self._figures = [FIGURES[one.figure] for one in self._coarse]
-        self._has_fine = any(isinstance(one, FigureScorer) and one.figure == _FINE for one in scorers)
+        self._parts: list[tuple[float, int, Grades | None, SparseScorer | None]] = []
+        """Of each scorer its share; which of the group's figures it grades, and how; or itself."""
+        self._figures: list[Callable[[SignalBoard, int], float]] = []
+        self._has_fine = False
+        for scorer, share in zip(scorers, shares, strict=True):
+            if isinstance(scorer, SparseScorer):
+                self._parts.append((share, 0, None, scorer))
+            elif isinstance(scorer, FigureScorer) and scorer.figure == _FINE:
+                self._parts.append((share, 0, None, None))
+                self._has_fine = True
+            elif isinstance(scorer, FigureScorer):
+                self._parts.append((share, len(self._figures), _graded(scorer), None))
+                self._figures.append(FIGURES[scorer.figure])
         self._fine = FIGURES[_FINE]
         self._members = fleet.members
         self._changed = fleet.board.listen()
@@ -68,75 +80,60 @@ class Ranking:
         special: list[Mapping[int, float]] = []
         odd: dict[int, int] = {}
         """The places of those instances that have scores for themselves."""
-        at = 0
-        for scorer, share in self._parts:
+        for share, at, grades, sparse in self._parts:
             others = _NONE
-            if isinstance(scorer, FigureScorer):
-                if scorer.figure == _FINE:
-                    terms.append((share, None, scorer, 0.0))
-                else:
-                    terms.append((share, scorer.grades([group[at] for group in groups]), None, 0.0))
-                    at += 1
-            elif isinstance(scorer, SparseScorer):
-                usual, others = scorer.sparse(request, fleet)
+            if grades is not None:
+                terms.append((share, grades([group[at] for group in groups]), 0.0))
+            elif sparse is None:
+                terms.append((share, None, 0.0))
+            else:
+                usual, others = _cut_sparse(sparse, request, fleet)
+                terms.append((share, _NO_COLUMN, usual))
                 for place in others:
                     odd[members[place]] = place
-                terms.append((share, None, None, usual))
             special.append(others)
-        highest = -1.0
-        ties: list[int] = []
-        for number, group in enumerate(groups):
-            highest, ties = self._first(number, group, terms, odd, fleet.board, (highest, ties))
-        if odd:
-            numbers = {group: number for number, group in enumerate(groups)}
-            for index, place in odd.items():
-                group, (fine, _) = self._where[index]
-                if self._has_fine:
-                    fine = self._fine(fleet.board, index)
-                own = [
-                    (share, column, scorer, others.get(place, usual))
-                    for (share, column, scorer, usual), others in zip(terms, special, strict=True)
-                ]
-                total = _sum(own, numbers[group], fine)
-                if total > highest:
-                    highest, ties = total, []
-                if total == highest:
-                    ties.append(index)
+        highest, ties = self._usual(terms, odd, fleet.board)
+        for index, place in odd.items():
+            group, (fine, _) = self._where[index]
+            if self._has_fine:
+                fine = self._fine(fleet.board, index)
+            own = [
+                (share, column, others.get(place, usual))
+                for (share, column, usual), others in zip(terms, special, strict=True)
+            ]
+            total = _sum(own, groups.index(group), fine)
+            if total > highest:
+                highest, ties = total, []
+            if total == highest:
+                ties.append(index)
         ties.sort()
         return highest, ties
 
-    def _first(
-        self,
-        number: int,
-        group: Group,
-        terms: Sequence[Term],
-        odd: Mapping[int, int],
-        board: SignalBoard,
-        best: tuple[float, list[int]],
-    ) -> tuple[float, list[int]]:
-        """The best so far, and those of a group that have no scores for themselves."""
-        highest, ties = best
-        entries = self._groups[group]
-        at = 0
-        while at < len(entries):
-            fine, index = entries[at]
-            if index in odd:
+    def _usual(self, terms: Sequence[Term], odd: Mapping[int, int], board: SignalBoard) -> tuple[float, list[int]]:
+        """The best of the instances that have no scores for themselves."""
+        highest = -1.0
+        ties: list[int] = []
+        for number, entries in enumerate(self._groups.values()):
+            at = 0
+            while at < len(entries):
+                fine, index = entries[at]
+                if index in odd:
+                    at += 1
+                    continue
+                total = _sum(terms, number, fine)
+                if total < highest:
+                    break
+                if self._has_fine and (now := self._fine(board, index)) != fine:
+                    # It has grown since: others may be before it by now.
+                    entry = now, index
+                    self._where[index] = self._where[index][0], entry
+                    del entries[at]
+                    insort(entries, entry)
+                    continue
+                if total > highest:
+                    highest, ties = total, []
+                ties.append(index)
                 at += 1
-                continue
-            total = _sum(terms, number, fine)
-            if total < highest:
-                break
-            if self._has_fine and (now := self._fine(board, index)) != fine:
-                # It has grown since: others may be before it by now.
-                entry = now, index
-                self._where[index] = group, entry
-                del entries[at]
-                insort(entries, entry)
-                continue
-            if total > highest:
-                highest, ties = total, []
-            ties.append(index)
-            at += 1
         return highest, ties
 
     def _follow(self, members: Sequence[int], board: SignalBoard) -> None:
@@ -153,9 +150,9 @@ class Ranking:
     def _update(self, board: SignalBoard) -> None:
         where, groups = self._where, self._groups
         for index in self._changed:
-            if index not in where:
+            before = where.get(index)
+            if before is None:
                 continue
-            before = where[index]
             after = self._place(index, board)
             if after == before:
                 continue
@@ -170,7 +167,10 @@ class Ranking:
     def _place(self, index: int, board: SignalBoard) -> tuple[Group, tuple[float, int]]:
         """The group of an instance, and its entry there."""
         entry = (board.least_kv_utilization(index) if self._has_fine else 0.0, index)
-        return tuple([figure(board, index) for figure in self._figures]), entry
+        figures = self._figures
+        if len(figures) == 1:  # as mostly: a comprehension would cost more than all else here
+            return (figures[0](board, index),), entry
+        return tuple([figure(board, index) for figure in figures]), entry
 
     def _remove(self, place: tuple[Group, tuple[float, int]]) -> None:
         group, entry = place
@@ -185,21 +185,49 @@ class Ranking:
 
 
 _NONE: Final[Mapping[int, float]] = {}
+_NO_COLUMN: Final[Sequence[float]] = ()
 
 
 def _sum(terms: Sequence[Term], number: int, fine: float) -> float:
     """The sum of an instance in the group of that number, with that fine figure."""
     total = 0.0
-    for share, column, scorer, score in terms:
-        if column is not None:
+    for share, column, score in terms:
+        if column:
             total += share * column[number]
-        elif scorer is not None:
-            total += share * scorer.grades((fine,))[0]
+        elif column is None:
+            total += share * (1.0 - fine)  # see ``KvUtilization.grades``: a call would cost more
         else:
             total += share * score
     return total
 
 
 def can_rank(scorers: Sequence[Scorer]) -> bool:
-    """Whether all scorers look at one figure each, or say the same about most instances."""
-    return all(isinstance(one, FigureScorer | SparseScorer) for one in scorers)
+    """Whether all scorers look at one figure each, or say the same about most instances.
+
+    One of one's own that looks at the fine figure may grade it beside all others there are, which are not asked for.
+    """
+    return all(
+        isinstance(one, SparseScorer)
+        or (isinstance(one, FigureScorer) and (one.figure != _FINE or type(one) is KvUtilization))
+        for one in scorers
+    )
+
+
+# Scores are cut to 0 to 1; those of scorers that come with this package need not be.
+
+
+def _graded(scorer: FigureScorer) -> Grades:
+    if type(scorer).__module__ == FigureScorer.__module__:
+        return scorer.grades
+    return lambda values: [_cut(score) for score in scorer.grades(values)]
+
+
+def _cut_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
+    usual, others = scorer.sparse(request, fleet)
+    if type(scorer).__module__ == SparseScorer.__module__:
+        return usual, others
+    return _cut(usual), {place: _cut(score) for place, score in others.items()}
+
+
+def _cut(score: float) -> float:
+    return 0.0 if score < 0.0 else min(score, 1.0)

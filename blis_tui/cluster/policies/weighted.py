@@ -5,17 +5,22 @@ It finds the instance with the highest weighted score without looking at all of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
+from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
 from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer
 from blis_tui.errors import PolicyError
 from blis_tui.registry import nested
 
 if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
+
+
+_FORGET: Final = (FigureScorer.routed, SparseScorer.routed)
+"""What scorers do that remember nothing when they hear where a request goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class Weighted:
         for scorer in self._scorers:
             total += scorer.weight
         self.shares = [scorer.weight / total for scorer in self._scorers]
+        self._remembering = [scorer for scorer in self._scorers if type(scorer).routed not in _FORGET]
         self._ranking: Ranking | None = None
         self._can_rank = can_rank(self._scorers)
 
@@ -70,7 +76,7 @@ class Weighted:
             sums = self.sums(request, fleet)
             best = max(sums)
             place = pick([at for at, total in enumerate(sums) if total == best], context)
-        for scorer in self._scorers:
+        for scorer in self._remembering:
             scorer.routed(request, fleet, place)
         return place, f"score {best:.6f}"
 

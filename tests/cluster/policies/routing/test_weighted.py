@@ -6,14 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, PrecisePrefixCache, QueueDepth, Weight
+from blis_tui.cluster.policies.scoring import (
+    FigureScorer,
+    KvUtilization,
+    PrecisePrefixCache,
+    QueueDepth,
+    SparseScorer,
+    Weight,
+    least_first,
+)
 from blis_tui.cluster.policies.scoring import PrecisePrefixCacheSettings as Cache
 from blis_tui.cluster.policies.scoring import QueueDepthSettings as Depth
 from blis_tui.cluster.policies.weighted import Weighted, WeightedSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.cluster.policy import Scorer
+    from blis_tui.plugins import Fleet, IncomingRequest
 
 SEEN = fleet(Seen(waiting=0, kv_used=90), Seen(waiting=4, kv_used=0), Seen(waiting=2, kv_used=40))
 
@@ -23,6 +34,18 @@ class Boundless(FigureScorer):
 
     def grades(self, values: Sequence[float]) -> list[float]:
         return [5.0 - 3.0 * value for value in values]
+
+
+class Relative(FigureScorer):
+    figure = "kv_utilization"
+
+    def grades(self, values: Sequence[float]) -> list[float]:
+        return least_first(values)
+
+
+class Exceptions(SparseScorer):
+    def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
+        return 2.0, {0: 7.0, 2: -3.0}
 
 
 def weighted(queue: float, kv: float) -> Weighted:
@@ -45,6 +68,15 @@ def test_another_weight_makes_another_choice() -> None:
 def test_scores_are_cut() -> None:
     policy = Weighted(WeightedSettings(scorers=(("b", Boundless(Weight())),)))
     assert policy.sums(incoming(), SEEN) == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("own", [Boundless, Relative, Exceptions])
+def test_scorers_of_ones_own_count_in_a_choice_as_in_the_sums(own: type[FigureScorer | SparseScorer]) -> None:
+    scorers: tuple[Scorer, ...] = (own(Weight(weight=2.0)), QueueDepth(Depth()), KvUtilization(Weight()))
+    policy = Weighted(WeightedSettings(scorers=tuple(zip(("own", "queue", "kv"), scorers, strict=True))))
+    sums = policy.sums(incoming(), SEEN)
+    best = max(sums)
+    assert policy.choose(incoming(), SEEN, context()) == (sums.index(best), f"score {best:.6f}")
 
 
 def test_by_default_an_idle_instance_without_a_common_prefix_gets_nothing() -> None:
