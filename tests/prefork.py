@@ -1,7 +1,7 @@
 """Programs that start at once: each is forked from a process that has already imported what they all need.
 
 A test that runs a program a few times spends most of its time on imports otherwise. The process is of its own, has one
-thread and does nothing but fork: a program gets its own working folder, environment, arguments and exit code.
+thread and does nothing but fork: a program gets its own working folder, environment, arguments, streams and exit code.
 """
 
 from __future__ import annotations
@@ -11,19 +11,34 @@ import gc
 import json
 import os
 import runpy
+import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _TIMEOUT_S: Final = 120
 """After this it is ended: it waits for something that never comes."""
+_CLIENT: Final = """\
+#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect("{address}")
+    job = [{module!r}, *sys.argv[1:]], os.getcwd(), dict(os.environ)
+    socket.send_fds(server, [json.dumps(job).encode() + b"\\n"], [0, 1, 2])
+    sys.exit(int(server.makefile().readline()))
+"""
+"""Starts in a tenth of the time that the module's imports take."""
 
 
 def run_module(
@@ -33,50 +48,101 @@ def run_module(
     command = [sys.executable, "-m", module, *arguments]
     if not hasattr(os, "fork"):
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(env), input=text, check=False)
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    with tempfile.TemporaryDirectory() as folder:
-        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
-        given, output, errors = streams
-        given.write_text(text, "utf-8")
-        job = [module, *arguments], str(cwd), dict(env), [str(one) for one in streams]
-        server.stdin.write(json.dumps(job) + "\n")
-        server.stdin.flush()
-        code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(command, code, output.read_text("utf-8"), errors.read_text("utf-8"))
+    address = _server()
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+        socket.socket(socket.AF_UNIX) as server,
+    ):
+        given.write(text.encode())
+        given.seek(0)
+        server.connect(address)
+        job = [module, *arguments], str(cwd), dict(env)
+        streams = [one.fileno() for one in (given, output, errors)]
+        socket.send_fds(server, [json.dumps(job).encode() + b"\n"], streams)
+        with server.makefile() as reply:
+            code = int(reply.readline())
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, code, output.read().decode(), errors.read().decode())
+
+
+def write_program(path: Path, module: str) -> None:
+    """Write a program for shells, which does what ``python -m MODULE`` does.
+
+    It must not wait for another one: they run one after the other.
+    """
+    path.write_text(_CLIENT.format(python=sys.executable, address=_server(), module=module), encoding="utf-8")
+    path.chmod(0o755)
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def _server() -> str:
+    """The address of the process that forks."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    address = f"{folder}/socket"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen()
+        at = server.fileno()
+        process = subprocess.Popen([sys.executable, __file__, str(at)], stdin=subprocess.PIPE, pass_fds=[at])
     atexit.register(process.__exit__, None, None, None)  # at the end of its input it ends
-    return process
+    return address
 
 
-def _serve() -> None:
-    import pytest  # noqa: F401, PLC0415  (for those that are forked)
+def _import_all() -> None:
+    """What those that are forked need."""
+    import pytest  # noqa: F401, PLC0415
+    from _pytest.config import default_plugins  # noqa: PLC0415
 
     import blis_tui  # noqa: PLC0415
     import blis_tui.cli.golden  # noqa: PLC0415
-    import blis_tui.golden.session  # noqa: PLC0415
     import blis_tui.study.sweep  # noqa: PLC0415
+    from blis_tui.golden import produce, session  # noqa: F401, PLC0415
 
-    blis_tui.load("quickstart")
+    for name in default_plugins:
+        import_module(f"_pytest.{name}")
+    produce.produce(blis_tui.load("quickstart", set={"workload.requests": 1}), spec="", case="")
+
+
+def _serve(server: socket.socket) -> None:
+    _import_all()
     gc.collect()
     gc.freeze()  # who is forked need not look at it
-    for line in sys.stdin:
-        arguments, folder, environment, streams = json.loads(line)
-        child = os.fork()
-        if not child:
-            break
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    while server in select.select([server, sys.stdin], [], [])[0]:
+        asking, _ = server.accept()
+        with asking:
+            job, streams = _asked(asking)
+            child = os.fork()
+            if not child:
+                break
+            for one in streams:
+                os.close(one)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            with suppress(BrokenPipeError):  # who asked is gone
+                asking.sendall(f"{code}\n".encode())
     else:
         return
     os.setsid()  # what it does to its group, such as killing it, is its own business
     signal.alarm(_TIMEOUT_S)
-    for number, name in enumerate(streams):
-        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    _become(*job, streams)
+
+
+def _asked(asking: socket.socket) -> tuple[tuple[list[str], str, dict[str, str]], list[int]]:
+    """Arguments, folder and environment of the program that is asked for, and its streams."""
+    text, streams, _, _ = socket.recv_fds(asking, 1 << 16, 3)
+    with asking.makefile("rb") as rest:
+        arguments, folder, environment = json.loads(text if text.endswith(b"\n") else text + rest.readline())
+    return (arguments, folder, environment), streams
+
+
+def _become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> None:
+    """Go on as that program, to its end."""
+    for number, one in enumerate(streams):
+        os.dup2(one, number)
+        os.close(one)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -97,4 +163,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(socket.socket(fileno=int(sys.argv[1])))

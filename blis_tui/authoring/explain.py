@@ -6,6 +6,7 @@ import re
 import textwrap
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.tree import DISCRIMINATORS, Key, every_key, root
@@ -20,7 +21,7 @@ from blis_tui.spec.synonyms import KEYS
 from blis_tui.units import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
@@ -267,17 +268,26 @@ class Value:
         }
 
 
+@cache
+def _takers(plugins: Registry | None) -> Mapping[str, list[tuple[str, Key, str]]]:
+    """Each word that keys take -> the kind of the document of each of them, the key, and what the word means there."""
+    found: dict[str, list[tuple[str, Key, str]]] = {}
+    for kind in _KINDS_WITH_OWN:
+        for key in every_key(kind, plugins):
+            if key.name not in DISCRIMINATORS:
+                meanings = {one.value: one.description for one in key.discriminator or key.choices}
+                for word, meaning in meanings.items():
+                    found.setdefault(word, []).append((kind, key, meaning))
+    return found
+
+
 def values(word: str, plugins: Registry | None = None) -> list[Value]:
     """What a word means as the value of keys; keys for which it means the same are told together."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
-    for kind in _KINDS_WITH_OWN:
-        for key in every_key(kind, plugins):
-            meanings = [one.description for one in key.discriminator or key.choices if one.value == word]
-            if not meanings or key.name in DISCRIMINATORS:
-                continue
-            beside = [one for one in key.variants if one.value == word]
-            own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
-            found.setdefault((meanings[-1] or key.description, own), []).append(key.shown(kind))
+    for kind, key, meaning in _takers(plugins).get(word, ()):
+        beside = [one for one in key.variants if one.value == word]
+        own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
+        found.setdefault((meaning or key.description, own), []).append(key.shown(kind))
     told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
     return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from blis_tui.errors import InputError
 from blis_tui.spec.library import FOLDERS, suffix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 DEMO: Final = "specs/demo.blis.yaml"
 """The experiment of a new project."""
@@ -192,6 +193,21 @@ def _settings() -> str:
     return json.dumps({"yaml.schemas": patterns}, indent=2) + "\n"
 
 
+def check_room(folder: Path, files: Iterable[str], *, replace: bool) -> None:
+    """Refuse a folder that :func:`write_tree` would refuse for what is there.
+
+    Raises:
+        InputError: it is no folder, or a file is there already (and ``replace`` is off).
+    """
+    with _written(folder):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is not a folder")
+        there = [name for name in files if os.path.lexists(folder / name)]
+    if there and not replace:
+        shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
+        raise InputError(f"{folder} already has {shown}", help="choose another folder, or replace them with --force")
+
+
 def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool) -> None:
     """Write files below a folder: all of them or, after any error, none.
 
@@ -200,15 +216,8 @@ def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool)
     Raises:
         InputError: a file is there already (and ``replace`` is off), or something cannot be written.
     """
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is not a folder")
-        there = [name for name in files if os.path.lexists(folder / name)]
-        if there and not replace:
-            shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
-            raise InputError(
-                f"{folder} already has {shown}", help="choose another folder, or replace them with --force"
-            )
+    check_room(folder, files, replace=replace)
+    with _written(folder):
         target = folder.absolute()
         above = next(parent for parent in target.parents if parent.is_dir())
         staged = Path(mkdtemp(prefix=f".{target.name}.", dir=above))
@@ -220,6 +229,13 @@ def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool)
             _move(staged, target, files)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """What the system refuses is told as an error of ours."""
+    try:
+        yield
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
 

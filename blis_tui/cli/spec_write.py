@@ -79,10 +79,11 @@ def init(folder: Path, *, force: bool) -> None:
     changed. They install the blis-tui that made the project; unless that came from a package index, its wheel lies in
     wheels/. Nothing is written when one of the files exists already.
     """
-    from blis_tui.authoring.project import DEMO, project_files, write_tree  # noqa: PLC0415
+    from blis_tui.authoring.project import DEMO, check_room, project_files, write_tree  # noqa: PLC0415
     from blis_tui.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
 
     texts = project_files()
+    check_room(folder, texts, replace=force)  # what follows takes a while
     files: dict[str, str | bytes] = {**texts, **_goldens(texts, DEMO)}
     if (wheel := own_wheel()) is not None:
         files[f"wheels/{NAME}"] = wheel

@@ -19,7 +19,7 @@ from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Schedul
 from blis_tui.units import with_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.records import Record, StepFinished
@@ -215,22 +215,35 @@ class Tape:
         """Why the step of that number left requests in the queue, planned in an event; None = its rule did not say."""
         place = bisect_right(self._stop_events, event) - 1
         while place >= 0 and self._stop_events[place] == event:
-            step, cause, *rest = self._stops[place * _STOP_WIDTH : (place + 1) * _STOP_WIDTH]
-            if step == number:
+            if self._stops[place * _STOP_WIDTH] == number:
+                _, cause, *rest = self._stops[place * _STOP_WIDTH : (place + 1) * _STOP_WIDTH]
                 return StopRow(self._causes[cause], *rest)
             place -= 1
         return None
 
-    def steps_of(self, instance: int, first: int, last: int) -> Iterator[tuple[int, int, StepRow]]:
-        """The steps of an instance from one event to another: event, time, figures."""
+    def stops_of(self, first: int, last: int) -> Mapping[tuple[int, int], tuple[str, int]]:
+        """All that :meth:`stop` knows from one event to another, by event and number: the cause, and the request."""
+        there = range(bisect_left(self._stop_events, first), bisect_right(self._stop_events, last))
+        events, stops, causes, width = self._stop_events, self._stops, self._causes, _STOP_WIDTH
+        return {
+            (events[place], stops[place * width]): (causes[stops[place * width + 1]], stops[place * width + 2])
+            for place in there
+        }
+
+    def steps_of(self, instance: int, first: int, last: int, *figures: str) -> Iterator[tuple[int, ...]]:
+        """The steps of an instance from one event to another: event, time, and the named figures of ``StepRow``."""
         if first > last:
-            return
+            return iter(())
         there = slice(first - 1, last)
-        make, figures, width = StepRow._make, self._steps, _STEP_WIDTH
         events = zip(self._kinds[there], self._instances[there], self._times[there], self._subjects[there], strict=True)
-        for event, (kind, on, time_us, step) in enumerate(events, first):
-            if kind == STEP and on == instance:
-                yield event, time_us, make(figures[step * width : (step + 1) * width])
+        found = [
+            (event, time_us, step * _STEP_WIDTH)
+            for event, (kind, on, time_us, step) in enumerate(events, first)
+            if kind == STEP and on == instance
+        ]
+        steps = self._steps
+        columns = [[steps[at + column] for *_, at in found] for column in map(StepRow._fields.index, figures)]
+        return zip([event for event, *_ in found], [time_us for _, time_us, _ in found], *columns, strict=True)
 
     def work(self, event: int) -> int:
         """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""

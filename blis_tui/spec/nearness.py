@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -13,8 +14,11 @@ _LETTERS_A_WORD_SLIP: Final = 3
 _LETTERS_A_NAME_SLIP: Final = 5
 """A whole name may differ in one letter of this many (its words run together, say)."""
 _LONGEST: Final = 100
+_REMEMBERED: Final = 4096
+"""More than there are names of keys, all of which are compared with each word that is looked up."""
 
 
+@lru_cache(_REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
     """The words of a name, in lower case: ``max-num-seqs`` and ``max_num_seqs`` have the same."""
     return tuple(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word)

@@ -18,6 +18,7 @@ import yaml
 from blis_tui.authoring.project import project_files
 from blis_tui.authoring.wheel import NAME, own_wheel
 from tests.golden.projects import blis_in
+from tests.prefork import write_program
 from tests.wheels import checked, with_borrowed
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ PAGE: Final = (ROOT / "docs" / "golden.md").read_text(encoding="utf-8")
 GITHUB: Final = ".github/workflows/blis.yml"
 GITLAB: Final = ".gitlab-ci.yml"
 INSTALLS: Final = "pip install -r requirements.txt"
-OURS: Final = """\
-#!/bin/sh
-exec '{python}' -m {module} "$@"
-"""
 RECORDER: Final = """\
 #!{python} -IS
 import json, sys
@@ -64,10 +61,11 @@ def project(made: Path, tmp_path: Path) -> Path:
     """A new project, and programs of those names: ours, and recorders of what ``gh`` and ``curl`` are told."""
     shutil.copytree(made, tmp_path / "demo")
     (tmp_path / "bin").mkdir()
-    for name, module in (("blis-tui", "blis_tui"), ("pytest", "pytest"), ("gh", ""), ("curl", "")):
+    for name, module in (("blis-tui", "blis_tui"), ("pytest", "pytest")):
+        write_program(tmp_path / "bin" / name, module)
+    for name in ("gh", "curl"):
         tool = tmp_path / "bin" / name
-        text = OURS if module else RECORDER
-        tool.write_text(text.format(python=sys.executable, name=name, module=module), encoding="utf-8")
+        tool.write_text(RECORDER.format(python=sys.executable, name=name), encoding="utf-8")
         tool.chmod(0o755)
     return tmp_path / "demo"
 

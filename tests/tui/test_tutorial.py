@@ -19,6 +19,8 @@ PAGE: Final = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(enc
 BLOCK: Final = re.compile(r"^```(?P<language>\w+)(?P<about>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 PRESSED: Final = re.compile(r"Press ((?:`[^`]+` ?)+):.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MODULES: Final = {"blis-tui": "blis_tui", "pytest": "pytest"}
+IN_ONE_PROCESS: Final = ["--jobs", "1"]
+"""What is printed does not depend on it; others would have to start."""
 
 
 def saved(folder: Path, about: str, text: str) -> None:
@@ -46,7 +48,7 @@ def test_its_commands_print_what_is_shown(tmp_path: Path) -> None:
         **{
             name: value for name, value in os.environ.items() if not name.startswith(("CI", "GITHUB", "PYTEST", "BLIS"))
         },
-        "PYTEST_ADDOPTS": "-p blis_tui.pytest_plugin -p no:cacheprovider",
+        "PYTEST_ADDOPTS": "-p blis_tui.pytest_plugin -p no:cacheprovider -o blis_checks=observers",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
     ran = 0
@@ -55,7 +57,8 @@ def test_its_commands_print_what_is_shown(tmp_path: Path) -> None:
             saved(tmp_path, block["about"], block["text"])
         for command, shown in calls(block["text"]) if block["language"] == "console" else ():
             program, *arguments = command.replace("'", "").split()
-            run = run_module(MODULES[program], arguments, cwd=tmp_path, env=environment)
+            here = IN_ONE_PROCESS if arguments[0] in {"plan", "sweep"} else []
+            run = run_module(MODULES[program], [*arguments, *here], cwd=tmp_path, env=environment)
             ran += 1
             assert as_shown(shown).fullmatch(run.stdout), f"{command}\n{run.stdout}{run.stderr}"
     assert ran == len(re.findall(r"^\$ ", PAGE, re.MULTILINE)) > 8

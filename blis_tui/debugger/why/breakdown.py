@@ -13,7 +13,7 @@ from blis_tui.units import count_text, plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.debugger.tape import RequestEvent, StepRow, Tape
+    from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.debugger.why.waits import WaitCauses
 
@@ -183,12 +183,15 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
     mine = {one.event: 0 for one in life.entries if one.what == "scheduled" and not one.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
-        for event, start_us, row in steps_within(tape, span.instance, span.start_us, span.end_us, life.settled):
+        figures = "duration_us", "prefill_tokens", "decode_requests"
+        for event, start_us, duration_us, tokens, decodes in steps_within(
+            tape, span.instance, span.start_us, span.end_us, life.settled, *figures
+        ):
             if event in mine:
                 steps += 1
-                own_us += min(start_us + row.duration_us, span.end_us) - start_us
+                own_us += min(start_us + duration_us, span.end_us) - start_us
                 own += mine.get(event, 0)
-                others += row.batch_tokens - mine.get(event, 0)
+                others += tokens + decodes - mine.get(event, 0)
             else:
                 idle += 1
     note = f"{plural(own, 'token')} in {plural(steps, 'step')}"
@@ -248,8 +251,8 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
         event
         for span in life.spans
         if span.what == "decode" and not span.gone
-        for event, _, row in _decode_steps(life, tape, span)
-        if row.prefill_tokens
+        for event, _, _, tokens in _decode_steps(life, tape, span)
+        if tokens
     ]
     if not events:
         return []
@@ -262,28 +265,33 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
     return [(tape.name(number), tokens[number]) for number in ranked]
 
 
-def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int, StepRow]]:
-    """The steps of a decode; where it overlaps with the prefill elsewhere, also the one under way when that ends."""
+def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int, int, int]]:
+    """The steps of a decode (event, start, duration, tokens of others' prompts).
+
+    Where it overlaps with the prefill elsewhere, also the one under way when that ends.
+    """
     since_us = min(tape.time_us(span.first), span.start_us) if span.handed else span.start_us
-    for event, start_us, row in steps_within(tape, span.instance, since_us, span.end_us, life.settled):
-        if start_us + row.duration_us > span.start_us:
-            yield event, start_us, row
+    figures = "duration_us", "prefill_tokens"
+    for event, start_us, duration_us, tokens in steps_within(
+        tape, span.instance, since_us, span.end_us, life.settled, *figures
+    ):
+        if start_us + duration_us > span.start_us:
+            yield event, start_us, duration_us, tokens
 
 
 def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
     """The steps of some decodes by kind, in the order of ``DECODES``."""
-    found = {kind: _Steps() for kind in DECODES}
+    plain, mixed, stalled = _Steps(), _Steps(), _Steps()
     stalls = life.stalls
     for span in spans:
-        for _, start_us, row in _decode_steps(life, tape, span):
-            stalled = bool(stalls) and any(since <= start_us < until for since, until in stalls)
-            kind = "stalled" if stalled else "beside-prefill" if row.prefill_tokens else "decode-only"
-            steps = found[kind]
+        for _, start_us, duration_us, tokens in _decode_steps(life, tape, span):
+            steps = mixed if tokens else plain
+            if stalls and any(since <= start_us < until for since, until in stalls):
+                steps = stalled
             steps.count += 1
-            steps.us += min(start_us + row.duration_us, span.end_us) - max(start_us, span.start_us)
-            steps.tokens += row.prefill_tokens
-    plain, mixed, stalled_steps = (found[kind] for kind in DECODES)
-    return plain, mixed, stalled_steps
+            steps.us += min(start_us + duration_us, span.end_us) - max(start_us, span.start_us)
+            steps.tokens += tokens
+    return plain, mixed, stalled
 
 
 def _each(steps: _Steps) -> str:

@@ -15,7 +15,7 @@ from blis_tui.engine.records import RECORD_KINDS, described
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.debugger.tape import RequestEvent, StepRow, Tape
+    from blis_tui.debugger.tape import RequestEvent, Tape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,11 +334,11 @@ class _Reader:
 
 
 def steps_within(
-    tape: Tape, instance: int, start_us: int, end_us: int, until: int
-) -> Iterator[tuple[int, int, StepRow]]:
-    """The steps of an instance that began in a stretch of time: event, start, figures."""
+    tape: Tape, instance: int, start_us: int, end_us: int, until: int, *figures: str
+) -> Iterator[tuple[int, ...]]:
+    """The steps of an instance that began in a stretch of time: event, start, and these figures of ``StepRow``."""
     first = tape.at_time(start_us - 1) + 1
-    return tape.steps_of(instance, first, min(tape.at_time(end_us - 1), until))
+    return tape.steps_of(instance, first, min(tape.at_time(end_us - 1), until), *figures)
 
 
 def last_step(tape: Tape, instance: int, until: int) -> int:

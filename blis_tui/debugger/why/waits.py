@@ -59,15 +59,16 @@ def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses
     if span.what == "planned":
         return WaitCauses({"planned": span.duration_us}, steps)
     cause, since = "step", span.start_us
-    for event, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, life.until):
+    looked = [*steps_within(tape, instance, span.start_us, span.end_us, life.until, "number")]
+    stops = tape.stops_of(looked[0][0], looked[-1][0]) if looked else {}
+    for event, start_us, step in looked:
         us[cause] = us.get(cause, 0) + start_us - since
         since = start_us
         if event < span.first or (tape.plans_ahead and event > life.settled):
             cause = "step"  # it was planned before, or the plan is still to come
             continue
-        stop = stop_of(tape, event, row)
-        cause = "unsaid" if stop is None else stop.cause
-        if held and event >= held[0] and stop is not None and stop.request not in (-1, number):
+        cause, kept_out = stops.get((event, step + tape.plans_ahead), ("unsaid", -1))  # as stop_of says
+        if held and event >= held[0] and kept_out not in (-1, number):
             cause = stopped.ADAPTER  # it had been passed over before another one did not get in
         steps[cause] = steps.get(cause, 0) + 1
     us[cause] = us.get(cause, 0) + span.end_us - since

@@ -8,8 +8,11 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_request
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.waits import wait_causes
 from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
 from blis_tui.engine.records import Preempted, Record, Scheduled
+from blis_tui.engine.stopped import BLOCKS, SchedulingStopped
 from blis_tui.units import plural, span_text
 
 WAYS: dict[str, dict[str, object]] = {
@@ -57,3 +60,27 @@ def test_each_wait_and_each_load_is_told_once_and_as_it_was(name: str) -> None:
         assert sum(len(part.sentences) for part in found) == len(told)
     assert loads > 3
     assert holds > 3
+
+
+def test_who_was_passed_over_for_its_adapter_does_not_wait_for_what_another_one_lacked() -> None:
+    """Steps in which KV blocks were short for somebody behind it count as waiting for the adapter."""
+    changes = {**WAYS["vllm-v1"], "engine.kv_blocks": 160, "engine.max_model_len": 2048, "expect": []}
+    made = blis_tui.load("lora-adapters", set={"workload.requests": 60, **changes})
+    simulation, waits, stops = blis_tui.Simulation(made), list[AdapterHeld](), list[SchedulingStopped]()
+    simulation.subscribe(AdapterHeld, waits.append)
+    simulation.subscribe(SchedulingStopped, stops.append)
+    simulation.run()
+    debugger = Debugger(made)
+    run_to_stop(debugger.run())
+    held = {one.request_id: one.event for one in reversed(waits)}
+    short = [one for one in stops if one.cause == BLOCKS]
+    seen = 0
+    for name in held.keys() - {one.request_id for one in short}:
+        life = read_life(debugger.tape, name, debugger.frontier)
+        assert life is not None
+        (span,) = (one for one in life.spans if one.what == "wait")
+        end = debugger.tape.at_time(span.end_us)
+        before = [one for one in short if span.first <= one.event < held[name]]
+        seen += any(held[name] < one.event < end for one in short)
+        assert wait_causes(debugger.tape, span, span.instance, life).steps.get(BLOCKS, 0) <= len(before)
+    assert seen > 3
