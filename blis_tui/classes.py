@@ -17,6 +17,7 @@ from inspect import get_annotations
 from itertools import chain
 from operator import attrgetter, ge, gt, le, lt
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -186,8 +187,16 @@ def _compiled_init(cls: type) -> Method:
             parameter, value = f"{name}=_FACTORY", f"{made} if {name} is _FACTORY else {name}" if value else made
         if one.init:
             parameters[one.kw_only is True].append(parameter)
-        if value:  # else `__post_init__` sets it
-            lines.append(f'_set(self, "{name}", {value})' if frozen else f"self.{name} = {value}")
+        if not value:  # `__post_init__` sets it
+            continue
+        if not frozen:
+            lines.append(f"self.{name} = {value}")
+        elif isinstance(slot := getattr(cls, name, None), MemberDescriptorType):
+            # Asked itself, a slot need not be looked for, which is a third of the time.
+            known[f"_set_{name}"] = slot.__set__
+            lines.append(f"_set_{name}(self, {value})")
+        else:
+            lines.append(f'_set(self, "{name}", {value})')
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     fixed, named = parameters

@@ -139,10 +139,11 @@ def _forgotten(experiment: Experiment) -> str:
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     simulation = Simulation(experiment)
     kept = simulation.parts_from(modules)
+    asked = [part if isinstance(part, _Stateful) else None for part in kept]  # once: a protocol takes its time
     known: list[dict[str, bytes]] = [{} for _ in kept]
     while simulation.step() is not None:
-        for part, states in zip(kept, known, strict=True):
-            said = repr(part.state()) if isinstance(part, _Stateful) else ""
+        for part, stateful, states in zip(kept, asked, known, strict=True):
+            said = "" if stateful is None else repr(stateful.state())
             content = pickle.dumps(part, protocol=5)
             before = states.setdefault(said, content) if len(states) < _MOST_STATES else states.get(said, content)
             changed = [] if content == before else _changed(pickle.loads(before), part)  # noqa: S301  (made above)

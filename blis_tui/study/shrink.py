@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, cast
@@ -18,6 +19,7 @@ from blis_tui.authoring.provenance import compose
 from blis_tui.classes import dataclass
 from blis_tui.conditions.course import text_of
 from blis_tui.errors import InputError, SpecError, TraceError
+from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
 from blis_tui.records.tables import requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.spec.decode import decode
@@ -98,6 +100,7 @@ class _Trials:
         self._most = most
         self._on_run = on_run
         self._known: dict[Rows, tuple[Verdict, ...]] = {}
+        self._loaded: Experiment | None = None
         self.runs = 0
 
     def broken(self, rows: Rows) -> tuple[Verdict, ...]:
@@ -111,12 +114,20 @@ class _Trials:
         self._on_run(self.runs, len(rows))
         self._trace.write_text(_text(self._columns, rows), encoding="utf-8", newline="")
         try:
-            experiment = load(self._source, overrides=self._assignments, plugins=self._plugins)
-            found = verdicts(experiment)
+            found = verdicts(self._replaying())
         except (SpecError, TraceError):  # such as a prompt that is shorter than what it shares
             found = ()
         self._known[rows] = tuple(one for one in found if one.metric in self._wanted)
         return self._known[rows]
+
+    def _replaying(self) -> Experiment:
+        """The experiment with the trace as it is now: all else that it says stays as it was loaded."""
+        if self._loaded is None:
+            self._loaded = load(self._source, overrides=self._assignments, plugins=self._plugins)
+        workload = self._loaded.workload
+        assert workload.trace is not None  # noqa: S101  (that was assigned)
+        trace = replace(workload.trace, sha256=input_digest(self._trace, limit=MAX_TRACE_BYTES))
+        return replace(self._loaded, workload=replace(workload, trace=trace))
 
 
 def replayed(trace: str) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.conditions.breakpoints import duration_us
@@ -19,7 +18,7 @@ from blis_tui.spec.load import load
 from blis_tui.spec.model import CourseExpectation as Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.metrics.expectations import Verdict
 
@@ -64,38 +63,44 @@ def whole(experiment: blis_tui.Experiment) -> blis_tui.Simulation:
     return simulation
 
 
-def verdict(wish: Wish, experiment: blis_tui.Experiment = PRESSURE) -> Verdict:
-    (found,) = whole(replace(experiment, expect=(), course=(wish,))).report().expectations
+def verdicts(wishes: Sequence[Wish], experiment: blis_tui.Experiment = PRESSURE) -> tuple[Verdict, ...]:
+    """Of one run: each is judged for itself."""
+    return tuple(whole(replace(experiment, expect=(), course=tuple(wishes))).report().expectations)
+
+
+def verdict(wish: Wish) -> Verdict:
+    (found,) = verdicts([wish])
     return found
 
 
-def same(found: Verdict, event: int | None) -> None:
-    assert (found.ok, found.event) == (event is None, event)
-    if event is not None:
-        times = {number: time for number, time, _ in told().waiting}
-        assert found.time_us == times[event]
-        assert found.why
+def same(expected: Mapping[Wish, int | None]) -> None:
+    """The event that breaks each wish, or None: in one run all of them, and some in runs of their own."""
+    times = {number: time for number, time, _ in told().waiting}
+    wishes = [*expected]
+    alone = wishes[:: max(1, len(wishes) // 8)]
+    for wish, found in [*zip(wishes, verdicts(wishes), strict=True), *((wish, verdict(wish)) for wish in alone)]:
+        event = expected[wish]
+        assert (found.ok, found.event) == (event is None, event), wish
+        if event is not None:
+            assert found.time_us == times[event], wish
+            assert found.why
 
 
-@settings(max_examples=40, deadline=None)
-@given(most=st.integers(0, 20))
-def test_always(most: int) -> None:
-    broken = [event for event, _, waiting in told().waiting if waiting > most]
-    same(verdict(Wish(always=f"waiting <= {most}")), min(broken, default=None))
+def test_always() -> None:
+    same(
+        {
+            Wish(always=f"waiting <= {most}"): min(
+                (event for event, _, waiting in told().waiting if waiting > most), default=None
+            )
+            for most in range(21)
+        }
+    )
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    kind=st.sampled_from(KINDS),
-    after=st.none() | st.sampled_from(KINDS),
-    within_ms=st.none() | st.sampled_from([0, 1, 20, 400]),
-)
-def test_never(kind: str, after: str | None, within_ms: int | None) -> None:
+def test_never() -> None:
     """Behind an event of the one kind none of the other within the time; the same event does not count."""
-    broken = [event for event, _ in told().events_of(kind)]
-    wish = Wish(never=kind)
-    if after is not None:
-        wish = Wish(never=kind, after=after, within="" if within_ms is None else f"{within_ms}ms")
+    expected = {Wish(never=kind): min((event for event, _ in told().events_of(kind)), default=None) for kind in KINDS}
+    for kind, after, within_ms in product(KINDS, KINDS, (None, 0, 1, 20, 400)):
         broken = [
             event
             for event, time in told().events_of(kind)
@@ -104,43 +109,52 @@ def test_never(kind: str, after: str | None, within_ms: int | None) -> None:
                 for before, then in told().events_of(after)
             )
         ]
-    same(verdict(wish), min(broken, default=None))
+        wish = Wish(never=kind, after=after, within="" if within_ms is None else f"{within_ms}ms")
+        expected[wish] = min(broken, default=None)
+    same(expected)
 
 
-@settings(max_examples=60, deadline=None)
-@given(most=st.integers(0, 12), by_ms=st.none() | st.sampled_from([1, 50, 500, 3000]))
-def test_eventually(most: int, by_ms: int | None) -> None:
-    met = [time for _, time, waiting in told().waiting if waiting > most]
-    wish = Wish(eventually=f"waiting > {most}", by="" if by_ms is None else f"{by_ms}ms")
-    if met and (by_ms is None or min(met) <= by_ms * 1000):
-        same(verdict(wish), None)
-    else:
-        late = [event for event, time, _ in told().waiting if by_ms is not None and time > by_ms * 1000]
-        same(verdict(wish), min(late, default=told().end[0]))
+def test_eventually() -> None:
+    expected: dict[Wish, int | None] = {}
+    for most, by_ms in product(range(13), (None, 1, 50, 500, 3000)):
+        met = [time for _, time, waiting in told().waiting if waiting > most]
+        wish = Wish(eventually=f"waiting > {most}", by="" if by_ms is None else f"{by_ms}ms")
+        if met and (by_ms is None or min(met) <= by_ms * 1000):
+            expected[wish] = None
+        else:
+            late = [event for event, time, _ in told().waiting if by_ms is not None and time > by_ms * 1000]
+            expected[wish] = min(late, default=told().end[0])
+    same(expected)
 
 
-@settings(max_examples=60, deadline=None)
-@given(kind=st.sampled_from(KINDS), after=st.sampled_from(KINDS), within_ms=st.sampled_from([0, 2, 30, 300, 2000]))
-def test_eventually_behind_something(kind: str, after: str, within_ms: int) -> None:
+def test_eventually_behind_something() -> None:
     """Each event of the one kind is followed, or accompanied, by one of the other within the time."""
-    broken = []
-    for before, then in told().events_of(after):
-        following = [time for event, time in told().events_of(kind) if event >= before]
-        if following and min(following) - then <= within_ms * 1000:
-            continue
-        late = [event for event, time, _ in told().waiting if event > before and time - then > within_ms * 1000]
-        broken.append(min(late, default=told().end[0]))
-    same(verdict(Wish(eventually=kind, after=after, within=f"{within_ms}ms")), min(broken, default=None))
+    expected: dict[Wish, int | None] = {}
+    for kind, after, within_ms in product(KINDS, KINDS, (0, 2, 30, 300, 2000)):
+        broken = []
+        for before, then in told().events_of(after):
+            following = [time for event, time in told().events_of(kind) if event >= before]
+            if following and min(following) - then <= within_ms * 1000:
+                continue
+            late = [event for event, time, _ in told().waiting if event > before and time - then > within_ms * 1000]
+            broken.append(min(late, default=told().end[0]))
+        expected[Wish(eventually=kind, after=after, within=f"{within_ms}ms")] = min(broken, default=None)
+    same(expected)
 
 
-@settings(max_examples=40, deadline=None)
-@given(kind=st.sampled_from(KINDS), most=st.integers(0, 70), least=st.none() | st.integers(0, 70))
-def test_count(kind: str, most: int, least: int | None) -> None:
-    events = told().events_of(kind)
-    found = verdict(Wish(count=kind, max=float(most), min=None if least is None else float(least)))
-    assert found.value == len(events)
-    assert found.ok == (len(events) <= most and len(events) >= (least or 0))
-    assert found.event == (events[most][0] if len(events) > most else None)
+def test_count() -> None:
+    bounds = {len(told().events_of(kind)) + more for kind in KINDS for more in (-1, 0, 1)} - {-1} | {0, 7, 70}
+    wishes = [
+        Wish(count=kind, max=float(most), min=None if least is None else float(least))
+        for kind, most, least in product(KINDS, sorted(bounds), (None, *sorted(bounds)))
+    ]
+    for wish, found in zip(wishes, verdicts(wishes), strict=True):
+        events = told().events_of(wish.count)
+        assert wish.max is not None
+        most = int(wish.max)
+        assert found.value == len(events)
+        assert found.ok == (len(events) <= most and len(events) >= (wish.min or 0)), wish
+        assert found.event == (events[most][0] if len(events) > most else None), wish
 
 
 def test_a_condition_is_counted_where_it_becomes_true() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.latency.busiest import Busiest, popular
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_rest import Settings, rest_of
-from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, OperatorTables, worst
+from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, worst
 from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import PolicyError
 
@@ -54,7 +54,7 @@ class OperatorCosts:
         settings: Settings = _AS_FITTED,
         wide: Wide | None = None,
     ) -> None:
-        tables = OperatorTables(document, settings.engine)
+        tables = tables_in(document, settings.engine)
         if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
             raise PolicyError(
                 f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"

@@ -8,6 +8,7 @@ last ratio stays: the time scales as the work does.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -340,6 +341,20 @@ LATENT_ELEMENTS: Final = 512 + 64
 
 WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
 """Bytes of a weight; MXFP4 has a scale of a byte for every 32."""
+
+
+def tables_in(document: Mapping[str, object], engine: str) -> OperatorTables:
+    """The tables of a document, read once for all who ask for them: nobody changes either."""
+    for one, kernels, tables in _READ:
+        if one is document and kernels == engine:
+            return tables
+    tables = OperatorTables(document, engine)
+    _READ.append((document, engine, tables))
+    return tables
+
+
+_READ: Final[deque[tuple[Mapping[str, object], str, OperatorTables]]] = deque(maxlen=8)
+"""Those that were read last: the document, whose kernels, and its tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
@@ -15,7 +14,7 @@ from blis_tui.spec.load import build, resolve_document
 from blis_tui.spec.model import Expectation
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.schema import complete
-from blis_tui.spec.source import Document, as_list, as_map
+from blis_tui.spec.source import Document, as_list, as_map, copied
 from blis_tui.spec.study.axes import assignments, crossed, how_many, points_of, zipped
 from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
 from blis_tui.spec.study.model import Objective, Study
@@ -124,7 +123,7 @@ def experiment_of(study: Study, point: Point, seed: int) -> Experiment:
 
 def _fresh(document: Document) -> Document:
     """A copy to resolve, which changes it."""
-    return Document(copy.deepcopy(document.data), document.source, dict(document.keys), dict(document.values))
+    return Document(copied(document.data), document.source, dict(document.keys), dict(document.values))
 
 
 def _try_out(

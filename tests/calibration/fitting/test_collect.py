@@ -107,7 +107,7 @@ def test_no_load_that_the_engine_serves_is_an_error(server: Experiment) -> None:
 
 HIDDEN = replace(BASE, weights=1.45, flops=1.9, kv_read=1.6, prefill_attention=3.0, layer_us=61.0, first_token_us=11e3)
 LOADS = 2
-DRAWS = 5
+DRAWS = 3
 NOISE = 0.001
 MOST_TOKENS = 8192
 """So exact, and with so few tokens of prompts at a time, the first start leads to the server, whatever the load: from

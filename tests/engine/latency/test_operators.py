@@ -17,7 +17,13 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings as OperatorSettings
 from blis_tui.engine.latency.operator_steps import OperatorModel
-from blis_tui.engine.latency.operator_tables import WEIGHT_BYTES, OperatorTables, chosen_experts, touched_experts
+from blis_tui.engine.latency.operator_tables import (
+    WEIGHT_BYTES,
+    OperatorTables,
+    chosen_experts,
+    tables_in,
+    touched_experts,
+)
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
@@ -80,6 +86,16 @@ def test_tables_say_where_they_are_from(name: str) -> None:
 def test_hardware_finds_its_tables() -> None:
     assert tables_of("a100-sxm") == tables_of("a100-80") == "a100"
     assert tables_of("a10g") is None
+
+
+def test_tables_are_read_once_for_each_document_and_whose_kernels_they_are() -> None:
+    document = read_tables("h200")
+    read = tables_in(document, "vllm")
+    assert tables_in(document, "vllm") is read
+    others = [tables_in(dict(document), "vllm"), tables_in(document, "tensorrt-llm")]
+    assert all(one is not read for one in others)
+    same, copied, other = (one.gemm("fp8", 8192, 8192) for one in (read, *others))
+    assert same == copied != other
 
 
 def test_a_measured_point_is_what_was_measured() -> None:
