@@ -5,6 +5,7 @@ Imports are made where they are used: a run that writes nothing but its report d
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -35,6 +36,8 @@ PERFETTO: Final = "--perfetto"
 OPENMETRICS: Final = "--openmetrics"
 HTML: Final = "--html"
 _HEADER: Final = "--trace-output (header)"
+_AT_ONCE: Final = 1024
+"""Lines that are encoded and written together: with each for itself, a table takes a seventh longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +243,9 @@ class Outputs:
         }
         for option, lines in tables.items():
             if (file := self._files.get(option)) is not None:
-                for line in lines():
-                    file.write(line.encode())
+                told = iter(lines())
+                while some := "".join(islice(told, _AT_ONCE)):
+                    file.write(some.encode())
         if self._timeline is not None:
             self._timeline.finish()
         for file in self._files.values():
