@@ -114,9 +114,12 @@ class Flow:
         self._left_us = array("q")
         self._completed_us = array("q")
         self._answer_tokens = array("q")
+        self._waiting: Presence | None = None
+        """More than one check asks for it, and it takes sorting."""
 
     def add(self, block: Block) -> None:
         """Take in requests."""
+        self._waiting = None
         states = block.state
         for state in dict.fromkeys(states):
             if not self.states[state]:
@@ -166,7 +169,9 @@ class Flow:
 
     def waiting(self) -> Presence:
         """Requests in queues that have never run yet."""
-        return Presence(self._waiting_us, self._scheduled_us)
+        if self._waiting is None:
+            self._waiting = Presence(self._waiting_us, self._scheduled_us)
+        return self._waiting
 
     def running(self) -> Presence:
         """Requests from the first step that worked on them to their last token."""

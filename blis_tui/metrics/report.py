@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import field, fields, is_dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
@@ -298,7 +298,7 @@ _STATES: Final = tuple(map(int, RequestState))
 
 
 class _Tally:
-    """Counts and samples of a set of requests."""
+    """Counts and samples of a set of requests; where all are of one class, its tally is that of all."""
 
     def __init__(self) -> None:
         self.states = dict.fromkeys(_STATES, 0)
@@ -346,6 +346,14 @@ class _Tally:
             whole.per_token_us += part.per_token_us
         return whole
 
+    @cached_property
+    def ttft_ms(self) -> Distribution:
+        return of_samples(self.ttft_us)
+
+    @cached_property
+    def e2e_ms(self) -> Distribution:
+        return of_samples(self.e2e_us)
+
     def counts(self, *, varies: bool = False) -> RequestCounts:
         states = self.states
         total = 0
@@ -374,8 +382,8 @@ class _Tally:
             dropped_unservable=counts.dropped_unservable,
             timed_out=counts.timed_out,
             output_tokens=self.output_tokens,
-            ttft_ms=of_samples(self.ttft_us),
-            e2e_ms=of_samples(self.e2e_us),
+            ttft_ms=self.ttft_ms,
+            e2e_ms=self.e2e_ms,
         )
 
 
@@ -482,8 +490,8 @@ def build_report(
 
 def _latencies(overall: _Tally, cluster: Cluster) -> Latencies:
     return Latencies(
-        ttft_ms=of_samples(overall.ttft_us),
-        e2e_ms=of_samples(overall.e2e_us),
+        ttft_ms=overall.ttft_ms,
+        e2e_ms=overall.e2e_ms,
         itl_ms=of_histogram(seen_gaps_us(cluster)),
         tpot_ms=of_ratios(overall.per_token_us),
         scheduling_delay_ms=of_samples(overall.delays_us),

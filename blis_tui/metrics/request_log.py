@@ -311,10 +311,10 @@ class RequestLog:
         self.settle()
         return self._packed[start * PACKED.size : stop * PACKED.size]
 
-    def unpacked(self, number: int) -> tuple[int, ...]:
-        """The row of the ``number``-th request to end."""
+    def packed(self) -> memoryview:
+        """The rows of all requests that have ended, as they are kept; no other one may end before it is released."""
         self.settle()
-        return PACKED.unpack_from(self._packed, number * PACKED.size)
+        return memoryview(self._packed)
 
     def way(self, number: int) -> Way:
         """The way of the ``number``-th request to end."""
@@ -406,7 +406,7 @@ class RequestTable(Sequence["RequestRow"]):
         order, stop = self._in_order(), len(self) if stop is None else stop
         for first in range(start, stop, BLOCK):
             places = order[first : min(first + BLOCK, stop)]
-            block = Block._make(zip(*map(self._unpacked, places), strict=True))
+            block = Block._make(zip(*self._unpacked(places), strict=True))
             ways = Ways._make(zip(*map(self._way, places), strict=True)) if detours else None
             yield [table.column(name, block, ways) for name in names]
 
@@ -499,10 +499,14 @@ class RequestTable(Sequence["RequestRow"]):
             return self._log.way(place)
         return Way._make(_WAY.unpack_from(self._ways, (place - self._closed) * _WAY.size))
 
-    def _unpacked(self, place: int) -> tuple[int, ...]:
-        if place < self._closed:
-            return self._log.unpacked(place)
-        return PACKED.unpack_from(self._live, (place - self._closed) * PACKED.size)
+    def _unpacked(self, places: Sequence[int]) -> list[tuple[int, ...]]:
+        closed, size, unpack = self._closed, PACKED.size, PACKED.unpack_from
+        live = self._live
+        with self._log.packed() as packed:
+            return [
+                unpack(packed, place * size) if place < closed else unpack(live, (place - closed) * size)
+                for place in places
+            ]
 
 
 def _before_its_end(row: Row, now_us: int) -> Row:
