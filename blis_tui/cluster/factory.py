@@ -25,7 +25,7 @@ from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.profile import Limits
 from blis_tui.engine.scheduling.priority import PRIORITY
-from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
+from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, orders_itself
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.streams import Streams
@@ -216,7 +216,7 @@ class InstanceFactory:
         waiting = self._experiment.plugins.create(SCHEDULING, scheduling.kind, scheduling.settings)
         if rule.traits.priorities and isinstance(waiting, (FcfsQueue, SortedQueue)):
             return waiting.by_priority(rule.traits.priorities)
-        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree:
+        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree and not orders_itself(waiting):
             return waiting.by_turn()
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name
