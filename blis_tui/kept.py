@@ -6,7 +6,7 @@ way, so that checkpoints cross between a compiled installation and one in plain 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from blis_tui.classes import mypyc_attr
 
@@ -55,6 +55,16 @@ def own_attributes(one: object) -> dict[str, object]:
 def is_ours(kind: type) -> bool:
     """Whether a class is one of this package."""
     return kind.__module__.partition(".")[0] == _OURS
+
+
+def remembered(*parts: object) -> tuple[object, ...]:
+    """What parts of plug-ins say that they remember, at plug points where they need not (for digests)."""
+    return tuple(part.state() for part in parts if isinstance(part, _Remembers) and not is_ours(type(part)))
+
+
+@runtime_checkable
+class _Remembers(Protocol):
+    def state(self) -> tuple[object, ...]: ...
 
 
 _OURS: Final = __name__.partition(".")[0]

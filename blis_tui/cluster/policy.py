@@ -32,7 +32,7 @@ class Saturation(Protocol):
     """How, with its settings, in a sentence for explanations."""
 
     def level(self, fleet: Fleet) -> float:
-        """0 = idle; from 1 on they are saturated."""
+        """0 = idle; from 1 on they are saturated. Who only wants to know it asks a copy."""
 
 
 class RoutingPolicy(Protocol):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
+from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.wrappers import Pausing
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.priority import ConstantPriority
-from blis_tui.kept import Kept
+from blis_tui.kept import Kept, remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +125,12 @@ class Instance(Kept):
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
         more = () if self.front_end is None else (self.front_end.state(),)
-        return (self.steps.rule.state(), self._priority.state(), *more)
+        batch, latency = self.batch, self.latency
+        restore = None if batch.swapping is None else batch.swapping.restore
+        while isinstance(latency, Around):
+            latency = latency.model
+        own = remembered(batch.waiting, batch.victim, restore, latency)
+        return (self.steps.rule.state(), self._priority.state(), *more, *own)
 
     def plans(self) -> tuple[object, ...]:
         """What is planned and not carried out, and what drafts add up to, as plain values (for digests)."""

@@ -10,7 +10,7 @@ from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
-from blis_tui.kept import Kept
+from blis_tui.kept import Kept, remembered
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
@@ -129,6 +129,7 @@ class ClientSource(Kept):
             streams = (*streams, self._media_stream.state())
         if self.sessions is not None:
             return (*streams, self.sessions.state())
+        streams = (*streams, *remembered(self.gaps, self._inputs, self._outputs, self._ratios))
         return (*streams, self._sent) if self._prompts else streams
 
     def request(self, index: int, arrival_us: int, user: int = -1) -> Request:
