@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import blis_tui
+from blis_tui.engine.records import Scheduled, StepFinished
 from tests.plugins.probing import left_as_found
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ class Rule(RunningFirst):
     def plan(self, batch):
         self.__plans += 1
         return super().plan(batch)
+"""
+
+LATE: Final = """
+@BATCHING.plugin("own", "For tests.")
+class Rule(RunningFirst):
+    def __init__(self, settings): pass
+    def admits(self, batch, request): return not batch.running or batch.now - request.queued_us > 200_000
 """
 
 
@@ -111,3 +119,23 @@ def test_a_queue_that_says_who_goes_first_is_asked_under_every_rule(text: str, b
         assert [request.index for request in ordered] == list(waiting.items)[::-1]
     else:
         assert ordered == sorted(ordered, key=lambda request: -request.input_tokens)
+
+
+def test_a_rule_that_lets_nobody_in_is_asked_again_where_only_time_has_passed(tmp_path: Path) -> None:
+    """A request comes while another one decodes, and enters with the first step that starts late enough."""
+    simulation = blis_tui.Simulation(loaded(tmp_path, LATE, batching="own"))
+    batch = simulation.cluster.instances[0].batch
+    waited: list[int] = []
+    steps: list[int] = []
+
+    def note(record: Scheduled) -> None:
+        request = batch.running[max(batch.running)]
+        if len(batch.running) > 1:
+            waited.append(record.time_us - request.queued_us)
+
+    simulation.subscribe(Scheduled, note)
+    simulation.subscribe(StepFinished, lambda record: steps.append(record.duration_us))
+    simulation.run()
+    assert waited
+    assert min(waited) > 200_000
+    assert any(wait <= 200_000 + max(steps) for wait in waited)
