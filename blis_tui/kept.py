@@ -27,9 +27,13 @@ class Kept:
         kind = type(self)
         names = _NAMES.get(kind)
         if names is None:
-            # Compiled classes list what they and their bases have.
-            found = [base.__dict__.get("__mypyc_attrs__") or _slots(base) for base in kind.__mro__]
-            names = _NAMES[kind] = tuple(dict.fromkeys(name for one in found for name in one))
+            found: list[str] = []
+            for base in kind.__mro__:
+                # Compiled classes list what they and their bases have.
+                said = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
+                if said:
+                    found += said if base.__module__.startswith(_OURS) else _slots(base)
+            names = _NAMES[kind] = tuple(found)
         values: dict[str, object] = {}
         for name in names:
             try:
@@ -46,6 +50,8 @@ _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 
 def own_attributes(one: object) -> dict[str, object]:
     """What an object has beside what the classes of this package say of it: a class of a plug-in has added that."""
+    if is_ours(type(one)):
+        return {}
     names = [name for base in type(one).__mro__ if not is_ours(base) for name in _slots(base)]
     values = {name: getattr(one, name) for name in names if hasattr(one, name)}
     values.update(getattr(one, "__dict__", {}))
@@ -54,20 +60,35 @@ def own_attributes(one: object) -> dict[str, object]:
 
 def is_ours(kind: type) -> bool:
     """Whether a class is one of this package."""
-    return kind.__module__.partition(".")[0] == _OURS
+    return kind.__module__.startswith(_OURS)
 
 
-def remembered(*parts: object) -> tuple[object, ...]:
-    """What parts of plug-ins say that they remember, at plug points where they need not (for digests)."""
-    return tuple(part.state() for part in parts if isinstance(part, _Remembers) and not is_ours(type(part)))
+def remembering(*parts: object) -> tuple[Remembers, ...]:
+    """The parts of plug-ins that say what they remember, at plug points where they need not (for digests)."""
+    plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]
+    return tuple(part for part in plugged if not is_ours(type(part)) and isinstance(part, Remembers))
 
 
 @runtime_checkable
-class _Remembers(Protocol):
-    def state(self) -> tuple[object, ...]: ...
+class Remembers(Protocol):
+    """Says what it remembers."""
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values."""
 
 
-_OURS: Final = __name__.partition(".")[0]
+class Plugged:
+    """Stands before a plug-in, and looks at what it answers.
+
+    Attributes:
+        plugged: the plug-in.
+    """
+
+    def __init__(self, plugged: object) -> None:
+        self.plugged = plugged
+
+
+_OURS: Final = f"{__name__.partition('.')[0]}."
 
 
 def _slots(kind: type) -> list[str]:

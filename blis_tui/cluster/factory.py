@@ -21,6 +21,7 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad, is_pure
+from blis_tui.engine.latency.wrappers import looked_at
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.profile import Limits
@@ -264,7 +265,7 @@ class InstanceFactory:
             self._measured[pool.name] = latency if isinstance(latency, CountsSteps) else None
             of_model = latency.front_end if isinstance(latency, HasFrontEnd) else None
             self._front_ends[pool.name] = pool.engine.front_end or of_model
-            latency = launched(latency, pool)
+            latency = launched(looked_at(latency, pool.latency.kind), pool)
             if encoder is not None:
                 from blis_tui.engine.latency.encoding import Encoding
 

@@ -12,7 +12,7 @@ from blis_tui.cluster.policy import SATURATION
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, OpenGateway
 from blis_tui.errors import SimulationError
-from blis_tui.kept import is_ours, remembered
+from blis_tui.kept import is_ours, remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -200,7 +200,13 @@ class GatewayControl(OpenGateway):
 
     def state(self) -> tuple[object, ...]:
         """What it holds, as plain values (for digests)."""
-        return (self.queue.state(), self._ticking, self.dispatched, self.peak_depth, *remembered(self._saturation))
+        return (
+            self.queue.state(),
+            self._ticking,
+            self.dispatched,
+            self.peak_depth,
+            *(one.state() for one in remembering(self._saturation)),
+        )
 
     def _level(self, detector: Saturation) -> float:
         """What the detector answers.

@@ -13,7 +13,7 @@ from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.priority import ConstantPriority
-from blis_tui.kept import Kept, remembered
+from blis_tui.kept import Kept, remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +58,7 @@ class Instance(Kept):
         "_order_timeout",
         "_priority",
         "_ranks",
+        "_remembering",
         "_roomy_tokens",
         "batch",
         "flow",
@@ -94,6 +95,11 @@ class Instance(Kept):
         self._events = parts.events
         self._ledger = parts.ledger
         self._observers = parts.observers
+        latency = parts.latency
+        while isinstance(latency, Around):
+            latency = latency.model
+        restore = None if batch.swapping is None else batch.swapping.restore
+        self._remembering = remembering(batch.waiting, batch.victim, restore, latency)
         if batch.adapters is not None:
             batch.adapters.wake = flow.want_step
 
@@ -124,13 +130,10 @@ class Instance(Kept):
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
-        more = () if self.front_end is None else (self.front_end.state(),)
-        batch, latency = self.batch, self.latency
-        restore = None if batch.swapping is None else batch.swapping.restore
-        while isinstance(latency, Around):
-            latency = latency.model
-        own = remembered(batch.waiting, batch.victim, restore, latency)
-        return (self.steps.rule.state(), self._priority.state(), *more, *own)
+        more: tuple[object, ...] = () if self.front_end is None else (self.front_end.state(),)
+        if self._remembering:
+            more += tuple([one.state() for one in self._remembering])
+        return (self.steps.rule.state(), self._priority.state(), *more)
 
     def plans(self) -> tuple[object, ...]:
         """What is planned and not carried out, and what drafts add up to, as plain values (for digests)."""
