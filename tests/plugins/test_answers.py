@@ -30,6 +30,13 @@ class Own:
     def step_time_us(self, load): return {step}
     def queueing_time_us(self, request): return {queueing}
 """
+TRACE: Final = """
+from blis_tui.plugins import TRACES, TraceColumns
+@TRACES.plugin("own", "For tests.")
+def own(settings, text, trace, problems):
+    text.whole()
+    return TraceColumns({columns})
+"""
 PLACES: Final = {
     "ARRIVALS": ("quickstart", "workload.clients.0.arrivals"),
     "LENGTHS": ("quickstart", "workload.clients.0.input_tokens"),
@@ -99,3 +106,22 @@ def test_a_whole_number_of_another_kind_counts_as_one(tmp_path: Path) -> None:
     kind = "class Whole:\n    def __index__(self): return 1500\n"
     times = TIMES.format(step="Whole()", queueing="Whole()", overhead=0)
     run(tmp_path, kind + times, "quickstart", {"workload.requests": 20, "latency": "own"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("arrival_us=[0], input_tokens=[5, 6], output_tokens=[1, 2]", "returns 1 rows of `arrival_us`, and 2 of"),
+        ("arrival_us=[0, -1], input_tokens=[5, 6], output_tokens=[1, 2]", "row 1 of `arrival_us` of .* is -1"),
+        ("arrival_us=[0, 1], input_tokens=[0, 6], output_tokens=[1, 2]", "row 0 of `input_tokens` of .* is 0"),
+        ("arrival_us=[0, 1], input_tokens=[5, 6], output_tokens=[1, 2.5]", r"row 1 of `output_tokens` of .* is 2\.5"),
+    ],
+)
+def test_columns_of_a_trace(columns: str, message: str, tmp_path: Path) -> None:
+    path, file = tmp_path / "own.py", tmp_path / "requests.txt"
+    path.write_text(TRACE.format(columns=columns), encoding="utf-8")
+    file.write_text("anything\n", encoding="utf-8")
+    about = {"apiVersion": "blis/v1", "kind": "Workload", "metadata": {"name": "own"}}
+    changes = {"workload": {**about, "trace": {"file": str(file), "format": "own"}}, "expect": []}
+    with pytest.raises(PolicyError, match=message):
+        blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[path]))
