@@ -308,12 +308,13 @@ def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
     """What modules mark as plug-ins, in order of definition."""
-    return tuple(
+    found = [
         value.__dict__[_MARK]
         for module in modules
         for value in vars(module).values()
         if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {})
-    )
+    ]
+    return tuple({id(plugin): plugin for plugin in found}.values())  # which may have more than one name in its module
 
 
 @cache

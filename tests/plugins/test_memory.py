@@ -95,3 +95,31 @@ def test_looking_at_the_saturation_changes_nothing_of_what_its_detector_remember
 def test_a_saturation_that_is_no_number_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="the saturation detector `own` answers nan"):
         blis_tui.run(saturated(tmp_path, "0.0, 0.0, float('nan')"))
+
+
+KEEPS: Final = """
+from blis_tui.plugins import ROUTING
+@ROUTING.plugin("own", "For tests.")
+class Own:
+    rule = ""
+    def __init__(self, settings): self.kept = None
+    def state(self): return ()
+    def choose(self, request, fleet, context):
+        self.kept = self.kept or (request, fleet, fleet[0], context)
+        return min(range(len(fleet)), key=lambda place: self.kept[1][place].in_flight), "as it was shown"
+Alias = Own
+"""
+
+
+def test_a_policy_may_keep_what_it_is_shown(tmp_path: Path) -> None:
+    """It knows no answer's length by that, whether somebody listens or not."""
+    path = tmp_path / "own.py"
+    path.write_text(KEEPS, encoding="utf-8")
+    changes = {"workload.requests": 30, "cluster.instances": 3, "policy.routing": "own"}
+    experiment = blis_tui.load("quickstart", set=changes, plugins=[path])
+    alone, watched = blis_tui.Simulation(experiment), blis_tui.Simulation(experiment)
+    watched.subscribe("all", lambda record: None)
+    for one in (alone, watched):
+        one.run()
+        one.verify()
+    assert watched.report().to_json() == alone.report().to_json()
