@@ -6,7 +6,7 @@ way, so that checkpoints cross between a compiled installation and one in plain 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from blis_tui.classes import mypyc_attr
 
@@ -66,10 +66,9 @@ def is_ours(kind: type) -> bool:
 def remembering(*parts: object) -> tuple[Remembers, ...]:
     """The parts of plug-ins that say what they remember, at plug points where they need not (for digests)."""
     plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]
-    return tuple(part for part in plugged if not is_ours(type(part)) and isinstance(part, Remembers))
+    return tuple([cast("Remembers", one) for one in plugged if not is_ours(type(one)) and hasattr(one, "state")])
 
 
-@runtime_checkable
 class Remembers(Protocol):
     """Says what it remembers."""
 
@@ -77,12 +76,15 @@ class Remembers(Protocol):
         """All of it, as plain values."""
 
 
-class Plugged:
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Plugged(Kept):
     """Stands before a plug-in, and looks at what it answers.
 
     Attributes:
         plugged: the plug-in.
     """
+
+    __slots__ = ("plugged",)
 
     def __init__(self, plugged: object) -> None:
         self.plugged = plugged
