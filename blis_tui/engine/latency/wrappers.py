@@ -30,12 +30,12 @@ class Answering(Around):
     __slots__ = ("_kind",)
 
     def __init__(self, model: StepTimeModel, kind: str) -> None:
-        super().__init__(model)
-        self._kind = kind
         for name in ("output_token_overhead_us", "post_decode_overhead_us"):
             if _whole(getattr(model, name)) < 0:
                 message = f"`{name}` of the step-time model `{kind}` is {getattr(model, name)!r}"
                 raise PolicyError(message, help="it must be whole microseconds, from 0 on")
+        super().__init__(model)
+        self._kind = kind
 
     def step_time_us(self, load: StepLoad) -> int:
         """What the plug-in says.
