@@ -38,6 +38,15 @@ class BlisError(Exception):
         return self.message if self.help is None else f"{self.message}\n  = help: {self.help}"
 
 
+def in_words(error: BaseException, moment: str = "") -> str:
+    """The kind of an exception of others' code, when it was raised, and what it says, if it can."""
+    try:
+        says = str(error)
+    except Exception as another:  # noqa: BLE001  (it is others' code that makes the text)
+        says = f"(its text cannot be made: {type(another).__name__})"
+    return f"{type(error).__name__}{moment and ' '}{moment}: {says}"
+
+
 class SpecError(BlisError):
     """One or more documents are wrong; ``diagnostics`` say where and what to do, sorted by position."""
 

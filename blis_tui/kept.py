@@ -6,9 +6,12 @@ way, so that checkpoints cross between a compiled installation and one in plain 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from blis_tui.classes import mypyc_attr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 COMPILED: Final = not __file__.endswith(".py")
 """Whether this installation is a compiled one."""
@@ -21,14 +24,81 @@ class Kept:
     __slots__ = ()
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
+        kind = type(self)
+        names = _NAMES.get(kind)
+        if names is None:
+            found: list[str] = []
+            for base in kind.__mro__:
+                # Compiled classes list what they and their bases have.
+                said = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
+                if said:
+                    found += said if base.__module__.startswith(_OURS) else _slots(base)
+            names = _NAMES[kind] = tuple(found)
         values: dict[str, object] = {}
-        for base in type(self).__mro__:
-            # Compiled classes list what they and their bases have.
-            names: tuple[str, ...] = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__", ())
-            for name in names:
-                try:
-                    values[name] = getattr(self, name)
-                except AttributeError:
-                    continue
+        for name in names:
+            try:
+                values[name] = getattr(self, name)
+            except AttributeError:
+                continue
         values.update(getattr(self, "__dict__", {}))
         return None, values
+
+
+_NAMES: Final[dict[type, tuple[str, ...]]] = {}
+"""Of each class, what its objects may have."""
+
+
+def own_attributes(one: object) -> dict[str, object]:
+    """What an object has beside what the classes of this package say of it: a class of a plug-in has added that."""
+    if is_ours(type(one)):
+        return {}
+    names = [name for base in type(one).__mro__ if not is_ours(base) for name in _slots(base)]
+    values = {name: getattr(one, name) for name in names if hasattr(one, name)}
+    values.update(getattr(one, "__dict__", {}))
+    return values
+
+
+def is_ours(kind: type) -> bool:
+    """Whether a class is one of this package."""
+    return kind.__module__.startswith(_OURS)
+
+
+def remembering(*parts: object) -> tuple[Remembers, ...]:
+    """The parts of plug-ins that say what they remember, at plug points where they need not (for digests)."""
+    plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]
+    return tuple([cast("Remembers", one) for one in plugged if not is_ours(type(one)) and hasattr(one, "state")])
+
+
+class Remembers(Protocol):
+    """Says what it remembers."""
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Plugged(Kept):
+    """Stands before a plug-in, and looks at what it answers.
+
+    Attributes:
+        plugged: the plug-in.
+    """
+
+    __slots__ = ("plugged",)
+
+    def __init__(self, plugged: object) -> None:
+        self.plugged = plugged
+
+
+_OURS: Final = f"{__name__.partition('.')[0]}."
+
+
+def _slots(kind: type) -> list[str]:
+    """The attributes that a class has slots for, by the names under which objects have them."""
+    said: str | Iterable[str] = kind.__dict__.get("__slots__", ())
+    names, owner = [said] if isinstance(said, str) else [*said], kind.__name__.lstrip("_")
+    return [
+        f"_{owner}{name}" if name.startswith("__") and not name.endswith("__") else name
+        for name in names
+        if name not in ("__dict__", "__weakref__")
+    ]

@@ -27,7 +27,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
 from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError, PolicyError
+from blis_tui.errors import BlisError, PolicyError, in_words
 from blis_tui.keys import Key
 
 if TYPE_CHECKING:
@@ -296,8 +296,10 @@ def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
         pickle.dumps(made)
     except BlisError:
         raise
-    except (Exception, SystemExit) as error:
-        message = f"{subject} {doing}: {type(error).__name__}: {error}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        message = f"{subject} {doing}: {in_words(error)}"
         raise PolicyError(message, help=place_in_plugin(error, (plugin.module,)) or None) from error
     if missing:
         raise PolicyError(f"{subject} has no `{missing[0]}`", help=f"it needs: {', '.join(point.members)}")
@@ -306,12 +308,13 @@ def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
     """What modules mark as plug-ins, in order of definition."""
-    return tuple(
+    found = [
         value.__dict__[_MARK]
         for module in modules
         for value in vars(module).values()
         if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {})
-    )
+    ]
+    return tuple({id(plugin): plugin for plugin in found}.values())  # which may have more than one name in its module
 
 
 @cache

@@ -18,7 +18,7 @@ from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
 from blis_tui.cluster.reroute import Routes, reroutes
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
-from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
+from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError, in_words
 from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
@@ -58,7 +58,9 @@ def _says_who_failed(
             return method(self, *args, **kwargs)
         except BlisError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             moment = f"after event {self.events}" if self.sound else f"at event {self.events + 1}"
             failed = _failed_plugin(self.experiment, error, moment)
             if failed is None:
@@ -68,15 +70,15 @@ def _says_who_failed(
     return called
 
 
-def _failed_plugin(experiment: Experiment, error: Exception | SystemExit, moment: str) -> SimulationError | None:
+def _failed_plugin(experiment: Experiment, error: BaseException, moment: str) -> SimulationError | None:
     """What users' plug-ins, or answers of theirs, have let happen; None = the experiment names none."""
     used = experiment.plugins_used()
     place = place_in_plugin(error, [plugin.module for plugin in used]) if used else ""
-    if not used or (isinstance(error, SystemExit) and not place):
+    if not used or (not place and not isinstance(error, Exception)):
         return None
     names = ", ".join(f"`{plugin.name}`" for plugin in used)
     advice = place or f"the engine cannot use what one of the plug-ins {names} has answered"
-    return SimulationError(f"{type(error).__name__} {moment}: {error}", help=advice)
+    return SimulationError(in_words(error, moment), help=advice)
 
 
 def _beyond_all_time(error: BaseException) -> SimulationError | None:
@@ -161,7 +163,9 @@ class Simulation:
             self._cluster = Cluster(experiment, source, self.log, self._observers, self._routes)
         except BlisError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             failed = _beyond_all_time(error) or _failed_plugin(experiment, error, "before the first event")
             if failed is None:
                 raise

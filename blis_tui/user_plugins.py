@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, in_words
 from blis_tui.inputs import read_input, real_path
 from blis_tui.panes import panes_in
 from blis_tui.registry import Origin, Registry, json_type, plugins_in
@@ -143,16 +143,16 @@ def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) 
     """Import; whatever goes wrong is one error with its place."""
     try:
         return run()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         sys.modules.pop(drop, None)
         if isinstance(error, SyntaxError):
             place = f"{error.filename}:{error.lineno}" if error.filename else where  # null bytes have no line
         else:
             frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == where]
             place = f"{where}:{frames[-1].lineno}" if frames else where
-        raise PolicyError(
-            f"{name} cannot be imported: {type(error).__name__}: {error}", help=f"it happens at {place}"
-        ) from error
+        raise PolicyError(f"{name} cannot be imported: {in_words(error)}", help=f"it happens at {place}") from error
 
 
 def _check(plugin: Plugin) -> None:

@@ -40,7 +40,9 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if (code := _told(error)) is None:
                 raise
             sys.exit(code)
@@ -61,7 +63,7 @@ def _told(error: BaseException) -> ExitCode | None:
 
     if not (place := place_in_plugin(error)):
         return None
-    tell(f"error: {type(error).__name__}: {error}\n  = help: {place}")
+    tell(f"error: {errors.in_words(error)}\n  = help: {place}")
     return ExitCode.SIMULATION
 
 

@@ -21,11 +21,12 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad, is_pure
+from blis_tui.engine.latency.wrappers import looked_at
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.profile import Limits
 from blis_tui.engine.scheduling.priority import PRIORITY
-from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
+from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, orders_itself
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.streams import Streams
@@ -216,7 +217,7 @@ class InstanceFactory:
         waiting = self._experiment.plugins.create(SCHEDULING, scheduling.kind, scheduling.settings)
         if rule.traits.priorities and isinstance(waiting, (FcfsQueue, SortedQueue)):
             return waiting.by_priority(rule.traits.priorities)
-        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree:
+        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree and not orders_itself(waiting):
             return waiting.by_turn()
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name
@@ -264,7 +265,7 @@ class InstanceFactory:
             self._measured[pool.name] = latency if isinstance(latency, CountsSteps) else None
             of_model = latency.front_end if isinstance(latency, HasFrontEnd) else None
             self._front_ends[pool.name] = pool.engine.front_end or of_model
-            latency = launched(latency, pool)
+            latency = launched(looked_at(latency, pool.latency.kind), pool)
             if encoder is not None:
                 from blis_tui.engine.latency.encoding import Encoding
 

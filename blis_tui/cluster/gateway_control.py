@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.gateway_queue import GatewayQueue
@@ -9,18 +11,23 @@ from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, STAYS, Signal
 from blis_tui.cluster.policy import SATURATION
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, OpenGateway
+from blis_tui.errors import SimulationError
+from blis_tui.kept import is_ours, remembering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.cluster import gateway_queue as queue
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.policy import Saturation
     from blis_tui.cluster.signals import Fleet
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Gateway
 
 _PPM: Final = 1_000_000
+_MOST: Final = 1e9
+"""The largest level that records tell: a detector may answer infinity."""
 
 
 class Expiry:
@@ -105,8 +112,9 @@ class GatewayControl(OpenGateway):
         return self.queue.upcoming()
 
     def saturation(self) -> float:
-        """How busy the instances are, by the figures read last."""
-        return self._saturation.level(self._fleet)
+        """How busy the instances are, by the figures read last; to look changes nothing of what a plug-in remembers."""
+        detector = self._saturation
+        return self._level(detector if is_ours(type(detector)) else deepcopy(detector))
 
     # ---- what happens ----
 
@@ -159,7 +167,7 @@ class GatewayControl(OpenGateway):
         if not len(queue):
             return False
         pipeline.roster.board.read(now)
-        saturation = self.saturation()
+        saturation = self._level(self._saturation)
         held = queue.next(saturation)
         if held is None:
             return False
@@ -168,7 +176,7 @@ class GatewayControl(OpenGateway):
         self.dispatched += 1
         observers = pipeline.observers
         if Dispatched in observers.kinds:
-            level = int(saturation * _PPM)
+            level = _ppm(saturation)
             waited = request.gateway_us
             observers.emit(Dispatched(observers.event, now, request.request_id, waited, len(queue), level))
         passage = held.passage
@@ -186,10 +194,35 @@ class GatewayControl(OpenGateway):
         self._tick_later(now)
         observers = self._pipeline.observers
         if GatewayTick in observers.kinds:
-            level = int(self.saturation() * _PPM)
+            level = _ppm(self.saturation())
             observers.emit(GatewayTick(observers.event, now, len(self.queue), level))
         return True
 
     def state(self) -> tuple[object, ...]:
         """What it holds, as plain values (for digests)."""
-        return (self.queue.state(), self._ticking, self.dispatched, self.peak_depth)
+        return (
+            self.queue.state(),
+            self._ticking,
+            self.dispatched,
+            self.peak_depth,
+            *(one.state() for one in remembering(self._saturation)),
+        )
+
+    def _level(self, detector: Saturation) -> float:
+        """What the detector answers.
+
+        Raises:
+            SimulationError: it is no number.
+        """
+        level: Callable[..., object] = detector.level  # what a plug-in answers may be anything
+        answer = level(self._fleet)
+        if isinstance(answer, int | float) and not isnan(answer):
+            return answer
+        raise SimulationError(
+            f"the saturation detector `{self._settings.saturation.kind}` answers {answer!r}",
+            help="`level` returns a number: 0 = idle, from 1 on saturated",
+        )
+
+
+def _ppm(level: float) -> int:
+    return int(min(level, _MOST) * _PPM)

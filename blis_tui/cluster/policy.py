@@ -32,11 +32,14 @@ class Saturation(Protocol):
     """How, with its settings, in a sentence for explanations."""
 
     def level(self, fleet: Fleet) -> float:
-        """0 = idle; from 1 on they are saturated."""
+        """0 = idle; from 1 on they are saturated. Who only wants to know it asks a copy."""
 
 
 class RoutingPolicy(Protocol):
-    """Decides about each admitted request once."""
+    """Decides about each admitted request once.
+
+    One that has a method ``forget`` is told the index of each instance that has gone with all that it had cached.
+    """
 
     rule: str
     """How it decides, with its settings, in a sentence for explanations; empty where its name says it."""
@@ -57,7 +60,7 @@ class Forgetful(Protocol):
 
 
 class Scorer(Protocol):
-    """Says how good each instance is for a request."""
+    """Says how good each instance is for a request; ``forget``, where it has that, is as of a routing policy."""
 
     weight: float
     """How much it counts, relative to the others."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
+from blis_tui.engine.latency.model import Around
 from blis_tui.engine.latency.wrappers import Pausing
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.priority import ConstantPriority
-from blis_tui.kept import Kept
+from blis_tui.kept import Kept, remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,7 @@ class Instance(Kept):
         "_order_timeout",
         "_priority",
         "_ranks",
+        "_remembering",
         "_roomy_tokens",
         "batch",
         "flow",
@@ -93,6 +95,11 @@ class Instance(Kept):
         self._events = parts.events
         self._ledger = parts.ledger
         self._observers = parts.observers
+        latency = parts.latency
+        while isinstance(latency, Around):
+            latency = latency.model
+        restore = None if batch.swapping is None else batch.swapping.restore
+        self._remembering = remembering(batch.waiting, batch.victim, restore, latency)
         if batch.adapters is not None:
             batch.adapters.wake = flow.want_step
 
@@ -123,7 +130,9 @@ class Instance(Kept):
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
-        more = () if self.front_end is None else (self.front_end.state(),)
+        more: tuple[object, ...] = () if self.front_end is None else (self.front_end.state(),)
+        if self._remembering:
+            more += tuple([one.state() for one in self._remembering])
         return (self.steps.rule.state(), self._priority.state(), *more)
 
     def plans(self) -> tuple[object, ...]:

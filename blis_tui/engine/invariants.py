@@ -145,6 +145,10 @@ def _work_conservation(state: Auditable) -> str:
     return ""
 
 
+_SHOWN: Final = "blis_tui.cluster.signals"
+"""What policies are shown is there, as a fleet and its context: it answers no question about output lengths."""
+
+
 class _Finder(pickle.Pickler):
     """Walks through everything an object keeps, and notes engine objects among it."""
 
@@ -155,7 +159,9 @@ class _Finder(pickle.Pickler):
     def reducer_override(self, item: object) -> tuple[type[str], tuple[str]]:
         """Called with every object that is no plain value."""
         if isinstance(item, Request | Instance):
-            self.found = repr(item)
+            self.found = item.request_id if isinstance(item, Request) else f"instance {item.index}"
+            return str, ("",)
+        if type(item).__module__ == _SHOWN:
             return str, ("",)
         return NotImplemented  # type: ignore[no-any-return]  # what pickle calls "nothing special"
 

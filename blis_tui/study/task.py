@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_sorted_json
 from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, in_words
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 from blis_tui.study.early_stop import EarlyStop
@@ -107,4 +107,4 @@ def execute(task: Task) -> Outcome:
     except MemoryError:
         return Outcome(status="failed", why="out of memory")
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a defect, here or in a plug-in, costs one run of many)
-        return Outcome(status="failed", why=f"{type(error).__name__}: {error}")
+        return Outcome(status="failed", why=in_words(error))

@@ -11,6 +11,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import gamma, power
 from blis_tui.errors import PolicyError
 from blis_tui.registry import PlugPoint, setting
+from blis_tui.workload.sampled import counts
 
 if TYPE_CHECKING:
     from blis_tui.engine.streams import Stream
@@ -151,4 +152,4 @@ def create_gaps(plugins: Registry, arrivals: PluginConfig, rate_per_s: float) ->
         PolicyError: no such process, or its rate or coefficient of variation is not positive and finite.
     """
     mean_us = 1e6 / _positive(arrivals.kind, "rate", rate_per_s)
-    return plugins.create(ARRIVALS, arrivals.kind, arrivals.settings, mean_us)
+    return counts(plugins.create(ARRIVALS, arrivals.kind, arrivals.settings, mean_us), arrivals.kind)

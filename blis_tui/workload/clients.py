@@ -10,13 +10,14 @@ from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
-from blis_tui.kept import Kept
+from blis_tui.kept import Kept, remembering
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
 from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.rates import CurvedGaps, DrawnStages, ExactStages
 from blis_tui.workload.ratios import ratios_of, tokens_of
+from blis_tui.workload.sampled import counts
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -62,6 +63,7 @@ class ClientSource(Kept):
         "_ratio_stream",
         "_ratios",
         "_reasons",
+        "_remembering",
         "_sent",
         "_slo_class",
         "_tenant",
@@ -104,6 +106,7 @@ class ClientSource(Kept):
             from blis_tui.workload.sessions import SessionDraws  # noqa: PLC0415  (few workloads have any)
 
             self.sessions = SessionDraws(client, client.session, streams, plugins, self._adapters)
+        self._remembering = remembering(self.gaps, self._inputs, self._outputs, self._ratios)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
         self._model = client.model
@@ -129,6 +132,8 @@ class ClientSource(Kept):
             streams = (*streams, self._media_stream.state())
         if self.sessions is not None:
             return (*streams, self.sessions.state())
+        if self._remembering:
+            streams = (*streams, *[one.state() for one in self._remembering])
         return (*streams, self._sent) if self._prompts else streams
 
     def request(self, index: int, arrival_us: int, user: int = -1) -> Request:
@@ -240,7 +245,7 @@ def _cut_at(client: Client, answers: TokenCounts) -> int:
 
 
 def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:
-    return plugins.create(LENGTHS, config.kind, config.settings)
+    return counts(plugins.create(LENGTHS, config.kind, config.settings), config.kind)
 
 
 def _gaps_of(client: Client, share: float, workload: Workload, plugins: Registry) -> Gaps:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
 from blis_tui.registry import PlugPoint, setting
+from blis_tui.workload.sampled import shares
 
 if TYPE_CHECKING:
     from blis_tui.engine.streams import Stream
@@ -164,4 +165,5 @@ def ratios_of(client: Client, plugins: Registry) -> Ratios | None:
     """
     if client.reasoning is None:
         return None
-    return plugins.create(RATIOS, client.reasoning.ratio.kind, client.reasoning.ratio.settings)
+    ratio = client.reasoning.ratio
+    return shares(plugins.create(RATIOS, ratio.kind, ratio.settings), ratio.kind)

@@ -17,6 +17,7 @@ from blis_tui.spec.model import SessionCall
 from blis_tui.workload.lengths import LENGTHS
 from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.ratios import ratios_of, tokens_of
+from blis_tui.workload.sampled import counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -406,4 +407,4 @@ class SessionDraws:
 
 
 def _distribution(plugins: Registry, config: PluginConfig) -> TokenCounts:
-    return plugins.create(LENGTHS, config.kind, config.settings)
+    return counts(plugins.create(LENGTHS, config.kind, config.settings), config.kind)

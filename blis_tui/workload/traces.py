@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import fields, replace
+from operator import index
+from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.errors import PolicyError
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Trace
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from blis_tui.workload.trace_text import Problems, TraceText, open_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from blis_tui.registry import Registry
 
@@ -30,7 +32,7 @@ def check_trace(trace: Trace, plugins: Registry) -> None:
     """Look for wrong rows, in as much of the file as takes some seconds at most. Raises as :func:`read_trace`."""
     problems = Problems(trace.path)
     with open_trace(trace.path, problems, most=_MOST_CHECKED_BYTES) as text:
-        columns = plugins.create(TRACES, trace.format, {}, text, trace, problems)
+        columns = _columns(plugins, text, trace, problems)
         if not text.cut:
             _table(columns, trace, problems)
 
@@ -40,14 +42,44 @@ def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
 
     Raises:
         InputError: the file cannot be read, or has changed.
-        PolicyError: its format is unknown.
+        PolicyError: its format is unknown, or a plug-in's whose columns cannot be.
         TraceError: it is not a trace of that format; carries all problems found, up to fifty.
     """
     plugins.find(TRACES.path, trace.format, TRACES.noun)
     problems = Problems(trace.path)
     with open_trace(trace.path, problems, trace.sha256) as text:
-        columns = plugins.create(TRACES, trace.format, {}, text, trace, problems)
+        columns = _columns(plugins, text, trace, problems)
     return _table(columns, trace, problems)
+
+
+def _columns(plugins: Registry, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """What a format makes of a file; a plug-in's is looked at.
+
+    Raises:
+        PolicyError: its columns do not belong together, or have numbers that there cannot be.
+    """
+    kind = trace.format
+    columns = plugins.create(TRACES, kind, {}, text, trace, problems)
+    if plugins.find(TRACES.path, kind).origin is None:
+        return columns
+    rows = len(columns.input_tokens)
+    for one in fields(columns):
+        cells: Sequence[object] | None = None if one.name == "left_out" else getattr(columns, one.name)
+        if cells is not None and len(cells) != rows:
+            message = (
+                f"the trace format `{kind}` returns {len(cells)} rows of `{one.name}`, and {rows} of `input_tokens`"
+            )
+            raise PolicyError(message, help="every column has a row for each request")
+        least = _LEAST.get(one.name)
+        for row, cell in enumerate(cells or () if least is not None else ()):
+            if not hasattr(cell, "__index__") or index(cell) < cast("int", least):  # NumPy's count, too
+                message = f"row {row} of `{one.name}` of the trace format `{kind}` is {cell!r}"
+                raise PolicyError(message, help=f"it must be a whole number, at least {least}")
+    return columns
+
+
+_LEAST: Final = {"arrival_us": 0, "input_tokens": 1, "output_tokens": 0, "max_output_tokens": 0}
+"""Of columns of numbers, the smallest that there may be."""
 
 
 def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTable:

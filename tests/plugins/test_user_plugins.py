@@ -156,6 +156,24 @@ def test_an_exception_in_a_policy_names_its_line(tmp_path: Path) -> None:
     assert caught.value.help == f"it happens at {name}:8 in `Broken.choose`"
 
 
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        ("raise GeneratorExit", "GeneratorExit at event 3: "),
+        (
+            "raise type('Mute', (Exception,), {'__str__': None})",
+            "Mute at event 3: (its text cannot be made: TypeError)",
+        ),
+    ],
+)
+def test_so_does_one_that_is_no_usual_exception(raised: str, message: str, tmp_path: Path) -> None:
+    name = broken(tmp_path, choose=raised)
+    with pytest.raises(SimulationError) as caught:
+        run_with(name, {"policy.routing": "broken"})
+    assert caught.value.message == message
+    assert caught.value.help == f"it happens at {name}:8 in `Broken.choose`"
+
+
 def test_a_policy_without_what_its_plug_point_needs_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "first.py").write_text(
         """
@@ -266,6 +284,12 @@ def with_field(field: str, name: str = "own") -> str:
         ("import sys\nsys.exit(3)", "cannot be imported: SystemExit: 3", "own.py:2"),
         ("def x(:", "cannot be imported: SyntaxError", "own.py:1"),
         ("x = '\0'", "cannot be imported: SyntaxError", "own.py"),
+        ("raise GeneratorExit", "cannot be imported: GeneratorExit: ", "own.py:1"),
+        (
+            "class Mute(Exception):\n    __str__ = None\nraise Mute",
+            "cannot be imported: Mute: (its text cannot be made: TypeError)",
+            "own.py:3",
+        ),
         ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError", "own.py:1"),
         (
             with_field("a: int = 1"),

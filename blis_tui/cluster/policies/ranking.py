@@ -204,11 +204,16 @@ def _sum(terms: Sequence[Term], number: int, fine: float) -> float:
 def can_rank(scorers: Sequence[Scorer]) -> bool:
     """Whether all scorers look at one figure each, or say the same about most instances.
 
-    One of one's own that looks at the fine figure may grade it beside all others there are, which are not asked for.
+    One of one's own that looks at the fine figure may grade it beside all others there are, which are not asked for;
+    and one that says in its own way what the scores are has to be asked for them.
     """
     return all(
-        isinstance(one, SparseScorer)
-        or (isinstance(one, FigureScorer) and (one.figure != _FINE or type(one) is KvUtilization))
+        (isinstance(one, SparseScorer) and type(one).scores is SparseScorer.scores)
+        or (
+            isinstance(one, FigureScorer)
+            and type(one).scores is FigureScorer.scores
+            and (one.figure != _FINE or type(one) is KvUtilization)
+        )
         for one in scorers
     )
 
@@ -219,7 +224,13 @@ def can_rank(scorers: Sequence[Scorer]) -> bool:
 def _graded(scorer: FigureScorer) -> Grades:
     if type(scorer).__module__ == FigureScorer.__module__:
         return scorer.grades
-    return lambda values: [_cut(score) for score in scorer.grades(values)]
+    return lambda values: _of_all(values, [_cut(score) for score in scorer.grades(values)])
+
+
+def _of_all(values: Sequence[float], scores: list[float]) -> list[float]:
+    if len(scores) != len(values):
+        raise ValueError(f"`grades` returns {len(scores)} scores for {len(values)} values")
+    return scores
 
 
 def _cut_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:

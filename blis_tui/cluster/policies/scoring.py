@@ -24,7 +24,8 @@ class Weight:
 class FigureScorer:
     """A scorer that looks at one figure of each instance and remembers nothing: the smaller the better.
 
-    ``weighted`` need not ask it about every instance: of equal figures one is enough.
+    ``weighted`` need not ask it about every instance: of equal figures one is enough. A class that overrides ``scores``
+    is asked for those.
 
     Attributes:
         figure: which one, of ``signals.FIGURES``.
@@ -36,7 +37,10 @@ class FigureScorer:
         self.weight = settings.weight
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """The scores for these values, which are all that there are; the larger a value, the lower its score."""
+        """The scores for these values; the larger a value, the lower its score.
+
+        There are no other values, but how many instances have which may not matter: that is not to be seen from them.
+        """
         raise NotImplementedError
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
@@ -54,7 +58,7 @@ class FigureScorer:
 class SparseScorer:
     """A scorer that says the same about most instances.
 
-    ``weighted`` looks at the others one by one.
+    ``weighted`` looks at the others one by one. A class that overrides ``scores`` is asked for those.
     """
 
     def __init__(self, settings: Weight) -> None:

@@ -9,6 +9,7 @@ from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.batch import Admitting
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped
+from blis_tui.kept import is_ours
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
@@ -64,6 +65,7 @@ class Admission(Admitting):
     __slots__ = (
         "_always_computes",
         "_asks",
+        "_asks_anew",
         "_batch",
         "_beside",
         "_budget",
@@ -85,6 +87,8 @@ class Admission(Admitting):
         traits = rule.traits
         self._rule = rule
         self._asks = asks
+        self._asks_anew = asks and not is_ours(type(rule))
+        """Whether it may change its mind although nothing has changed: one of a plug-in may go by the time."""
         self._batch = batch
         self._always_computes = 0 if traits.caches_whole_prompts else 1
         """How many tokens of a prompt a step computes at least."""
@@ -225,6 +229,8 @@ class Admission(Admitting):
         batch, pool = self._batch, self._batch.pool
         if self._asks and not self._rule.admits(batch, request):
             self._refuse(request, self._rule.why_not(batch, request))
+            if self._asks_anew:
+                batch.refused = None
             return False
         size, known, budget = pool.block_size_tokens, request.target_tokens, self._budget
         tiered: Sequence[int] = ()

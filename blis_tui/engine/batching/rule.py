@@ -122,7 +122,7 @@ class RunningFirst(Plain):
         return 0
 
     def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
-        """Whether a waiting request may enter, if its KV blocks are free."""
+        """Whether a waiting request may enter, if its KV blocks are free; asked in each plan that comes to it."""
         return True
 
     def why_not(self, batch: Batch, request: Request) -> Stopped | None:  # noqa: ARG002  (for rules that ask for more)

@@ -81,7 +81,10 @@ class StepTimeModel(Protocol):
     """Added once to the end-to-end latency of a request that generates anything."""
 
     def step_time_us(self, load: StepLoad) -> int:
-        """Duration of a step with this load, at least 1."""
+        """Duration of a step with this load, at least 1.
+
+        It depends on nothing else: estimates and reports ask, too, and not every step need.
+        """
         ...
 
     def queueing_time_us(self, request: Request) -> int:

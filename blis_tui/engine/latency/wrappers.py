@@ -2,14 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from operator import index
+from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.engine.latency.model import Around, StepLoad
+from blis_tui.errors import PolicyError, SimulationError
+from blis_tui.kept import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.request import Request
+
+
+class Answering(Around):
+    """A plug-in's model whose answers are looked at.
+
+    Args:
+        model: it.
+        kind: what documents call it.
+
+    Raises:
+        PolicyError: its overheads are no whole numbers from 0 on.
+    """
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, model: StepTimeModel, kind: str) -> None:
+        for name in ("output_token_overhead_us", "post_decode_overhead_us"):
+            if _whole(getattr(model, name)) < 0:
+                message = f"`{name}` of the step-time model `{kind}` is {getattr(model, name)!r}"
+                raise PolicyError(message, help="it must be whole microseconds, from 0 on")
+        super().__init__(model)
+        self._kind = kind
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """What the plug-in says.
+
+        Raises:
+            SimulationError: it is no whole number from 1 on.
+        """
+        answer = self.model.step_time_us(load)
+        return answer if type(answer) is int and answer > 0 else self._looked_at("step_time_us", answer, 1)
+
+    def queueing_time_us(self, request: Request) -> int:
+        """The same, from 0 on."""
+        answer = self.model.queueing_time_us(request)
+        return answer if type(answer) is int and answer >= 0 else self._looked_at("queueing_time_us", answer, 0)
+
+    def _looked_at(self, method: str, answer: object, least: int) -> int:
+        if (time := _whole(answer)) >= least:
+            return time
+        message = f"`{method}` of the step-time model `{self._kind}` answers {answer!r}"
+        raise SimulationError(message, help=f"it returns whole microseconds, at least {least}")
+
+
+def looked_at(model: StepTimeModel, kind: str) -> StepTimeModel:
+    """A step-time model; if it is a plug-in's, what it answers is looked at."""
+    return model if is_ours(type(model)) else Answering(model, kind)
+
+
+def _whole(answer: object) -> int:
+    """A whole number as Python has it; -1 = it is none."""
+    try:
+        return index(cast("int", answer))
+    except TypeError:
+        return -1
 
 
 class Warming(Around):

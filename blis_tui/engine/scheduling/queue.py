@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.kept import Kept, is_ours, own_attributes
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -131,11 +131,14 @@ class SortedQueue:
         # In order, none empty. Keys are unique (they end in the index), so requests themselves are never compared.
         self._chunks: list[list[_Entry]] = []
 
-    def __getstate__(self) -> tuple[Callable[[Request], int], str, bool, list[Request]]:
-        return (self._rank, self.order, self.by_name, self.ordered())  # how the chunks are cut is left out
+    def __getstate__(self) -> tuple[Callable[[Request], int], str, bool, list[Request], dict[str, object]]:
+        # How the chunks are cut is left out. The order is that of the keys, whatever a subclass says of it.
+        return (self._rank, self.order, self.by_name, SortedQueue.first(self, None), own_attributes(self))
 
-    def __setstate__(self, state: tuple[Callable[[Request], int], str, bool, list[Request]]) -> None:
-        self._rank, self.order, self.by_name, requests = state
+    def __setstate__(self, state: tuple[Callable[[Request], int], str, bool, list[Request], dict[str, object]]) -> None:
+        self._rank, self.order, self.by_name, requests, own = state
+        for name, value in own.items():  # ranks may depend on them
+            setattr(self, name, value)
         self.items = {request.index: request for request in requests}
         entries = [(self._key(request), request) for request in requests]
         self._chunks = [entries[i : i + _CHUNK] for i in range(0, len(entries), _CHUNK)]
@@ -205,7 +208,10 @@ class SortedQueue:
         del self.items[request.index]
 
     def by_turn(self) -> ByTurn:
-        """The same order with ties by turn; the queue must be empty."""
+        """The same order with ties by turn; the queue must be empty.
+
+        Not asked of a class that changes who goes first.
+        """
         return ByTurn(self._rank, self.order)
 
     def by_priority(self, sign: int) -> ByPriority:
@@ -225,13 +231,13 @@ class ByTurn(SortedQueue):
         self._turns: dict[int, int] = {}
 
     def __getstate__(self) -> tuple[Callable[[Request], int], str, int, dict[int, int], list[Request]]:  # type: ignore[override]
-        return (self._rank, self.order, self._turn, self._turns, self.ordered())
+        return (self._rank, self.order, self._turn, self._turns, SortedQueue.first(self, None))
 
     def __setstate__(  # type: ignore[override]
         self, state: tuple[Callable[[Request], int], str, int, dict[int, int], list[Request]]
     ) -> None:
         rank, order, self._turn, self._turns, requests = state
-        super().__setstate__((rank, order, False, requests))
+        super().__setstate__((rank, order, False, requests, {}))
 
     def _key(self, request: Request) -> SortKey:
         return (self._rank(request), self._turns[request.index], "", request.index)
@@ -279,6 +285,15 @@ class ByPriority(ByTurn):
 
     def _key(self, request: Request) -> SortKey:
         return (self._sign * request.priority, self._rank(request), "", self._turns[request.index])
+
+
+_WHO_GOES_FIRST: Final = ("push", "push_front", "head", "remove", "position", "ordered", "first")
+
+
+def orders_itself(queue: SortedQueue) -> bool:
+    """Whether a plug-in's class has a say in who goes first: another queue of the same rank would be another order."""
+    base = next(kind for kind in type(queue).__mro__ if is_ours(kind))
+    return any(getattr(type(queue), name) is not getattr(base, name) for name in _WHO_GOES_FIRST)
 
 
 def _alike(request: Request) -> int:  # noqa: ARG001  (a rank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.errors import in_words
 from blis_tui.panes import PaneLine, Told
 from blis_tui.registry import place_in_plugin
 from blis_tui.tui.presenters.lines import Line, line, words
@@ -83,8 +84,10 @@ def brought_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
             found.append(line((one.text, one.style), key=_key(one)))
             if len(found) == _MOST_LINES:
                 break
-    except Exception as error:  # noqa: BLE001  (a defect of a plug-in costs its pane)
-        text = f"{type(error).__name__}: {error}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  (a defect of a plug-in costs its pane)
+        text = in_words(error)
         place = place_in_plugin(error, (pane.module,))
         return [*(line(row) for row in words(text, width, "$error")), *(line(row) for row in words(place, width))]
     return found

@@ -48,6 +48,20 @@ class Exceptions(SparseScorer):
         return 2.0, {0: 7.0, 2: -3.0}
 
 
+class ByPlace(FigureScorer):
+    """It says itself what the scores are, and what its base would grade is not asked for."""
+
+    figure = "waiting"
+
+    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
+        return [0.0, 1.0, 0.5]
+
+
+class SparseByPlace(SparseScorer):
+    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
+        return [0.0, 1.0, 0.5]
+
+
 def weighted(queue: float, kv: float) -> Weighted:
     return Weighted(
         WeightedSettings(scorers=(("q", QueueDepth(Depth(weight=queue))), ("kv", KvUtilization(Weight(weight=kv)))))
@@ -70,13 +84,26 @@ def test_scores_are_cut() -> None:
     assert policy.sums(incoming(), SEEN) == [1.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("own", [Boundless, Relative, Exceptions])
+@pytest.mark.parametrize("own", [Boundless, Relative, Exceptions, ByPlace, SparseByPlace])
 def test_scorers_of_ones_own_count_in_a_choice_as_in_the_sums(own: type[FigureScorer | SparseScorer]) -> None:
     scorers: tuple[Scorer, ...] = (own(Weight(weight=2.0)), QueueDepth(Depth()), KvUtilization(Weight()))
     policy = Weighted(WeightedSettings(scorers=tuple(zip(("own", "queue", "kv"), scorers, strict=True))))
     sums = policy.sums(incoming(), SEEN)
     best = max(sums)
     assert policy.choose(incoming(), SEEN, context()) == (sums.index(best), f"score {best:.6f}")
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_grades_for_other_values_than_asked_for_are_an_error(count: int) -> None:
+    class Graded(FigureScorer):
+        figure = "waiting"
+
+        def grades(self, values: Sequence[float]) -> list[float]:
+            return [1.0] * count
+
+    policy = Weighted(WeightedSettings(scorers=(("own", Graded(Weight())),)))
+    with pytest.raises(ValueError, match=f"`grades` returns {count} scores for 3 values"):
+        policy.choose(incoming(), SEEN, context())
 
 
 def test_by_default_an_idle_instance_without_a_common_prefix_gets_nothing() -> None:

@@ -1,0 +1,79 @@
+"""What plug-ins draw is looked at: a workload made of other numbers than asked for would be wrong without a word."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+
+from blis_tui.errors import SimulationError
+from blis_tui.kept import Plugged, is_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.engine.streams import Stream
+
+N_co = TypeVar("N_co", bound=float, covariant=True)
+N = TypeVar("N", bound=float)
+
+
+class Samples(Protocol[N_co]):
+    """A distribution, or a process of arrivals."""
+
+    def sample(self, stream: Stream) -> N_co:
+        """The next number."""
+
+
+class _Looked(Plugged, Generic[N]):
+    """A plug-in's distribution whose numbers are looked at.
+
+    Args:
+        plugged: it.
+        kind: what documents call it.
+        look: what makes a number of an answer, or raises ``TypeError`` or ``ValueError``.
+        wanted: what it should have returned.
+    """
+
+    def __init__(self, plugged: Samples[N], kind: str, look: Callable[[object], N], wanted: str) -> None:
+        super().__init__(plugged)
+        self._drawn = plugged
+        self._kind = kind
+        self._look = look
+        self._wanted = wanted
+
+    def sample(self, stream: Stream) -> N:
+        """What the plug-in draws.
+
+        Raises:
+            SimulationError: it is no such number.
+        """
+        answer: object = self._drawn.sample(stream)
+        try:
+            return self._look(answer)
+        except (TypeError, ValueError):
+            message = f"`sample` of the plug-in `{self._kind}` answers {answer!r}"
+            raise SimulationError(message, help=f"it returns {self._wanted}") from None
+
+
+def counts(made: Samples[int], kind: str) -> Samples[int]:
+    """A distribution of whole numbers, or an arrival process, that is looked at where it is a plug-in's."""
+    return made if is_ours(type(made)) else _Looked(made, kind, _count, "a whole number, at least 1")
+
+
+def shares(made: Samples[float], kind: str) -> Samples[float]:
+    """The same for shares."""
+    return made if is_ours(type(made)) else _Looked(made, kind, _share, "a share, from 0 to 1")
+
+
+def _count(answer: object) -> int:
+    number = index(cast("int", answer))
+    if number < 1:
+        raise ValueError(number)
+    return number
+
+
+def _share(answer: object) -> float:
+    share = float(cast("float", answer))
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(share)
+    return share

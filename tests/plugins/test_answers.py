@@ -1,0 +1,127 @@
+"""Numbers of plug-ins that are none of those asked for are an error that says so, and never another result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import blis_tui
+from blis_tui.errors import PolicyError, SimulationError
+from tests.plugins.probing import left_as_found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DRAWS: Final = """
+from blis_tui.plugins import {point}
+@{point}.plugin("own", "For tests.")
+class Own:
+    def __init__(self, settings, *more): pass
+    def sample(self, stream): return {answer}
+"""
+TIMES: Final = """
+from blis_tui.plugins import LATENCY
+@LATENCY.plugin("own", "For tests.")
+class Own:
+    output_token_overhead_us = post_decode_overhead_us = {overhead}
+    def __init__(self, settings, pool): pass
+    def step_time_us(self, load): return {step}
+    def queueing_time_us(self, request): return {queueing}
+"""
+TRACE: Final = """
+from blis_tui.plugins import TRACES, TraceColumns
+@TRACES.plugin("own", "For tests.")
+def own(settings, text, trace, problems):
+    text.whole()
+    return TraceColumns({columns})
+"""
+PLACES: Final = {
+    "ARRIVALS": ("quickstart", "workload.clients.0.arrivals"),
+    "LENGTHS": ("quickstart", "workload.clients.0.input_tokens"),
+    "TURNS": ("conversations", "workload.clients.0.session.turns"),
+    "RATIOS": ("quickstart", "workload.clients.0.reasoning.ratio"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _as_found() -> Iterator[None]:
+    with left_as_found():
+        yield
+
+
+def run(folder: Path, text: str, name: str, changes: dict[str, object]) -> None:
+    path = folder / "own.py"
+    path.write_text(text, encoding="utf-8")
+    blis_tui.run(blis_tui.load(name, set=changes, plugins=[path]))
+
+
+@pytest.mark.parametrize(
+    ("place", "answer", "wanted"),
+    [
+        ("ARRIVALS", "-5", "a whole number, at least 1"),
+        ("ARRIVALS", "float('inf')", "a whole number, at least 1"),
+        ("LENGTHS", "0", "a whole number, at least 1"),
+        ("LENGTHS", "1500.5", "a whole number, at least 1"),
+        ("TURNS", "0", "a whole number, at least 1"),
+        ("RATIOS", "1.5", "a share, from 0 to 1"),
+        ("RATIOS", "float('nan')", "a share, from 0 to 1"),
+    ],
+)
+def test_what_is_drawn(place: str, answer: str, wanted: str, tmp_path: Path) -> None:
+    name, key = PLACES[place]
+    text = DRAWS.format(point="LENGTHS" if place == "TURNS" else place, answer=answer)
+    size = {"workload.requests": 20} if name == "quickstart" else {"workload.sessions": 5}
+    with pytest.raises(SimulationError, match="`sample` of the plug-in `own` answers ") as caught:
+        run(tmp_path, text, name, {**size, key: {"kind": "own"}})
+    assert caught.value.help == f"it returns {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("step", "queueing", "message", "wanted"),
+    [
+        ("0", "0", "`step_time_us` of the step-time model `own` answers 0", "at least 1"),
+        ("1500.0", "0", "`step_time_us` of the step-time model `own` answers 1500.0", "at least 1"),
+        ("1500", "-1", "`queueing_time_us` of the step-time model `own` answers -1", "at least 0"),
+        ("1500", "float('inf')", "`queueing_time_us` of the step-time model `own` answers inf", "at least 0"),
+    ],
+)
+def test_times(step: str, queueing: str, message: str, wanted: str, tmp_path: Path) -> None:
+    text = TIMES.format(step=step, queueing=queueing, overhead=0)
+    with pytest.raises(SimulationError) as caught:
+        run(tmp_path, text, "quickstart", {"workload.requests": 20, "latency": "own"})
+    assert caught.value.message == message
+    assert caught.value.help == f"it returns whole microseconds, {wanted}"
+
+
+def test_overheads(tmp_path: Path) -> None:
+    text = TIMES.format(step=1000, queueing=0, overhead=1.5)
+    with pytest.raises(PolicyError, match=r"`output_token_overhead_us` of the step-time model `own` is 1\.5"):
+        run(tmp_path, text, "quickstart", {"workload.requests": 20, "latency": "own"})
+
+
+def test_a_whole_number_of_another_kind_counts_as_one(tmp_path: Path) -> None:
+    """As those of NumPy are."""
+    kind = "class Whole:\n    def __index__(self): return 1500\n"
+    times = TIMES.format(step="Whole()", queueing="Whole()", overhead=0)
+    run(tmp_path, kind + times, "quickstart", {"workload.requests": 20, "latency": "own"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("arrival_us=[0], input_tokens=[5, 6], output_tokens=[1, 2]", "returns 1 rows of `arrival_us`, and 2 of"),
+        ("arrival_us=[0, -1], input_tokens=[5, 6], output_tokens=[1, 2]", "row 1 of `arrival_us` of .* is -1"),
+        ("arrival_us=[0, 1], input_tokens=[0, 6], output_tokens=[1, 2]", "row 0 of `input_tokens` of .* is 0"),
+        ("arrival_us=[0, 1], input_tokens=[5, 6], output_tokens=[1, 2.5]", r"row 1 of `output_tokens` of .* is 2\.5"),
+    ],
+)
+def test_columns_of_a_trace(columns: str, message: str, tmp_path: Path) -> None:
+    path, file = tmp_path / "own.py", tmp_path / "requests.txt"
+    path.write_text(TRACE.format(columns=columns), encoding="utf-8")
+    file.write_text("anything\n", encoding="utf-8")
+    about = {"apiVersion": "blis/v1", "kind": "Workload", "metadata": {"name": "own"}}
+    changes = {"workload": {**about, "trace": {"file": str(file), "format": "own"}}, "expect": []}
+    with pytest.raises(PolicyError, match=message):
+        blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[path]))
