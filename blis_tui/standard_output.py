@@ -1,12 +1,51 @@
-"""Standard output, which may be closed, broken or full."""
+"""Standard output: for results alone; it may be closed, broken or full."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from io import TextIOBase
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from blis_tui.errors import InputError
+
+
+class _Others(TextIOBase):
+    """Stands for standard output where plug-ins print: that goes to standard error, if there is one."""
+
+    def __init__(self, results: TextIO | None) -> None:
+        self.results = results
+
+    def write(self, text: str, /) -> int:
+        return len(text) if sys.stderr is None else sys.stderr.write(text)
+
+    def flush(self) -> None:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return sys.stderr.buffer
+
+
+@contextmanager
+def for_results() -> Iterator[None]:
+    """Nothing but :func:`write_standard_output` reaches standard output: what plug-ins print is no result."""
+    results = sys.stdout
+    sys.stdout = others = cast("TextIO", _Others(standard_output()))
+    try:
+        yield
+    finally:
+        if sys.stdout is others:
+            sys.stdout = results
+
+
+def standard_output() -> TextIO | None:
+    """Where results go; None = there is no standard output."""
+    return sys.stdout.results if isinstance(sys.stdout, _Others) else sys.stdout
 
 
 def write_standard_output(text: str) -> None:
@@ -15,11 +54,12 @@ def write_standard_output(text: str) -> None:
     Raises:
         InputError: there is no standard output, or it cannot be written.
     """
-    if sys.stdout is None:
+    stream = standard_output()
+    if stream is None:
         raise _unwritable("there is no standard output", help="`-o` writes to a file, where a command has it")
     try:
-        sys.stdout.buffer.write(text.encode(errors="replace"))
-        sys.stdout.buffer.flush()
+        stream.buffer.write(text.encode(errors="replace"))
+        stream.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:

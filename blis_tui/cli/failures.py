@@ -38,8 +38,11 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        from blis_tui.standard_output import for_results  # noqa: PLC0415  (`--help` is printed by Click)
+
         try:
-            command(*args, **kwargs)
+            with for_results():
+                command(*args, **kwargs)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -82,13 +82,21 @@ def columns(most: int, stream: TextIO | None) -> int:
     return min(most, found or most)  # 0: a terminal that does not know
 
 
+def results() -> TextIO | None:
+    """Where results go: standard output; None = there is none."""
+    from blis_tui.standard_output import standard_output  # noqa: PLC0415  (`--help` is printed by Click)
+
+    return standard_output()
+
+
 def print_data(text: str) -> None:
     """Print exactly these bytes (CSV, a document); to a terminal as :func:`print_text` does.
 
     Raises:
         InputError: there is no standard output, or it cannot be written.
     """
-    _write(_shown(text) if sys.stdout is not None and sys.stdout.isatty() else text)
+    stream = results()
+    _write(_shown(text) if stream is not None and stream.isatty() else text)
 
 
 def _shown(text: str) -> str:
@@ -98,7 +106,7 @@ def _shown(text: str) -> str:
 
 
 def _write(text: str) -> None:
-    from blis_tui.standard_output import write_standard_output  # noqa: PLC0415  (`--help` is printed by Click)
+    from blis_tui.standard_output import write_standard_output  # noqa: PLC0415  (as above)
 
     write_standard_output(text)
 

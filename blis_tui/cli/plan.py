@@ -14,7 +14,7 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_text, require_different_files, tell
+from blis_tui.cli.files import columns, print_text, require_different_files, results, tell
 from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
@@ -227,7 +227,7 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
         finally:
             line.clear()
         as_table = written.output_format == "table"
-        text = _table(found, None if file is not None else sys.stdout) if as_table else to_json(plan_data(found))
+        text = _table(found, None if file is not None else results()) if as_table else to_json(plan_data(found))
         if file is not None:
             file.write(text)
         if page is not None:

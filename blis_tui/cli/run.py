@@ -12,7 +12,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_text, read_standard_input_text, tell, tell_left_out
+from blis_tui.cli.files import columns, print_text, read_standard_input_text, results, tell, tell_left_out
 from blis_tui.cli.options import format_option
 from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.progress import ProgressLine
@@ -81,7 +81,7 @@ def run(
             text = (
                 report.to_json()
                 if output_format == "json"
-                else _table(report, None if REPORT in outputs else sys.stdout)
+                else _table(report, None if REPORT in outputs else results())
             )
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:

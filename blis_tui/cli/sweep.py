@@ -13,7 +13,15 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_data, print_text, read_standard_input_text, require_different_files, tell
+from blis_tui.cli.files import (
+    columns,
+    print_data,
+    print_text,
+    read_standard_input_text,
+    require_different_files,
+    results,
+    tell,
+)
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
@@ -365,7 +373,7 @@ def _print(result: StudyResult, output_format: str) -> None:
     from blis_tui.study.text import WIDTH, study_text  # noqa: PLC0415
 
     if output_format == "table":
-        print_text(study_text(result, columns(WIDTH, sys.stdout)), nl=False)
+        print_text(study_text(result, columns(WIDTH, results())), nl=False)
     else:
         print_data("".join((rows_csv if output_format == "csv" else rows_jsonl)(result)))
 

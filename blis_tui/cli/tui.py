@@ -15,6 +15,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import reported
+from blis_tui.cli.files import results
 from blis_tui.cli.options import grouped
 from blis_tui.cli.sweep import (
     Asked,
@@ -193,7 +194,8 @@ def _show_twin(
 
 def has_terminal() -> bool:
     """Whether there is something to show it on: a terminal, or the browser that ``serve`` talks to."""
-    return bool(os.environ.get("TEXTUAL_DRIVER")) or (sys.stdin.isatty() and sys.stdout.isatty())
+    shown = results()
+    return bool(os.environ.get("TEXTUAL_DRIVER")) or (sys.stdin.isatty() and shown is not None and shown.isatty())
 
 
 def show_home() -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SimulationError
+from blis_tui.standard_output import for_results
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ def _work(connection: Connection) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-    with suppress(EOFError, OSError):
+    with suppress(EOFError, OSError), for_results():
         connection.send(_READY)
         while True:
             connection.send(execute(connection.recv()))
