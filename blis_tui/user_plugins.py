@@ -13,6 +13,7 @@ import traceback
 from dataclasses import MISSING, fields, is_dataclass, replace
 from hashlib import sha256
 from importlib import import_module
+from operator import ge, gt, le, lt
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, get_type_hints
@@ -25,7 +26,7 @@ from blis_tui.registry import Origin, Registry, json_type, plugins_in
 from blis_tui.shipped import SHIPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from importlib.metadata import EntryPoint
 
     from blis_tui.panes import PluginPane
@@ -38,6 +39,12 @@ _SCRIPT: Final = "blis_plugins_"
 """Scripts are modules of that name and their digest."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_LIMITS: Final = {
+    "minimum": (ge, "at least"),
+    "exclusiveMinimum": (gt, "more than"),
+    "maximum": (le, "at most"),
+    "exclusiveMaximum": (lt, "less than"),
+}
 _VALUES: Final = {"boolean": bool, "integer": int, "number": int | float, "string": str}
 
 
@@ -180,6 +187,20 @@ def _check(plugin: Plugin) -> None:
             continue
         if not isinstance(given, _VALUES[kind]) or (kind != "boolean" and isinstance(given, bool)):
             raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kind}")
+        if kept := _broken_limit(given, one.metadata["key"].limits):
+            raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kept}")
+
+
+def _broken_limit(given: object, limits: Mapping[str, object]) -> str:
+    """What of a setting's own limits its default does not keep, in words; empty = nothing."""
+    for word, (holds, words) in _LIMITS.items():
+        limit = limits.get(word)
+        if isinstance(limit, int | float) and isinstance(given, int | float) and not holds(given, limit):
+            return f"{words} {limit}, as the setting says"
+    choices = limits.get("enum")
+    if isinstance(choices, list | tuple) and given not in choices:
+        return f"one of {', '.join(map(repr, choices))}, as the setting says"
+    return ""
 
 
 def _check_panes(panes: Iterable[PluginPane]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.link import Ahead, Link
 from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, STAYS, TRANSFER_END, TRANSFER_START, Signal
@@ -11,9 +11,10 @@ from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.request import Handover, RequestState, handover_of
+from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Disaggregation, Experiment
+
+_WHETHER_AND_WHY: Final = 2
+"""The length of a decider's answer."""
 
 
 class Splitter(Dispatcher):
@@ -50,6 +54,7 @@ class Splitter(Dispatcher):
         super().__init__(experiment, pipeline, router, routes)
         self.link = self._link = Link(settings.transfer)
         self._settings = settings.transfer
+        self._decider_name = settings.decider.kind
         self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
         self._planned_end: Signal | None = None
         """The one that is true, of all that were planned under fair share."""
@@ -70,7 +75,7 @@ class Splitter(Dispatcher):
     def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
         """Whether the request is split; ``place``: that of its decode instance, where it is chosen already."""
         request = passage.request
-        split, reason = self._decider.split(passage.incoming, self.decode.fleet, place)
+        split, reason = self._decided(passage, place)
         if not request.declared_tokens:
             split, reason = False, "no answer to decode"
         observers = self._pipeline.observers
@@ -82,6 +87,21 @@ class Splitter(Dispatcher):
             request.handover = Handover()
             self.passages[request.index] = passage
         return split
+
+    def _decided(self, passage: Passage, place: int | None) -> tuple[bool, str]:
+        """What the decider answers.
+
+        Raises:
+            SimulationError: it is not whether and why.
+        """
+        split: Callable[..., object] = self._decider.split  # what a plug-in answers may be anything
+        answer = split(passage.incoming, self.decode.fleet, place)
+        if isinstance(answer, tuple | list) and len(answer) == _WHETHER_AND_WHY and isinstance(answer[1], str):
+            return bool(answer[0]), answer[1]
+        raise SimulationError(
+            f"the decider `{self._decider_name}` answers {answer!r} for {passage.request.request_id}",
+            help="`split` returns whether the request is split, and a reason",
+        )
 
     def go_on(self, passage: Passage, now: int) -> None:
         """A request that waited for an instance to come up goes where it was going."""

@@ -37,6 +37,16 @@ def own(settings, text, trace, problems):
     text.whole()
     return TraceColumns({columns})
 """
+SPLIT: Final = """
+from blis_tui.plugins import DECIDER
+@DECIDER.plugin("own", "For tests.")
+class Own:
+    rule = "As it says."
+    def __init__(self, settings): pass
+    def split(self, request, fleet, place): return {answer}
+    def sent(self, request, fleet): pass
+    def state(self): return ()
+"""
 PLACES: Final = {
     "ARRIVALS": ("quickstart", "workload.clients.0.arrivals"),
     "LENGTHS": ("quickstart", "workload.clients.0.input_tokens"),
@@ -125,3 +135,12 @@ def test_columns_of_a_trace(columns: str, message: str, tmp_path: Path) -> None:
     changes = {"workload": {**about, "trace": {"file": str(file), "format": "own"}}, "expect": []}
     with pytest.raises(PolicyError, match=message):
         blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[path]))
+
+
+@pytest.mark.parametrize("answer", ["None", "True", "(True, None)", "(True, 'why', 'more')", "'no'"])
+def test_whether_a_request_is_split_and_why(answer: str, tmp_path: Path) -> None:
+    changes = {"workload.requests": 5, "cluster.disaggregation.decider": "own", "expect": []}
+    with pytest.raises(SimulationError, match="the decider `own` answers ") as caught:
+        run(tmp_path, SPLIT.format(answer=answer), "disaggregation", changes)
+    assert caught.value.help == "`split` returns whether the request is split, and a reason"
+    run(tmp_path, SPLIT.format(answer="[0, 'a list will do']"), "disaggregation", changes)

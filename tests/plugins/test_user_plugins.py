@@ -308,6 +308,21 @@ def with_field(field: str, name: str = "own") -> str:
             "integer",
         ),
         (
+            with_field("a: int = setting('A.', default=0, minimum=1)"),
+            "default of its setting `a` is 0",
+            "at least 1, as the setting says",
+        ),
+        (
+            with_field("a: float = setting('A.', default=1.0, exclusiveMaximum=1)"),
+            "default of its setting `a` is 1.0",
+            "less than 1, as the setting says",
+        ),
+        (
+            with_field("a: str = setting('A.', default='b', enum=('c', 'd'))"),
+            "default of its setting `a` is 'b'",
+            "one of 'c', 'd', as the setting says",
+        ),
+        (
             with_field("a: Unknown = setting('A.')"),
             "types of its settings cannot be read",
             None,
