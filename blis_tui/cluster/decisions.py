@@ -7,11 +7,12 @@ A decision is told beside ``routed``, and only where its kind has observers; reg
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.records import Candidate, RoutingDecision
 from blis_tui.cluster.signals import SignalBoard
+from blis_tui.kept import is_ours
 from blis_tui.spec.model import Signals
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ LOAD: Final = "load"
 does. It is no reason of the policy, so there is no regret by it."""
 
 
-@runtime_checkable
 class Scoring(Protocol):
     """A routing policy that adds up scores."""
 
@@ -88,7 +88,7 @@ class Weighed:
         self._request = request
         self._members = members
         self._seen = seen
-        self._scored = isinstance(router.policy, Scoring)
+        self._scored = _adds_up(router.policy)
         self._scores = _scores(router.policy, request, seen)
         self._true = self._scores.total if seen is true else _scores(router.policy, request, true).total
 
@@ -153,7 +153,7 @@ def _true_state(instances: Sequence[Instance], now: int) -> SignalBoard:
 
 
 def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
-    if isinstance(policy, Scoring):
+    if _adds_up(policy):
         named = policy.explain(request, fleet)
         names, each = tuple(name for name, _ in named), tuple(map(_clamped, (values for _, values in named)))
         shares = policy.shares
@@ -163,6 +163,11 @@ def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
     for share, values in zip(shares, each, strict=True):
         total = [one + share * value for one, value in zip(total, values, strict=True)]
     return _Scores(names, shares, each, total)
+
+
+def _adds_up(policy: object) -> TypeGuard[Scoring]:
+    """Whether a policy adds up scores; those of plug-ins may have anything by the names that ours have."""
+    return is_ours(type(policy)) and hasattr(policy, "explain")
 
 
 def _clamped(scores: Sequence[float]) -> list[float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import blis_tui
+from blis_tui.cluster.records import RoutingDecision
 from blis_tui.engine.records import Scheduled, StepFinished
 from tests.plugins.probing import left_as_found
 
@@ -139,3 +140,26 @@ def test_a_rule_that_lets_nobody_in_is_asked_again_where_only_time_has_passed(tm
     assert waited
     assert min(waited) > 200_000
     assert any(wait <= 200_000 + max(steps) for wait in waited)
+
+
+def test_a_routing_policy_may_have_what_it_likes_by_the_names_that_ours_have(tmp_path: Path) -> None:
+    text = """
+from blis_tui.plugins import ROUTING
+@ROUTING.plugin("own", "For tests.")
+class Own:
+    rule = "The first."
+    shares = "none"
+    def __init__(self, settings): pass
+    def choose(self, request, fleet, context): return 0, "the first"
+    def explain(self): return "as it likes"
+    def state(self): return ()
+"""
+    path = tmp_path / "own.py"
+    path.write_text(text, encoding="utf-8")
+    own = blis_tui.load("quickstart", set={"workload.requests": 20, "policy.routing": "own"}, plugins=[path])
+    found: list[RoutingDecision] = []
+    simulation = blis_tui.Simulation(own)
+    simulation.subscribe(RoutingDecision, found.append)
+    simulation.run()
+    assert [one.regret_ppm for one in found] == [None] * 20
+    assert simulation.report().to_json() == blis_tui.run(own).to_json()
