@@ -33,6 +33,10 @@ _KINDS: Final = (
 )
 
 
+_NOTES: Final[list[list[Path]]] = []
+"""Of each block of ``noting_inputs`` that is under way, what has been read in it."""
+
+
 class TooLargeError(InputError):
     """A file is larger than what is read of its kind."""
 
@@ -40,6 +44,17 @@ class TooLargeError(InputError):
 def real_path(path: str | Path) -> Path:
     """The absolute path without links; a loop of links stays as it is (``Path.resolve`` raises before Python 3.13)."""
     return Path(os.path.realpath(path))
+
+
+@contextmanager
+def noting_inputs() -> Iterator[list[Path]]:
+    """The files that are opened for reading within the block: they are added to the list, whoever reads them."""
+    notes: list[Path] = []
+    _NOTES.append(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES[:] = [one for one in _NOTES if one is not notes]
 
 
 @contextmanager
@@ -64,6 +79,8 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
                 raise InputError(f"cannot read {name}: {what}")
             if status.st_size > limit:
                 raise _too_large(name, limit)
+            for notes in _NOTES:
+                notes.append(Path(path))
             yield file
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from error

@@ -139,11 +139,11 @@ def require_different_files(outputs: Mapping[str, str | None]) -> None:
 
 
 def require_spared(outputs: Mapping[str, str | None], read: Iterable[Path]) -> None:
-    """No result may take the place of a file that the experiment comes from. Raises UsageError."""
+    """No result may take the place of a file that the command reads (see ``noting_inputs``). Raises UsageError."""
     taken = {_identity(path): path for path in read}
     for option, name in outputs.items():
         if name not in (None, "-") and (path := taken.get(_identity(name))) is not None:
-            raise click.UsageError(f"{option} would overwrite {path}, which the experiment is read from")
+            raise click.UsageError(f"{option} would overwrite {path}, which this command reads")
 
 
 def _identity(path: str | Path) -> tuple[object, ...]:

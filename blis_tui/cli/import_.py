@@ -12,6 +12,7 @@ import click
 
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_data, tell
+from blis_tui.cli.options import FiniteRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ _converting("inference-perf", "Convert a configuration of inference-perf to a wo
 
 @import_.command("guidellm")
 @_FILE
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Which of its rates, or another one.")
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="Which of its rates, or another one.")
 @_OUTPUT
 @_NAME
 @_STRICT
@@ -73,7 +74,9 @@ def guidellm(file: Path, rate: float | None, output: Path | None, name: str | No
 
 @import_.command("servegen")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
-@click.option("--span", type=float, nargs=2, metavar="START END", help="Only this time of the trace, in seconds.")
+@click.option(
+    "--span", type=FiniteRange(), nargs=2, metavar="START END", help="Only this time of the trace, in seconds."
+)
 @_OUTPUT
 @_NAME
 @_STRICT

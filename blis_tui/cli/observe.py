@@ -21,7 +21,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
+from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.extras import install_command
 
@@ -122,13 +122,13 @@ class _Shown:
     click.option(
         "--duration",
         "duration_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         help="Send for so many seconds at most.",
     ),
     click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(min=0.001),
+        type=FiniteRange(min=0.001),
         default=300.0,
         show_default=True,
         help="Seconds after which a request is given up.",
@@ -190,7 +190,7 @@ class _Shown:
     click.option(
         "--scrape",
         "scrape_s",
-        type=click.FloatRange(min=0.01),
+        type=FiniteRange(min=0.01),
         default=0.25,
         show_default=True,
         help="Seconds between two looks at /metrics.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import click
@@ -20,6 +21,18 @@ _Grouped: TypeAlias = "Callable[..., object]"
 
 KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency", "study")
 """Kinds of document, as commands take them."""
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers: among them neither infinity nor what is no number, which every comparison lets pass."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; one that is none is an error of usage."""
+        number: float = super().convert(cast("float", value), param, ctx)
+        if not isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
 
 set_option: Final = click.option(
     "--set",

@@ -12,7 +12,7 @@ import click
 
 from blis_tui.classes import dataclass
 from blis_tui.cli.files import require_different_files, require_spared
-from blis_tui.cli.options import grouped
+from blis_tui.cli.options import FiniteRange, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -121,7 +121,7 @@ written_options: Final = grouped(
         "--openmetrics-interval",
         "interval_s",
         metavar="SECONDS",
-        type=click.FloatRange(min=0.001),
+        type=FiniteRange(min=0.001),
         default=1.0,
         show_default=True,
         help="Simulated time between two samples of them.",

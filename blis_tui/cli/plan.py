@@ -14,8 +14,8 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_text, require_different_files, results, tell
-from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
+from blis_tui.cli.files import columns, print_text, require_different_files, require_spared, results, tell
+from blis_tui.cli.options import FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
@@ -91,9 +91,7 @@ class _Written:
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @slo_option
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="R", help="Requests per second to plan for."
-)
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), metavar="R", help="Requests per second to plan for.")
 @click.option("--max-rate", is_flag=True, help="Find the highest rate that holds, for the cluster as it is.")
 @grouped(
     "choices",
@@ -119,7 +117,7 @@ class _Written:
     ),
     click.option(
         "--duration",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         metavar="SECONDS",
         default=60.0,
         show_default=True,
@@ -127,7 +125,7 @@ class _Written:
     ),
     click.option(
         "--precision",
-        type=click.FloatRange(min=0.01, max=1.0),
+        type=FiniteRange(min=0.01, max=1.0),
         metavar="SHARE",
         default=0.1,
         show_default=True,
@@ -135,7 +133,7 @@ class _Written:
     ),
     click.option(
         "--confidence",
-        type=click.FloatRange(min=0.5, max=1.0, max_open=True),
+        type=FiniteRange(min=0.5, max=1.0, max_open=True),
         metavar="SHARE",
         help="Answer with what holds with step times so slow that this share of measured servers had no slower ones.",
     ),
@@ -173,7 +171,8 @@ def plan(
     bounds need (a p99 takes 2,000 requests), and end as soon as a bound can no longer hold. The answer is one on which
     all seeds agree, verified by whole runs one size below and above it.
     """
-    from blis_tui.study.planning.plan import Question  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.planning.plan import Question  # noqa: PLC0415
 
     if max_rate and rate is not None:
         raise click.UsageError("--max-rate looks for the rate that --rate gives: leave one of them out")
@@ -183,7 +182,9 @@ def plan(
     size_path, least, most = _sizes(search.sizes)
     with ending_on_signals():
         asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
-        study = open_study(source, asked)
+        with noting_inputs() as read:
+            study = open_study(source, asked)
+        require_spared({"-o": written.output, "--html": written.html_file}, read)
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
         question = Question(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
@@ -21,7 +22,6 @@ from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from blis_tui.cli.signals import Signals
     from blis_tui.metrics.report import Report
@@ -61,19 +61,22 @@ def run(
     too few requests ...) stands in the report's `warnings`, and on standard error. Ctrl-C stops the run and reports
     what has happened so far, marked as incomplete; once more ends it at once.
     """
+    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
     weighed = () if written.counterfactual is None else (f"counterfactual={written.counterfactual}",)
     same = True
     with ExitStack() as held, ending_on_signals() as signals:
-        if is_bundle(source):
+        packed = [Path(source)] if is_bundle(source) else []
+        if packed:
             require_as_packed(chosen.case, chosen.overrides, weighed, chosen.seed is not None)
             found, same = held.enter_context(opened(source, chosen.known()))
             source = str(found.spec)
-        experiment, read = _load(source, chosen, weighed)
+        with noting_inputs() as read:
+            experiment = _load(source, chosen, weighed)
         with ExitStack() as files:
-            outputs.open(files, read)
+            outputs.open(files, [*packed, *read])
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))
@@ -121,8 +124,8 @@ def _table(report: Report, stream: TextIO | None) -> str:
     return printable_lines(summary_text(report, columns(WIDTH, stream)))
 
 
-def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> tuple[Experiment, tuple[Path, ...]]:
-    """The experiment, ``more`` being set in it, too, and the files it was read from."""
+def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> Experiment:
+    """The experiment, ``more`` being set in it, too."""
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
@@ -132,7 +135,7 @@ def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> tuple[Experimen
     experiment = build(resolved)
     if chosen.case is None:
         mention_cases(source, stdin_text, known)
-    return experiment, resolved.files
+    return experiment
 
 
 def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: ProgressLine) -> bool:

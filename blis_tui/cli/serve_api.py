@@ -14,7 +14,15 @@ from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, require_spared, tell
-from blis_tui.cli.options import grouped, host_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import (
+    FiniteRange,
+    grouped,
+    host_option,
+    known_plugins,
+    plugins_option,
+    seed_option,
+    set_option,
+)
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
@@ -71,7 +79,7 @@ class _Changed:
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0.001, max=1000),
+    type=FiniteRange(min=0.001, max=1000),
     default=1.0,
     show_default=True,
     help="Simulated seconds in a second.",

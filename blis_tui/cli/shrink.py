@@ -11,7 +11,7 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text
+from blis_tui.cli.files import print_text, require_spared
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
@@ -61,7 +61,8 @@ def shrink(
     left shows what breaks it. It is a trace and an experiment that replays it, with its result as a golden: its test
     passes as long as the result stays what it is, and fails when what is expected holds (`golden.xfail`).
     """
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
 
@@ -72,7 +73,9 @@ def shrink(
     assignments = case_overrides(source, chosen.case, chosen.overrides, None, known)
     line = ProgressLine(progress)
     trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
-    with ending_on_signals(), ExitStack() as opened:
+    made = {"-o": str(trace), "-o (document)": str(document)}
+    require_spared(made, [Path(source)])
+    with ending_on_signals(), ExitStack() as opened, noting_inputs() as read:
         rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
         try:
             found = find(
@@ -86,6 +89,7 @@ def shrink(
             )
         finally:
             line.clear()
+        require_spared(made, read)
         rows.write(found.csv())
         spec.write(
             experiment_text(

@@ -19,6 +19,7 @@ from blis_tui.cli.files import (
     print_text,
     read_standard_input_text,
     require_different_files,
+    require_spared,
     results,
     tell,
 )
@@ -201,14 +202,17 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     runs once with each seed; equal runs are made once, and results are kept: a sweep that was interrupted goes on where
     it was. Points that are no valid experiments (a model that does not fit) are rows that say so.
     """
-    from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.sweep import Sweep  # noqa: PLC0415
 
     outputs = written.outputs
     endings = [_ending(name) for name in outputs]
     files = {f"-o number {at}": name for at, name in enumerate(outputs, 1)}
     require_different_files({**files, "--html": written.html_file})
     with ending_on_signals():
-        study = open_study(source, asked)
+        with noting_inputs() as read:
+            study = open_study(source, asked)
+        require_spared({**files, "--html": written.html_file}, read)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if written.html_file is None else open_page(opened, written.html_file)

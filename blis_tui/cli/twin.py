@@ -11,7 +11,7 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, require_spared, tell
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.options import FiniteRange, format_option, known_plugins, plugins_option, set_option
 
 if TYPE_CHECKING:
     from blis_tui.twin.twin import Twin
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @plugins_option
 @click.option(
     "--within",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     metavar="PERCENT",
     help="Exit with 1 if a mean latency differs by more than that.",
 )

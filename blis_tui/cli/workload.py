@@ -12,7 +12,7 @@ from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, require_spared, tell
-from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
+from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def compose(
 @click.argument("source", metavar="TRACE", shell_complete=completion.files)
 @_choosing
 @_BLOCK_SIZE
-@click.option("--stage", "stage_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help=_STAGE)
+@click.option("--stage", "stage_s", type=FiniteRange(min=0, min_open=True), metavar="SECONDS", help=_STAGE)
 @click.option("--name", help="Name of the document [default: the file's].")
 @format_option("table", "json", about="How good the fit is, for people or programs.")
 @click.option("-o", "--output", metavar="OUT.yaml", help="Write the document there, not to standard output.")

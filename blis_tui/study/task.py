@@ -9,6 +9,7 @@ from blis_tui._version import ENGINE
 from blis_tui.canonical import to_sorted_json
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, in_words
+from blis_tui.registry import place_in_plugin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 from blis_tui.study.early_stop import EarlyStop
@@ -50,6 +51,8 @@ class Outcome:
     """Why it was stopped, or failed."""
     left_out: tuple[str, ...] = ()
     """What of its trace is no request, in words."""
+    place: str = ""
+    """Where in the code of a plug-in it failed; empty where it failed elsewhere, or did not."""
 
 
 def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task:
@@ -103,8 +106,8 @@ def execute(task: Task) -> Outcome:
             left_out=tuple(map(str, simulation.left_out)),
         )
     except BlisError as error:
-        return Outcome(status="failed", why=error.message)
+        return Outcome(status="failed", why=error.message, place=place_in_plugin(error.__cause__ or error))
     except MemoryError:
         return Outcome(status="failed", why="out of memory")
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a defect, here or in a plug-in, costs one run of many)
-        return Outcome(status="failed", why=in_words(error))
+        return Outcome(status="failed", why=in_words(error), place=place_in_plugin(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from blis_tui.classes import dataclass
-from blis_tui.errors import SpecError
+from blis_tui.errors import SimulationError, SpecError
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.model import Point
@@ -74,7 +74,7 @@ class Driver:
         """Run all searches to their ends, and give what they return, in their order.
 
         Raises:
-            SimulationError: the runner can make no runs any more.
+            SimulationError: the runner can make no runs any more, or a plug-in has raised an exception.
         """
         answers: dict[int, T] = {}
         ready: list[Task] = []
@@ -101,6 +101,8 @@ class Driver:
                 while ready and runner.room:
                     runner.start(ready.pop(0))
                 for task, outcome in runner.collect(block=True):
+                    if outcome.place:  # that is no answer: neither that something holds, nor that it does not
+                        raise SimulationError(outcome.why, help=outcome.place)
                     waiting = self._waiting.pop(task.key)
                     for number, (asking, place, point, seed, experiment) in enumerate(waiting):
                         row = self._results.row(point, seed, experiment, outcome)
