@@ -105,14 +105,25 @@ def _forget_records(where: str) -> None:
             del RECORD_KINDS[kind]
 
 
-def _package(name: str) -> tuple[Origin, list[ModuleType]]:
-    """The modules that an installed distribution offers."""
+def offers_plugins(name: str) -> bool:
+    """Whether an installed distribution of that name offers plug-ins; none of its code runs."""
+    return any(_plain(one) == _plain(name) for one in _offered())
+
+
+def _offered() -> dict[str, list[EntryPoint]]:
+    """What installed distributions offer, by their names."""
     from importlib.metadata import entry_points  # noqa: PLC0415  (20 ms, and scripts need none of it)
 
     by_package: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
         if entry.dist is not None:
             by_package.setdefault(entry.dist.name, []).append(entry)
+    return by_package
+
+
+def _package(name: str) -> tuple[Origin, list[ModuleType]]:
+    """The modules that an installed distribution offers."""
+    by_package = _offered()
     package = next((one for one in by_package if _plain(one) == _plain(name)), None)
     if package is None:
         known = f"installed: {', '.join(sorted(by_package))}" if by_package else "none is installed"

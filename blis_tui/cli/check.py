@@ -221,14 +221,15 @@ class Checked:
 def is_code(name: str) -> bool:
     """Whether it names a script or an installed package rather than a document."""
     from blis_tui.spec.library import entries  # noqa: PLC0415  (most arguments end before it is needed)
+    from blis_tui.user_plugins import offers_plugins  # noqa: PLC0415
 
     if name.endswith(".py"):
         return True
-    if not all(part.isidentifier() for part in name.split(".")) or Path(name).exists():
+    if name == "-" or Path(name).exists() or any(entry.name == name for entry in entries(Path.cwd())):
         return False
-    if any(entry.name == name for entry in entries(Path.cwd())):
-        return False
-    return find_spec(name.partition(".")[0]) is not None
+    if all(part.isidentifier() for part in name.split(".")) and find_spec(name.partition(".")[0]) is not None:
+        return True
+    return offers_plugins(name)
 
 
 def check_policies(

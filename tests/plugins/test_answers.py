@@ -47,6 +47,15 @@ class Own:
     def sent(self, request, fleet): pass
     def state(self): return ()
 """
+SCORES: Final = """
+from blis_tui.plugins import SCORING, Weight
+@SCORING.plugin("own", "For tests.", Weight)
+class Own:
+    def __init__(self, settings): self.weight = settings.weight
+    def scores(self, request, fleet): return {answer}
+    def routed(self, request, fleet, place): pass
+    def state(self): return ()
+"""
 PLACES: Final = {
     "ARRIVALS": ("quickstart", "workload.clients.0.arrivals"),
     "LENGTHS": ("quickstart", "workload.clients.0.input_tokens"),
@@ -144,3 +153,13 @@ def test_whether_a_request_is_split_and_why(answer: str, tmp_path: Path) -> None
         run(tmp_path, SPLIT.format(answer=answer), "disaggregation", changes)
     assert caught.value.help == "`split` returns whether the request is split, and a reason"
     run(tmp_path, SPLIT.format(answer="[0, 'a list will do']"), "disaggregation", changes)
+
+
+@pytest.mark.parametrize("answer", ["None", "[0.5]", "[0.5, float('nan')]", "['a', 'b']", "(one for one in (1, 2))"])
+def test_scores(answer: str, tmp_path: Path) -> None:
+    weighted = {"kind": "weighted", "scorers": [{"kind": "own"}, {"kind": "queue-depth"}]}
+    changes = {"workload.requests": 5, "policy.routing": weighted}
+    with pytest.raises(SimulationError, match=r"the scorer `own` answers .* for 2 places") as caught:
+        run(tmp_path, SCORES.format(answer=answer), "quickstart", changes)
+    assert caught.value.help == "`scores` returns a number between 0 and 1 for every place in the fleet"
+    run(tmp_path, SCORES.format(answer="(1, 0.5)"), "quickstart", changes)

@@ -440,3 +440,13 @@ def test_a_checkpoint_of_another_version_is_refused(script: str, tmp_path: Path)
     with pytest.raises(InputError, match="not a checkpoint of this experiment"):
         two.restore(checkpoint)
     one.restore(checkpoint)
+
+
+@pytest.mark.parametrize("name", ["blis-example", "blis_example", "Blis.Example"])
+def test_a_package_is_checked_by_any_of_its_names(name: str, site: Path) -> None:
+    assert site.is_dir()
+    budget = ("--set", "engine.max_num_batched_tokens=40960", "--set", "workload.requests=20")
+    done = CliRunner().invoke(cli, ["check", name, *budget])
+    assert done.exit_code == 0, done.output
+    assert "fewest-in-flight" in done.output
+    assert "shortest-prefill" in done.output

@@ -5,22 +5,28 @@ It finds the instance with the highest weighted score without looking at all of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from math import isnan
+from typing import TYPE_CHECKING, Final, SupportsFloat, cast
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
 from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
 from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, SimulationError
+from blis_tui.kept import is_ours
 from blis_tui.registry import nested
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
 
 
 _FORGET: Final = (FigureScorer.routed, SparseScorer.routed)
 """What scorers do that remember nothing when they hear where a request goes."""
+_SHOWN: Final = 200
+"""Characters of a wrong answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +89,8 @@ class Weighted:
     def sums(self, request: IncomingRequest, fleet: Fleet) -> list[float]:
         """The weighted sum of each place; scores are cut to 0 to 1."""
         sums = [0.0] * len(fleet)
-        for share, scorer in zip(self.shares, self._scorers, strict=True):
-            scores = scorer.scores(request, fleet)
+        for name, share, scorer in zip(self._names, self.shares, self._scorers, strict=True):
+            scores = _looked_at(name, scorer, scorer.scores(request, fleet), len(fleet))
             sums = [
                 total + share * (0.0 if score < 0.0 else min(score, 1.0))
                 for total, score in zip(sums, scores, strict=True)
@@ -105,3 +111,23 @@ class Weighted:
     def state(self) -> tuple[object, ...]:
         """What the scorers remember."""
         return tuple(scorer.state() for scorer in self._scorers)
+
+
+def _looked_at(name: str, scorer: Scorer, scores: object, places: int) -> Sequence[float]:
+    """What a scorer answers; a plug-in's is looked at.
+
+    Raises:
+        SimulationError: it is no number for each place.
+    """
+    found = cast("Sequence[float]", scores)
+    if is_ours(type(scorer)) or (
+        hasattr(scores, "__len__")
+        and len(found) == places
+        and all(isinstance(one, SupportsFloat) for one in found)
+        and not any(isnan(one) for one in found)
+    ):
+        return found
+    raise SimulationError(
+        f"the scorer `{name}` answers {repr(scores)[:_SHOWN]} for {places} places",
+        help="`scores` returns a number between 0 and 1 for every place in the fleet",
+    )
