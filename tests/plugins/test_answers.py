@@ -163,3 +163,25 @@ def test_scores(answer: str, tmp_path: Path) -> None:
         run(tmp_path, SCORES.format(answer=answer), "quickstart", changes)
     assert caught.value.help == "`scores` returns a number between 0 and 1 for every place in the fleet"
     run(tmp_path, SCORES.format(answer="(1, 0.5)"), "quickstart", changes)
+
+
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [
+        ("FigureScorer", "figure = 'waiting'\n    def grades(self, values): return [float('nan')] * len(values)"),
+        ("SparseScorer", "def sparse(self, request, fleet): return 0.5, {1: float('nan')}"),
+        ("SparseScorer", "def sparse(self, request, fleet): return float('nan'), {}"),
+    ],
+    ids=["grades", "of one place", "of the others"],
+)
+def test_scores_of_few_values(base: str, method: str, tmp_path: Path) -> None:
+    text = f"""
+from blis_tui.plugins import SCORING, {base}, Weight
+@SCORING.plugin("own", "For tests.", Weight)
+class Own({base}):
+    {method}
+"""
+    weighted = {"kind": "weighted", "scorers": [{"kind": "own"}]}
+    with pytest.raises(SimulationError, match="ValueError at event 3: a score is no number") as caught:
+        run(tmp_path, text, "quickstart", {"workload.requests": 5, "policy.routing": weighted})
+    assert "the plug-ins `own`" in str(caught.value.help)

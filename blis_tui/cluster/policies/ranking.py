@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
@@ -241,4 +242,6 @@ def _cut_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) ->
 
 
 def _cut(score: float) -> float:
+    if isnan(score):  # it is neither more nor less than others
+        raise ValueError("a score is no number")
     return 0.0 if score < 0.0 else min(score, 1.0)
