@@ -269,8 +269,3 @@ def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
     except (SpecError, TraceError) as error:
         return error.diagnostics
     return ()
-
-
-def all_codes() -> str:
-    """Every code with its title, a line each."""
-    return "".join(f"{code}  {info.title}\n" for code, info in CODES.items())

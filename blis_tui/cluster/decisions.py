@@ -10,6 +10,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from blis_tui.classes import dataclass
+from blis_tui.cluster.policies.scoring import cut
 from blis_tui.cluster.records import Candidate, RoutingDecision
 from blis_tui.cluster.signals import SignalBoard
 from blis_tui.kept import is_ours
@@ -155,7 +156,7 @@ def _true_state(instances: Sequence[Instance], now: int) -> SignalBoard:
 def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
     if _adds_up(policy):
         named = policy.explain(request, fleet)
-        names, each = tuple(name for name, _ in named), tuple(map(_clamped, (values for _, values in named)))
+        names, each = tuple(name for name, _ in named), tuple(list(map(cut, values)) for _, values in named)
         shares = policy.shares
     else:
         names, each, shares = (LOAD,), ([1.0 / (1.0 + load) for load in fleet.loads()],), (1.0,)
@@ -168,10 +169,6 @@ def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
 def _adds_up(policy: object) -> TypeGuard[Scoring]:
     """Whether a policy adds up scores; those of plug-ins may have anything by the names that ours have."""
     return is_ours(type(policy)) and hasattr(policy, "explain")
-
-
-def _clamped(scores: Sequence[float]) -> list[float]:
-    return [0.0 if score < 0.0 else min(score, 1.0) for score in scores]
 
 
 def _ppm(share: float) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer
+from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer, cut
 from blis_tui.cluster.signals import FIGURES
+from blis_tui.kept import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -223,9 +223,9 @@ def can_rank(scorers: Sequence[Scorer]) -> bool:
 
 
 def _graded(scorer: FigureScorer) -> Grades:
-    if type(scorer).__module__ == FigureScorer.__module__:
+    if is_ours(type(scorer)):
         return scorer.grades
-    return lambda values: _of_all(values, [_cut(score) for score in scorer.grades(values)])
+    return lambda values: _of_all(values, [cut(score) for score in scorer.grades(values)])
 
 
 def _of_all(values: Sequence[float], scores: list[float]) -> list[float]:
@@ -236,12 +236,6 @@ def _of_all(values: Sequence[float], scores: list[float]) -> list[float]:
 
 def _cut_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
     usual, others = scorer.sparse(request, fleet)
-    if type(scorer).__module__ == SparseScorer.__module__:
+    if is_ours(type(scorer)):
         return usual, others
-    return _cut(usual), {place: _cut(score) for place, score in others.items()}
-
-
-def _cut(score: float) -> float:
-    if isnan(score):  # it is neither more nor less than others
-        raise ValueError("a score is no number")
-    return 0.0 if score < 0.0 else min(score, 1.0)
+    return cut(usual), {place: cut(score) for place, score in others.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, SupportsFloat, cast
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
-from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
+from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer, cut
 from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer
 from blis_tui.errors import PolicyError, SimulationError
 from blis_tui.kept import is_ours
@@ -91,10 +91,7 @@ class Weighted:
         sums = [0.0] * len(fleet)
         for name, share, scorer in zip(self._names, self.shares, self._scorers, strict=True):
             scores = _looked_at(name, scorer, scorer.scores(request, fleet), len(fleet))
-            sums = [
-                total + share * (0.0 if score < 0.0 else min(score, 1.0))
-                for total, score in zip(sums, scores, strict=True)
-            ]
+            sums = [total + share * cut(score) for total, score in zip(sums, scores, strict=True)]
         return sums
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
