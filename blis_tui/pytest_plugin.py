@@ -299,9 +299,13 @@ class _Session:
             or option.collectonly
             or getattr(option, "lf", False)
             or getattr(option, "deselect", None)
+            or option.ignore
+            or option.ignore_glob
             or getattr(option, "stepwise", False)
             or getattr(option, "maxfail", 0)
         )
+        if config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR:  # a folder below the root: only its tests
+            narrowed = narrowed or config.invocation_params.dir != config.rootpath
         return not narrowed and config.args_source is not pytest.Config.ArgsSource.ARGS
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.cli.options import known_plugins, plugins_option
+from blis_tui.cli.options import grouped, known_plugins, plugins_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -21,16 +23,47 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)
-_folder = click.option(
-    "--golden-dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("golden"),
-    show_default=True,
-    help="Folder of the golden files.",
-)
-_root = click.option(
-    "--root", type=click.Path(path_type=Path), default=Path(), help="Folder the tests run in [default: this one]."
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Which goldens are meant, as options say.
+
+    Attributes:
+        folder: of the golden files; None = the project's.
+        root: the folder that the tests run in; None = that of the project that one is in.
+    """
+
+    folder: Path | None = None
+    root: Path | None = None
+
+    def found(self) -> tuple[Path, Path]:
+        """The folder of the golden files, and the folder that the tests run in.
+
+        Raises:
+            InputError: a configuration of pytest cannot be read.
+        """
+        from blis_tui.golden.project import chosen  # noqa: PLC0415
+
+        project = chosen(self.root, self.folder)
+        return project.golden_dir, project.root
+
+
+_project = grouped(
+    "where",
+    _Where,
+    click.option(
+        "--golden-dir",
+        "folder",
+        type=click.Path(path_type=Path),
+        help="Folder of the golden files [default: the project's].",
+    ),
+    click.option(
+        "--root",
+        type=click.Path(path_type=Path),
+        help="Folder of the project, where its tests run [default: the nearest, from this one up, where pytest is "
+        "configured].",
+    ),
 )
 
 _LISTS: Final = ("table", "json")
@@ -48,8 +81,7 @@ def golden() -> None:
 
 @golden.command(short_help="Show how goldens stand: which wait, and what their new results would change.")
 @_names
-@_folder
-@_root
+@_project
 @plugins_option
 @click.option(
     "--format",
@@ -62,13 +94,14 @@ def golden() -> None:
 )
 @click.option("--json", "style", flag_value="json", hidden=True)
 @reported
-def status(names: tuple[str, ...], folder: Path, root: Path, style: str, plugins: tuple[str, ...]) -> None:
+def status(names: tuple[str, ...], where: _Where, style: str, plugins: tuple[str, ...]) -> None:
     """Show which goldens wait for a decision, which are obsolete or broken, and what new results would change.
 
     Exit code 1 when a result waits, a golden is obsolete or broken, or (as a comment) what is expected does not hold.
     On CI `pytest --blis-update=new` leaves the results that comments speak of.
     """
     known = known_plugins(plugins)
+    folder, root = where.found()
     if style in _COMMENTS:
         from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415  (heavy imports only when it runs)
 
@@ -113,16 +146,13 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
 
 @golden.command(short_help="Decide about waiting results: one by one, or all that are named.")
 @_names
-@_folder
-@_root
+@_project
 @plugins_option
 @click.option("--accept", "verdict", flag_value="accept", help="Make waiting results the goldens, without asking.")
 @click.option("--reject", "verdict", flag_value="reject", help="Forget them, without asking.")
 @click.option("--force", is_flag=True, help="Also accept results of another Python or system than the golden's.")
 @reported
-def review(
-    names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...], verdict: str | None, force: bool
-) -> None:
+def review(names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], verdict: str | None, force: bool) -> None:
     """Decide about waiting results, those that NAME matches or all.
 
     NAME is a name or a file as `status` lists them, or a pattern of either.
@@ -130,16 +160,20 @@ def review(
     One by one: a accept, r reject, s skip, d show again, q quit. Without a terminal it lists them with the commands
     that decide; with --accept or --reject nothing is asked.
     """
+    folder, root = where.found()
     waiting = _found(folder, names, pending=True)
     if verdict is not None:
         for files in waiting:
             _decide(files, verdict, force=force)
             print_text(f"{verdict}ed {printable(files.name)}")
     elif not sys.stdin.isatty():
+        from blis_tui.golden.project import Project  # noqa: PLC0415
+
+        options = printable(Project(root, root, folder).options())
         for files in waiting:
-            name = printable(files.name)
-            print_text(f"{name}\n    blis-tui golden status --format diff {name}")
-            print_text(f"    blis-tui golden review --accept {name}\n    blis-tui golden review --reject {name}")
+            print_text(printable(files.name))
+            for command in ("status --format diff", "review --accept", "review --reject"):
+                print_text(f"    blis-tui golden {command} {printable(quote(files.name))}{options}")
     else:
         _ask_about(waiting, root, known_plugins(plugins), force=force)
 
@@ -167,12 +201,11 @@ def _ask_about(waiting: Sequence[GoldenFiles], root: Path, known: Registry | Non
 
 @golden.command(short_help="Store the record streams of goldens.")
 @_names
-@_folder
-@_root
+@_project
 @plugins_option
 @click.option("--full", is_flag=True, hidden=True)
 @reported
-def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins: tuple[str, ...]) -> None:  # noqa: ARG001  (was needed once)
+def record(names: tuple[str, ...], where: _Where, full: bool, plugins: tuple[str, ...]) -> None:  # noqa: ARG001  (was needed once)
     """Store the records of goldens, so that after a change of the engine the exact event can be named.
 
     A golden whose result this engine does not give any more is left alone.
@@ -180,6 +213,7 @@ def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins
     from blis_tui.golden.review import record_full  # noqa: PLC0415
 
     known = known_plugins(plugins)
+    folder, root = where.found()
     for files in _found(folder, names):
         print_text(printable(f"{record_full(files, root, known)} {files.name}"))
 

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.policies.scoring import cut
+from blis_tui.cluster.policy import cut
 from blis_tui.cluster.records import Candidate, RoutingDecision
 from blis_tui.cluster.signals import SignalBoard
 from blis_tui.kept import is_ours

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from blis_tui.registry import PlugPoint
@@ -73,6 +74,17 @@ class Scorer(Protocol):
 
     def state(self) -> tuple[object, ...]:
         """All it remembers, as plain values (for digests)."""
+
+
+def cut(score: float) -> float:
+    """A score as it is added up: between 0 and 1.
+
+    Raises:
+        ValueError: it is no number, which is neither more nor less than others.
+    """
+    if isnan(score):
+        raise ValueError("a score is no number")
+    return 0.0 if score < 0.0 else min(score, 1.0)
 
 
 class Decider(Protocol):

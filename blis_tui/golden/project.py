@@ -6,6 +6,8 @@ import os
 import tomllib
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -15,7 +17,7 @@ from blis_tui.errors import InputError
 from blis_tui.golden.store import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from blis_tui.golden.store import GoldenFiles
 
@@ -46,9 +48,13 @@ class Project:
 
     def review_command(self) -> str:
         """What shows and decides, as one types it in the present folder."""
-        root = from_here(self.root)
-        option = "" if root == "." else f" --root {quote(root)}"
-        return f"blis-tui golden review{_folder_option(self.golden_dir)}{option}"
+        return f"blis-tui golden review{self.options()}"
+
+    def options(self) -> str:
+        """What ``blis-tui golden`` must be told in the present folder to be about these goldens."""
+        elsewhere = self.root.resolve() != present().root.resolve()
+        root = f" --root {quote(from_here(self.root))}" if elsewhere else ""
+        return root + _folder_option(self.golden_dir, chosen(self.root if elsewhere else None))
 
 
 def project_of(spec: Path, run: Project) -> Project:
@@ -57,13 +63,7 @@ def project_of(spec: Path, run: Project) -> Project:
     Raises:
         InputError: a configuration on the way cannot be read.
     """
-    for folder in spec.parents:
-        if folder == run.root:
-            break
-        settings = configuration(folder)
-        if settings is not None:
-            return Project.at(folder, settings)
-    return run
+    return _nearest(takewhile(lambda folder: folder != run.root, spec.parents)) or run
 
 
 def home_of(spec: Path) -> Project:
@@ -72,12 +72,45 @@ def home_of(spec: Path) -> Project:
     Raises:
         InputError: a configuration on the way cannot be read.
     """
-    here = Path.cwd()
-    return project_of(spec, Project.at(Path(spec.anchor), {})) if _configured(spec) else Project.at(here, {})
+    return _nearest(spec.parents) or Project.at(Path.cwd(), {})
 
 
-def _configured(spec: Path) -> bool:
-    return any(configuration(folder) is not None for folder in spec.parents)
+def home(folder: Path) -> Project:
+    """The one that a folder is in: of the nearest folder, from it up, where pytest is configured, else of itself.
+
+    Raises:
+        InputError: a configuration on the way cannot be read.
+    """
+    return _nearest((folder, *folder.parents)) or Project.at(folder, {})
+
+
+def present() -> Project:
+    """The one that the present folder is in, with its folders as one writes them here.
+
+    Raises:
+        InputError: a configuration on the way cannot be read.
+    """
+    here = home(Path.cwd())
+    return Project(*[Path(from_here(folder)) for folder in (here.root, here.spec_root, here.golden_dir)])
+
+
+def chosen(root: Path | None = None, golden_dir: Path | None = None) -> Project:
+    """The one that options of ``blis-tui golden`` choose: what they do not say is the present one's.
+
+    Raises:
+        InputError: a configuration on the way cannot be read.
+    """
+    project = present() if root is None else Project.at(root, configuration(root) or {})
+    return project if golden_dir is None else replace(project, golden_dir=golden_dir)
+
+
+def _nearest(folders: Iterable[Path]) -> Project | None:
+    """That of the first folder where pytest is configured."""
+    for folder in folders:
+        settings = configuration(folder)
+        if settings is not None:
+            return Project.at(folder, settings)
+    return None
 
 
 def configuration(folder: Path) -> Mapping[str, str] | None:
@@ -117,10 +150,9 @@ def from_here(path: Path) -> str:
 
 def accept_command(files: GoldenFiles) -> str:
     """What accepts a waiting result, as one types it in the present folder."""
-    return f"blis-tui golden review --accept {quote(files.name)}{_folder_option(files.folder)}"
+    return f"blis-tui golden review --accept {quote(files.name)}{_folder_option(files.folder, present())}"
 
 
-def _folder_option(folder: Path) -> str:
-    """What ``blis-tui golden`` must be told about the folder of the golden files, where it is not the usual one."""
-    shown = from_here(folder)
-    return "" if shown == "golden" else f" --golden-dir {quote(shown)}"
+def _folder_option(folder: Path, project: Project) -> str:
+    """What ``blis-tui golden`` must be told about the folder of the golden files, where it is not the project's."""
+    return "" if folder.resolve() == project.golden_dir.resolve() else f" --golden-dir {quote(from_here(folder))}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, InputError
 from blis_tui.inputs import real_path
 from blis_tui.printable import printable
 from blis_tui.spec.library import entries, find, suffix
@@ -29,7 +29,6 @@ _KINDS: Final = ("Experiment", "Study")
 _ENDING: Final = suffix("Experiment")
 _STUDY_ENDING: Final = suffix("Study")
 _ENDINGS: Final = (_ENDING, _STUDY_ENDING)
-_GOLDEN_FOLDER: Final = "golden"
 
 
 def shown_folder(folder: Path) -> str:
@@ -263,15 +262,19 @@ def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
 
 def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
     """Each golden's experiment and its state; what cannot be read says nothing here."""
+    from blis_tui.golden.project import home  # noqa: PLC0415
     from blis_tui.golden.review import survey  # noqa: PLC0415
 
-    goldens = folder / _GOLDEN_FOLDER
-    for entry in survey(goldens, folder) if goldens.is_dir() else ():
+    try:
+        project = home(real_path(folder))
+    except InputError:  # who opens the screen of goldens is told
+        return
+    for entry in survey(project.golden_dir, project.root) if project.golden_dir.is_dir() else ():
         if entry.spec:
             orphan = entry.state == "obsolete"
             golden = entry.files.exists() and not orphan
             yield (
-                real_path(folder / entry.spec),
+                real_path(project.root / entry.spec),
                 GoldenState(golden=int(golden), pending=int(entry.waiting), orphan=int(orphan)),
             )
 

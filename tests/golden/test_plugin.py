@@ -71,10 +71,10 @@ def test_goldens_lie_beside_the_project_of_their_experiment(tmp_path: Path) -> N
     assert not (tmp_path / "golden").exists()
     advised = "blis-tui golden review --accept demo --golden-dir demo/golden"
     assert f"    {advised}\n" in changed.stdout
-    assert "blis-tui golden review --golden-dir demo/golden --root demo\n" in changed.stdout
+    assert "blis-tui golden review --root demo\n" in changed.stdout
     assert "blis-tui tui demo/specs/demo.blis.yaml --at " in changed.stdout
     assert "::error file=demo/specs/demo.blis.yaml,line=1::" in changed.stdout
-    shown = blis_in(tmp_path, "golden", "diff", "--golden-dir", "demo/golden", "--root", "demo")
+    shown = blis_in(tmp_path, "golden", "diff", "--root", "demo")
     assert shown.stdout.startswith("demo: the result of case `default` differs from its golden\n")
     assert blis_in(tmp_path, *advised.split()[1:]).stdout == "accepted demo\n"
     for folder in (tmp_path, tmp_path / "demo"):
@@ -235,6 +235,39 @@ def test_obsolete_goldens_are_found_on_full_runs_only(accepted: Path, action: st
     assert ("obsolete goldens" in run.stdout) == (action != "ignore")
     assert ("demo.golden.json" in files(accepted)) == (action != "delete")
     assert blis_in(accepted, "golden", "status").returncode == (0 if action == "delete" else 1)
+
+
+def test_what_a_part_of_the_project_has_no_test_for_is_not_obsolete(accepted: Path) -> None:
+    """Neither where pytest starts in a folder of the project, nor where it is told to leave one out."""
+    part = accepted / "part"
+    part.mkdir()
+    shutil.copy(accepted / "demo.blis.yaml", part / "other.blis.yaml")
+    assert pytest_in(part, "--blis-update=unseen", "--blis-obsolete=delete").returncode == 0
+    for left_out in ("--ignore=demo.blis.yaml", "--ignore-glob=*demo*"):
+        assert pytest_in(accepted, left_out, "--blis-obsolete=delete").returncode == 0
+    assert files(accepted) == [*GOLDEN, "part"]
+    assert len(list((accepted / "golden" / "part").iterdir())) == len(GOLDEN)
+
+
+def test_a_folder_of_a_project_has_its_goldens(accepted: Path) -> None:
+    """`golden` finds them from there, and what pytest advises there works there."""
+    with (accepted / "pytest.ini").open("a", encoding="utf-8") as ini:
+        ini.write("blis_golden_dir = results\n")
+    (accepted / "golden").rename(accepted / "results")
+    part = accepted / "part"
+    part.mkdir()
+    shutil.copy(accepted / "demo.blis.yaml", part / "other.blis.yaml")
+    ran = pytest_in(part)
+    assert "    blis-tui golden review --accept part/other\n" in ran.stdout
+    assert "look at them and decide: blis-tui golden review\n" in ran.stdout
+    for folder in (part, accepted):
+        listed = blis_in(folder, "golden", "status").stdout.splitlines()
+        assert listed[-1] == "2 goldens, 1 waiting, 0 obsolete, 0 broken"
+    assert blis_in(part, "golden", "status", "--format", "diff").stdout.startswith("part/other: a new golden\n")
+    there = blis_in(accepted.parent, "golden", "review", "--root", accepted.name).stdout
+    assert f"    blis-tui golden review --accept part/other --root {accepted.name}\n" in there
+    assert blis_in(part, "golden", "review", "--accept", "part/other").stdout == "accepted part/other\n"
+    assert blis_in(part, "golden", "status").returncode == 0
 
 
 def test_redacted_and_tolerated_values_do_not_count(accepted: Path) -> None:

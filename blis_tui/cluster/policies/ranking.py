@@ -6,7 +6,8 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer, cut
+from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer
+from blis_tui.cluster.policy import cut
 from blis_tui.cluster.signals import FIGURES
 from blis_tui.kept import is_ours
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -13,17 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.signals import Fleet, IncomingRequest
-
-
-def cut(score: float) -> float:
-    """A score as it is added up: between 0 and 1.
-
-    Raises:
-        ValueError: it is no number, which is neither more nor less than others.
-    """
-    if isnan(score):
-        raise ValueError("a score is no number")
-    return 0.0 if score < 0.0 else min(score, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

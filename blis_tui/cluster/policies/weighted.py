@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, SupportsFloat, cast
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
-from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer, cut
-from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer
+from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
+from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer, cut
 from blis_tui.errors import PolicyError, SimulationError
 from blis_tui.kept import is_ours
 from blis_tui.registry import nested

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partialmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual import on, work
@@ -15,6 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
 from blis_tui.errors import BlisError
+from blis_tui.golden.project import present
 from blis_tui.golden.review import accept, difference_text, look, survey
 from blis_tui.golden.store import GoldenFiles
 from blis_tui.tui.actions import bindings
@@ -46,17 +46,14 @@ if TYPE_CHECKING:
     from blis_tui.golden.store import Golden
     from blis_tui.tui.golden_work import BothRuns
 
-FOLDER: Final = Path("golden")
-"""Where the goldens are, as for ``blis-tui golden``."""
 _LONG_S: Final = 10.0
 
 
 class GoldensScreen(Screen[None]):
-    """The golden tests of a folder.
+    """The golden tests of the project that one is in, as ``blis-tui golden`` finds it.
 
-    Args:
-        folder: where the golden files are.
-        root: the folder the tests run in.
+    Raises:
+        InputError: the configuration of pytest cannot be read.
     """
 
     SCOPE = "goldens"
@@ -69,10 +66,10 @@ class GoldensScreen(Screen[None]):
     ]
     CSS_PATH = "goldens.tcss"
 
-    def __init__(self, folder: Path = FOLDER, root: Path = Path()) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._folder = folder
-        self._root = root
+        project = present()
+        self._folder, self._root = project.golden_dir, project.root
         self._entries: tuple[Entry, ...] = ()
         self._explained: dict[str, str | Content] = {}
         self._outcomes: dict[str, Outcome] = {}
