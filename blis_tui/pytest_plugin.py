@@ -76,7 +76,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Follow the golden tests of this run, also of those that xdist's workers run."""
+    """Follow the golden tests of this run, also of those that xdist's workers run.
+
+    Raises:
+        pytest.UsageError: a setting has a value that it cannot have.
+    """
+    mode = config.getoption("--blis-update")
+    if mode not in _MODES:  # pytest checks the option, but not what stands for it in the environment
+        raise pytest.UsageError(f"BLIS_UPDATE is {printable(mode)!r}: choose from {', '.join(_MODES)}")
+    for check in config.getini("blis_checks").split():
+        if check not in _CHECKS.split():
+            known = ", ".join(_CHECKS.split())
+            raise pytest.UsageError(f"blis_checks: no check is named {printable(check)!r}; known are {known}")
+    report = config.getoption("--blis-report")
+    if report and (Path(report).is_dir() or not Path(report).parent.is_dir()):
+        raise pytest.UsageError(f"--blis-report: no file can be written as {printable(report)}")
     config.pluginmanager.register(_Session(config), "blis-golden-session")
 
 
@@ -184,13 +198,9 @@ def _below(root: Path, path: Path) -> str:
 
 
 def _settings(config: pytest.Config) -> Settings:
-    from blis_tui.golden.produce import CHECKS  # noqa: PLC0415
     from blis_tui.golden.session import Settings, decide_mode, on_ci  # noqa: PLC0415
 
     checks = tuple(config.getini("blis_checks").split())
-    unknown = [check for check in checks if check not in CHECKS]
-    if unknown:
-        raise pytest.UsageError(f"blis_checks: no check is named {unknown[0]!r}; known are {', '.join(CHECKS)}")
     mode = decide_mode(config.getoption("--blis-update"), ci=on_ci())
     return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
 
@@ -240,6 +250,7 @@ class _Session:
         self._config = config
         self._results: dict[str, dict[str, Any]] = {}
         self._deselected = False
+        self._unwritten = ""
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """A part of the tests is left out: then nothing is known about goldens without tests."""
@@ -271,9 +282,14 @@ class _Session:
         target = self._config.getoption("--blis-report")
         ran = [result for result in self._results.values() if "spec" in result]
         if target:
+            from blis_tui.errors import InputError  # noqa: PLC0415
             from blis_tui.golden.html import write_html  # noqa: PLC0415
 
-            write_html(Path(target), ran)
+            try:
+                write_html(Path(target), ran)
+            except InputError as error:
+                self._unwritten = str(error)
+                session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         if self._obsolete and self._config.getoption("--blis-obsolete") == "fail" and session.exitstatus == 0:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -312,6 +328,8 @@ class _Session:
         """Say what waits, what is obsolete, and annotate on GitHub."""
         if hasattr(self._config, "workerinput"):  # xdist's workers summarise, too, but their output is dropped
             return
+        if self._unwritten:
+            terminalreporter.line(printable(f"--blis-report: {self._unwritten}"))
         pending = [result for result in self._results.values() if result.get("pending")]
         if pending:
             from blis_tui.units import plural  # noqa: PLC0415

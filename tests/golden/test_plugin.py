@@ -160,6 +160,36 @@ def test_modes_write_what_they_say(tmp_path: Path, mode: str, missing: list[str]
     assert (files(folder), code) == (sorted(changed), 0 if mode == "always" else 1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        ((), {"BLIS_UPDATE": "all"}, "BLIS_UPDATE is 'all': choose from auto, no, new, unseen, always"),
+        (("-o", "blis_checks=observers seeds"), {}, "blis_checks: no check is named 'seeds'; known are observers, "),
+        (("--blis-report=nowhere/out.html",), {}, "--blis-report: no file can be written as nowhere/out.html"),
+        (("--blis-report=golden",), {}, "--blis-report: no file can be written as golden"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_told_before_anything_runs(
+    accepted: Path, arguments: tuple[str, ...], environment: dict[str, str], said: str
+) -> None:
+    run = pytest_in(accepted, *arguments, **environment)
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert said in run.stderr
+    assert run.stdout.strip() == ""
+
+
+def test_a_report_that_cannot_be_written_is_told(accepted: Path) -> None:
+    (accepted / "conftest.py").write_text(
+        "from pathlib import Path\ndef pytest_runtestloop():\n    Path('out/x.html').parent.rmdir()\n",
+        encoding="utf-8",
+    )
+    (accepted / "out").mkdir()
+    run = pytest_in(accepted, "--blis-report=out/x.html")
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "--blis-report: cannot write out/x.html: No such file or directory\n" in run.stdout
+    assert run.stderr == ""
+
+
 def test_goldens_of_another_python_are_not_overwritten_unless_forced(accepted: Path) -> None:
     header = accepted / "golden" / "demo.golden.json"
     header.write_text(header.read_text().replace('"python": "CPython 3.', '"python": "CPython 2.'), encoding="utf-8")
