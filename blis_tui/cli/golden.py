@@ -225,6 +225,8 @@ def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequ
 
     found = find(folder, names, pending=pending)
     if names and not found:
+        if pending and find(folder, names):
+            raise InputError(f"no result of {' '.join(names)} is waiting", help="`pytest` leaves them")
         raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists all goldens")
     if not found:
         tell("no result is waiting")
