@@ -119,10 +119,6 @@ def debugger(count: Count) -> None:
 
     Only this package's own calls: how often the event loop of Textual turns depends on the machine.
     """
-    folder = tempfile.mkdtemp()
-    os.environ.update(
-        BLIS_TUI_STATE_DIR=folder, BLIS_TUI_CONFIG_DIR=folder, TEXTUAL_ANIMATIONS="none", TERM="xterm-256color"
-    )
 
     async def look() -> None:
         from blis_tui.spec.load import load  # noqa: PLC0415
@@ -136,7 +132,11 @@ def debugger(count: Count) -> None:
             await pilot.press("right_square_bracket")
             await pilot.pause()
 
-    count.calls("own", lambda: asyncio.run(look()), own=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(
+            BLIS_TUI_STATE_DIR=folder, BLIS_TUI_CONFIG_DIR=folder, TEXTUAL_ANIMATIONS="none", TERM="xterm-256color"
+        )
+        count.calls("own", lambda: asyncio.run(look()), own=True)
     count.imports()
 
 
