@@ -96,8 +96,10 @@ class Splitter(Dispatcher):
         """
         split: Callable[..., object] = self._decider.split  # what a plug-in answers may be anything
         answer = split(passage.incoming, self.decode.fleet, place)
-        if isinstance(answer, tuple | list) and len(answer) == _WHETHER_AND_WHY and isinstance(answer[1], str):
-            return bool(answer[0]), answer[1]
+        if isinstance(answer, tuple | list) and len(answer) == _WHETHER_AND_WHY:
+            whether, why = answer
+            if whether in (True, False) and isinstance(why, str):  # so are NumPy's
+                return bool(whether), why
         raise SimulationError(
             f"the decider `{self._decider_name}` answers {answer!r} for {passage.request.request_id}",
             help="`split` returns whether the request is split, and a reason",

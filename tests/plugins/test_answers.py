@@ -146,7 +146,7 @@ def test_columns_of_a_trace(columns: str, message: str, tmp_path: Path) -> None:
         blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[path]))
 
 
-@pytest.mark.parametrize("answer", ["None", "True", "(True, None)", "(True, 'why', 'more')", "'no'"])
+@pytest.mark.parametrize("answer", ["None", "True", "('yes', 'why')", "(True, None)", "(True, 'why', 'more')", "'no'"])
 def test_whether_a_request_is_split_and_why(answer: str, tmp_path: Path) -> None:
     changes = {"workload.requests": 5, "cluster.disaggregation.decider": "own", "expect": []}
     with pytest.raises(SimulationError, match="the decider `own` answers ") as caught:
