@@ -65,6 +65,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000)
 
 
+def pytest_sessionfinish() -> None:
+    """Look once for garbage that complains: pytest does it ten times, through all that the tests have left."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist asks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In one process: tests of what is released share what takes long to build."""
