@@ -121,7 +121,7 @@ class _Written:
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="For how long requests arrive in each run, at least.",
+        help="For how long requests arrive in each run, at least; --max-rate ends runs at 200,000 requests.",
     ),
     click.option(
         "--precision",

@@ -12,9 +12,10 @@ from blis_tui.engine.speculative.drafts import Luck
 from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError
 from blis_tui.simulation import Simulation
+from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import CHOICES
-from blis_tui.spec.source import as_map
+from blis_tui.spec.source import Location, Source, Span, as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
@@ -59,7 +60,8 @@ COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
 class Question:
     """What is asked.
 
-    Raises (when it is answered): InputError where the workload's rate is asked for, but cannot be varied.
+    Raises (when it is answered): InputError where the workload's rate is asked for, but cannot be varied; SpecError
+    where no run can have it.
     """
 
     study: Study
@@ -272,11 +274,15 @@ def plan(
 
     Raises:
         InputError: there are no bounds, or the workload's rate cannot be varied.
+        SpecError: there is no run at the rate that is asked for, or no request arrives in it.
         SimulationError: the runner can make no runs any more.
     """
     study = question.study
     if not study.constraints:
-        raise InputError("there is nothing to plan for", help="say what must hold: --slo 'latency.ttft_ms.p99<=300'")
+        raise InputError(
+            "there is nothing to plan for",
+            help="say what must hold: --slo 'latency.ttft_ms.p99<=300', slos=[…] from Python",
+        )
     driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
     if question.confidence is not None:
@@ -431,8 +437,7 @@ class _Configuration:
 
     def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         question, rate = self._question, self._question.rate_per_s
-        if rate is not None:
-            load.require_rate()
+        self._require_load(load)
         guess = own
         wanted = rate if rate is not None else load.own_rate_per_s
         if load.path and wanted is not None:
@@ -455,6 +460,29 @@ class _Configuration:
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
 
+    def _require_load(self, load: Load) -> None:
+        """Raises InputError or SpecError where there is no run with the load that is asked for."""
+        rate = self._question.rate_per_s
+        if rate is not None:
+            load.require_rate()
+        if (found := load.impossible(rate)) is not None:
+            raise self._no_load(*found)
+        try:
+            resolve_point(self._study, Point(0, (*self._point.overrides, *parse_overrides(load.at(rate)))))
+        except SpecError as error:
+            for one in error.diagnostics:
+                if load.path and one.source_line.startswith(f"{load.path}="):
+                    raise self._no_load(one.message, one.help) from error
+
+    def _no_load(self, message: str, hint: str | None) -> SpecError:
+        """What is wrong with the load: with the rate that is asked for, or with the experiment's own."""
+        rate = self._question.rate_per_s
+        if rate is None:
+            return SpecError([Diagnostic(code="BLIS1005", message=message, file=self._study.experiment, help=hint)])
+        text = f"{rate:g}"
+        whole = Location(Source("--rate", text), Span(1, 1, len(text) + 1))
+        return SpecError([located("BLIS1005", message, whole, hint=hint)])
+
     def _ask(
         self,
         search: Generator[list[Probe], list[Verdict], T],
@@ -470,6 +498,8 @@ class _Configuration:
                     size, rate = placed(probe)
                     runs.append(self._run(size, rate, self._study.seeds[probe.seed], load))
                 rows = self._judged((yield runs))
+                if not self._question.max_rate and any(row.figures.get("requests.total") == 0 for row in rows):
+                    raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
                 for probe, row in zip(probes, rows, strict=True):
                     self._rows.setdefault(placed(probe), {})[row.seed] = row
                 probes = search.send([verdict_of(row, self._study.constraints) for row in rows])
