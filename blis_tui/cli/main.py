@@ -194,6 +194,7 @@ def _failed(error: BaseException) -> int:
         tell(text.getvalue().replace(message, (printable_lines if is_help else printable)(message)), nl=False)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
+        _tell_interrupted(error)
         return ExitCode.INTERRUPTED
     _discard(sys.stdout)
     if isinstance(error, _ReaderGoneError | BrokenPipeError):
@@ -201,6 +202,17 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, OSError):
         tell(f"error: cannot write standard output: {error.strerror or error}")
     return ExitCode.IO
+
+
+def _tell_interrupted(error: BaseException | None) -> None:
+    """Say so, and what became of what was being written (see ``atomic_bytes``)."""
+    while isinstance(error, click.Abort):
+        error = error.__cause__
+    if isinstance(error, KeyboardInterrupt):
+        left = "; ".join(getattr(error, "__notes__", ()))
+        from blis_tui.printable import printable  # noqa: PLC0415
+
+        tell(f"interrupted{left and ': '}{printable(left)}")
 
 
 @contextmanager

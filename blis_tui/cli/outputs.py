@@ -160,6 +160,12 @@ class Outputs:
     def __contains__(self, option: str) -> bool:
         return option in self._names
 
+    def listed(self) -> str:
+        """The names of the files; empty = there are none."""
+        from blis_tui.printable import printable  # noqa: PLC0415
+
+        return printable(", ".join(self._names.values()))
+
     def open(self, opened: ExitStack, read: Iterable[Path]) -> None:
         """Open all files: what cannot be written should be known before a long run, not after it.
 

@@ -93,6 +93,8 @@ def run(
     if output_format == "json":
         _warn(report)
     if not complete:
+        if listed := outputs.listed():
+            tell(f"interrupted: of what happened until then tells {listed}")
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)
@@ -155,7 +157,8 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
             complete = outputs.run(simulation, go_on) or simulation.done
     except OverdueError:
         if not simulation.sound:
-            tell("interrupted in the middle of a long event: there is no report")
+            left = f", and not written: {written}" if (written := outputs.listed()) else ""
+            tell(f"interrupted in the middle of a long event: there is no report{left}")
             sys.exit(ExitCode.INTERRUPTED)
         complete = False
     finally:

@@ -56,9 +56,9 @@ class Row:
     seed: int
     sha256: str = ""
     """Digest of its experiment; empty where there is none."""
-    status: Literal["done", "stopped", "failed", "invalid"]
+    status: Literal["done", "stopped", "failed", "invalid", "missing"]
     """``stopped``: a constraint could no longer hold, so the figures are of a part of the run; ``invalid``: the point
-    is no experiment."""
+    is no experiment; ``missing``: the study was interrupted before this run."""
     ok: bool | None
     """Whether all constraints hold; None = there are none, or no result."""
     why: str = ""
@@ -100,6 +100,13 @@ class StudyResult:
     def complete(self) -> bool:
         """Whether every run has its row."""
         return len(self.rows) == self.study.runs
+
+    def whole(self) -> StudyResult:
+        """The same with a row for every run, ``missing`` where there is none: a table that does not look complete."""
+        known = {(row.point.number, row.seed): row for row in self.rows}
+        runs = ((point, seed) for point in self.study.points for seed in self.study.seeds)
+        rows = (known.get((point.number, seed)) or _missing(point, seed) for point, seed in runs)
+        return self if self.complete else StudyResult(study=self.study, rows=tuple(rows))
 
     def columns(self) -> tuple[str, ...]:
         """The names of a table's columns: the point, what varies, how the run ended, and every figure."""
@@ -148,6 +155,10 @@ class StudyResult:
         """Records that have these columns, too."""
         for record in self.each_record():
             yield {**dict.fromkeys(names), **record}
+
+
+def _missing(point: Point, seed: int) -> Row:
+    return Row(point=point, seed=seed, status="missing", ok=None, why="the study was interrupted before this run")
 
 
 def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
