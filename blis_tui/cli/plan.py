@@ -171,7 +171,6 @@ def plan(
     bounds need (a p99 takes 2,000 requests), and end as soon as a bound can no longer hold. The answer is one on which
     all seeds agree, verified by whole runs one size below and above it.
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.planning.plan import Question  # noqa: PLC0415
 
     if max_rate and rate is not None:
@@ -182,9 +181,8 @@ def plan(
     size_path, least, most = _sizes(search.sizes)
     with ending_on_signals():
         asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
-        with noting_inputs() as read:
-            study = open_study(source, asked)
-        require_spared({"-o": written.output, "--html": written.html_file}, read)
+        study = open_study(source, asked)
+        require_spared({"-o": written.output, "--html": written.html_file})
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
         question = Question(

@@ -61,7 +61,6 @@ def run(
     too few requests ...) stands in the report's `warnings`, and on standard error. Ctrl-C stops the run and reports
     what has happened so far, marked as incomplete; once more ends it at once.
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
@@ -73,10 +72,9 @@ def run(
             require_as_packed(chosen.case, chosen.overrides, weighed, chosen.seed is not None)
             found, same = held.enter_context(opened(source, chosen.known()))
             source = str(found.spec)
-        with noting_inputs() as read:
-            experiment = _load(source, chosen, weighed)
+        experiment = _load(source, chosen, weighed)
         with ExitStack() as files:
-            outputs.open(files, [*packed, *read])
+            outputs.open(files, packed)
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))

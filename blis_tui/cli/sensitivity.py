@@ -65,7 +65,6 @@ def sensitivity(
     equal seeds are compared, and a change counts where it is larger than what seeds do (95 %).
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity as find  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
@@ -79,9 +78,8 @@ def sensitivity(
         line.show(lambda: f"{number:,} runs")
 
     with ending_on_signals(), ExitStack() as opened:
-        with noting_inputs() as read:
-            study = open_study(source, asked)
-        require_spared({"-o": output}, read)
+        study = open_study(source, asked)
+        require_spared({"-o": output})
         file = None if output is None else opened.enter_context(atomic_text(output))
         try:
             runner = opened.enter_context(runs.runner(MOST_JOBS))

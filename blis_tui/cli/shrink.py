@@ -61,8 +61,8 @@ def shrink(
     left shows what breaks it. It is a trace and an experiment that replays it, with its result as a golden: its test
     passes as long as the result stays what it is, and fails when what is expected holds (`golden.xfail`).
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
 
@@ -74,8 +74,9 @@ def shrink(
     line = ProgressLine(progress)
     trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
     made = {"-o": str(trace), "-o (document)": str(document)}
-    require_spared(made, [Path(source)])
-    with ending_on_signals(), ExitStack() as opened, noting_inputs() as read:
+    load(source, overrides=assignments, seed=seed, plugins=known)  # reads all that it names
+    require_spared(made)
+    with ending_on_signals(), ExitStack() as opened:
         rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
         try:
             found = find(
@@ -89,7 +90,6 @@ def shrink(
             )
         finally:
             line.clear()
-        require_spared(made, read)
         rows.write(found.csv())
         spec.write(
             experiment_text(

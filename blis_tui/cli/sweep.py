@@ -202,7 +202,6 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     runs once with each seed; equal runs are made once, and results are kept: a sweep that was interrupted goes on where
     it was. Points that are no valid experiments (a model that does not fit) are rows that say so.
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.store import MemoryStore  # noqa: PLC0415
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415
 
@@ -211,9 +210,8 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     files = {f"-o number {at}": name for at, name in enumerate(outputs, 1)}
     require_different_files({**files, "--html": written.html_file})
     with ending_on_signals():
-        with noting_inputs() as read:
-            study = open_study(source, asked)
-        require_spared({**files, "--html": written.html_file}, read)
+        study = open_study(source, asked)
+        require_spared({**files, "--html": written.html_file})
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if written.html_file is None else open_page(opened, written.html_file)
