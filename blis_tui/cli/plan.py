@@ -35,6 +35,7 @@ from blis_tui.cli.sweep import (
 from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:
+    from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.study.planning.plan import Plan, Question
     from blis_tui.study.rows import Row
 
@@ -49,11 +50,16 @@ class _Choices:
     tensor_parallel: str | None
     axes: tuple[str, ...]
 
-    def all(self) -> tuple[str, ...]:
+    def all(self) -> tuple[str | AxisOption, ...]:
         """The axes of a study."""
-        gpus = () if not self.hardware else (f"hardware={self.hardware}",)
-        split = () if not self.tensor_parallel else (f"cluster.tensor_parallel={self.tensor_parallel}",)
-        return (*gpus, *split, *self.axes)
+        from blis_tui.spec.study.arguments import AxisOption  # noqa: PLC0415  (heavy imports only when it runs)
+
+        known = (
+            ("--hardware", "hardware", self.hardware),
+            ("--tensor-parallel", "cluster.tensor_parallel", self.tensor_parallel),
+        )
+        own = [AxisOption(option, path, values) for option, path, values in known if values is not None]
+        return (*own, *self.axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
+    from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.runners import Runner
@@ -115,7 +116,7 @@ class Asked:
     """What options say of a study: see those of the same names."""
 
     case: str | None = None
-    axes: tuple[str, ...] = ()
+    axes: tuple[str | AxisOption, ...] = ()
     seeds: str = ""
     slos: tuple[str, ...] = ()
     objectives: tuple[str, ...] = ()

@@ -84,7 +84,8 @@ def _parse_one(source: Source) -> Override:
     try:
         document = parse(Source(source.name, " " * (len(path) + 1) + value))
     except SpecError as error:
-        shown = [replace(one, source_line=text.splitlines()[0], path="") for one in error.diagnostics]
+        lines = source.lines
+        shown = [replace(one, source_line=lines[max(one.line, 1) - 1], path="") for one in error.diagnostics]
         raise SpecError(shown) from error
     return Override(steps, tuple(places), _from(document, source))
 

@@ -67,7 +67,18 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
         ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is what may grow, and cannot be an axis"),
         ((*SHORT, *SLO, "--confidence", "1"), 2, "--confidence"),
         ((*SHORT, "--slo", "latency.ttft_ms.p98<=120"), 2, "there is no metric named"),
-        ((*SHORT, *SLO, "--hardware", "h100,h900"), 2, "no hardware is named `h900`"),
+        (
+            (*SHORT, *SLO, "--hardware", "h100,h900"),
+            2,
+            "no hardware is named `h900`\n --> --hardware\n  |\n1 | h100,h900\n",
+        ),
+        ((*SHORT, *SLO, "--tensor-parallel", "a"), 2, "found the text `a`\n --> --tensor-parallel\n  |\n1 | a\n"),
+        ((*SHORT, *SLO, "--sizes", "nothing.here=1..3"), 2, "unknown key `nothing`\n --> --sizes"),
+        (
+            (*SHORT, *SLO, "--sizes", "cluster.instances=1..20000"),
+            2,
+            "must be at most 10000, found `20000`\n --> --sizes",
+        ),
         (
             (*SHORT, *SLO, "--rate", "1e9"),
             2,

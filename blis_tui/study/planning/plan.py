@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_INSTANCES: Final = "cluster.instances"
+_OF_FORM: Final = "BLIS1"
+"""How the codes of problems begin that no other value elsewhere can solve."""
 _OF_CAPACITY: Final = 1.1
 """Where searches for a rate begin: requests that do not come all at once find fuller batches."""
 DISAGREEMENT: Final = 1.2
@@ -70,7 +73,7 @@ class Question:
     """The load; None = what the experiment has."""
     max_rate: bool = False
     """Whether the highest rate is asked for, and not the cheapest size."""
-    size_path: str = "cluster.instances"
+    size_path: str = _INSTANCES
     """What may grow."""
     least: int = 1
     most: int = 64
@@ -274,7 +277,8 @@ def plan(
 
     Raises:
         InputError: there are no bounds, or the workload's rate cannot be varied.
-        SpecError: there is no run at the rate that is asked for, or no request arrives in it.
+        SpecError: there is no run at the rate that is asked for, or no request arrives in it; or what may grow is no
+            key.
         SimulationError: the runner can make no runs any more.
     """
     study = question.study
@@ -437,6 +441,7 @@ class _Configuration:
 
     def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         question, rate = self._question, self._question.rate_per_s
+        self._require_sizes()
         self._require_load(load)
         guess = own
         wanted = rate if rate is not None else load.own_rate_per_s
@@ -451,7 +456,9 @@ class _Configuration:
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
             reason = self._reason(least.fails, rate)
-            many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
+            many = f"{question.size_path} {least.fails} does"
+            if question.size_path == _INSTANCES:
+                many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
             return self._candidate(None, why_not=f"{many} not hold ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
@@ -459,6 +466,22 @@ class _Configuration:
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
+
+    def _require_sizes(self) -> None:
+        """Raises SpecError where what may grow is no key, or cannot have such values."""
+        path, least, most = self._question.size_path, self._question.least, self._question.most
+        written, moved = f"{path}={least}..{most}", len(f"{least}..")
+        for size, to_right in ((least, 0), (most, moved)):
+            try:
+                resolve_point(self._study, Point(0, (*self._point.overrides, *self._size(size))))
+            except SpecError as error:
+                own = [one for one in error.diagnostics if one.source_line.startswith(f"{path}=")]
+                for one in own:
+                    if one.code.startswith(_OF_FORM):
+                        by = to_right if one.column > len(path) else 0
+                        column, end = one.column + by, one.end_column + by
+                        placed = replace(one, file="--sizes", source_line=written, column=column, end_column=end)
+                        raise SpecError([placed]) from error
 
     def _require_load(self, load: Load) -> None:
         """Raises InputError or SpecError where there is no run with the load that is asked for."""
