@@ -14,6 +14,7 @@ from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_different_files, require_spared
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +127,9 @@ def calibrate(
     if not measured:
         raise click.UsageError("name files of measured requests or steps, or say --collect FILE")
     if len(specs) not in (1, len(measured)):
-        raise click.UsageError(f"{len(measured)} files and {len(specs)} --spec: give one, or one for each file")
+        raise click.UsageError(
+            f"{plural(len(measured), 'file')} and {len(specs)} --spec: give one, or one for each file"
+        )
     if asked.compare and written.output:
         raise click.UsageError("--compare only judges: there is nothing to write with -o")
     require_different_files(written.files())

@@ -159,7 +159,8 @@ def _print_text(outcomes: list[Outcome]) -> None:
 
     for outcome in outcomes:
         if outcome.ok:
-            cases = f"; its {outcome.cases:,} cases are pytest's to check" if outcome.cases else ""
+            are = "case is" if outcome.cases == 1 else "cases are"
+            cases = f"; its {outcome.cases:,} {are} pytest's to check" if outcome.cases else ""
             print_text(printable(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})"))
         elif outcome.unreadable:
             tell(f"error: {outcome.unreadable}\n")

@@ -33,6 +33,7 @@ from blis_tui.cli.sweep import (
     warn,
 )
 from blis_tui.printable import printable, printable_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from blis_tui.spec.study.arguments import AxisOption
@@ -272,4 +273,4 @@ def _progress_text(runs: int, row: Row) -> str:
     from blis_tui.study.names import value_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())
-    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")
+    return printable(f"{plural(runs, 'run')}; {tried}: {'holds' if row.ok else 'does not hold'}")

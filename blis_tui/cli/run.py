@@ -19,6 +19,7 @@ from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 from blis_tui.printable import printable, printable_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +179,7 @@ def _judge(report: Report, opening: Callable[[int], str]) -> None:
     counts = report.requests
     if counts.completed < counts.total:
         missing = counts.total - counts.completed
-        tell(f"note: {missing:,} of {counts.total:,} requests did not complete; latencies do not include them")
+        tell(f"note: {missing:,} of {plural(counts.total, 'request')} did not complete; latencies do not include them")
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:

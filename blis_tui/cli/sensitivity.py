@@ -27,6 +27,7 @@ from blis_tui.cli.sweep import (
     warn,
 )
 from blis_tui.printable import printable_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from blis_tui.study.rows import Row
@@ -75,7 +76,7 @@ def sensitivity(
 
     def show(_: Row) -> None:
         number = next(numbers)
-        line.show(lambda: f"{number:,} runs")
+        line.show(lambda: f"{plural(number, 'run')}")
 
     with ending_on_signals(), ExitStack() as opened:
         study = open_study(source, asked)

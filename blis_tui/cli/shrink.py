@@ -16,6 +16,7 @@ from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,9 @@ def shrink(
                 expect=expect,
                 plugins=known,
                 most_runs=runs,
-                on_run=lambda number, requests: line.show(lambda: f"{number:,} runs; {requests:,} requests"),
+                on_run=lambda number, requests: line.show(
+                    lambda: f"{plural(number, 'run')}; {plural(requests, 'request')}"
+                ),
             )
         finally:
             line.clear()
@@ -105,9 +108,10 @@ def shrink(
     least = (
         "without any one of them it holds"
         if found.minimal
-        else f"more might be left out: {runs:,} runs were not enough"
+        else f"more might be left out: {plural(runs, 'run')} did not suffice"
     )
-    told = [f"{len(found.rows):,} of {found.requests:,} requests are left after {found.runs:,} runs; {least}"]
+    left = f"{len(found.rows):,} of {plural(found.requests, 'request')} are left"
+    told = [f"{left} after {plural(found.runs, 'run')}; {least}"]
     told += [f"FAIL  {one.sentence()}" for one in found.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")

@@ -27,6 +27,7 @@ from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -389,7 +390,8 @@ def _print(result: StudyResult, output_format: str) -> None:
 def _tell_interrupted(result: StudyResult, *, kept: bool) -> None:
     next_time = "goes on from there" if kept else "begins anew, for results were not kept"
     others = "the others are `missing` in rows that are written"
-    tell(f"interrupted: {len(result.rows):,} of {result.study.runs:,} runs; {others}; the same command {next_time}")
+    known = f"{len(result.rows):,} of {plural(result.study.runs, 'run')}"
+    tell(f"interrupted: {known}; {others}; the same command {next_time}")
 
 
 def _judge(result: StudyResult) -> None:

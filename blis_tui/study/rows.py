@@ -15,6 +15,7 @@ from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
 from blis_tui.records.tables import csv_line
 from blis_tui.study.costs import cost_figures
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -149,7 +150,7 @@ class StudyResult:
 
     def _headline(self) -> str:
         study = self.study
-        return f"{study.name}: {len(study.points):,} points, {len(self.rows):,} of {study.runs:,} runs"
+        return f"{study.name}: {plural(len(study.points), 'point')}, {len(self.rows):,} of {plural(study.runs, 'run')}"
 
     def _with(self, names: Iterable[str]) -> Iterator[dict[str, Value]]:
         """Records that have these columns, too."""
