@@ -118,10 +118,20 @@ def todays(args: list[str]) -> list[str]:
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        from blis_tui.kept import COMPILED  # noqa: PLC0415  (only this asks)
-
-        print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
+        _tell_version()
         context.exit()
+
+
+@reported
+def _tell_version() -> None:
+    from blis_tui.kept import COMPILED  # noqa: PLC0415  (only this asks)
+
+    print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
+
+
+@reported
+def _require_output() -> None:
+    print_text("", nl=False)
 
 
 @click.command(
@@ -174,7 +184,9 @@ def _collect_garbage() -> None:
 def main() -> None:
     """Entry point of the console script; every way to fail is one message and its exit code."""
     try:
-        cli(prog_name="blis-tui", standalone_mode=False)
+        shown = cli(prog_name="blis-tui", standalone_mode=False)
+        if shown is not None and sys.stdout is None:  # a text that Click shows, such as `--help`, was shown to nobody
+            _require_output()
         if sys.stdout is not None:
             sys.stdout.flush()
     except (click.ClickException, click.Abort, KeyboardInterrupt, _ReaderGoneError, OSError) as error:
