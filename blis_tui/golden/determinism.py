@@ -16,6 +16,7 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 from blis_tui.classes import dataclass
+from blis_tui.cluster.digest import AddressError
 from blis_tui.engine.request import Request
 from blis_tui.errors import SimulationError
 from blis_tui.golden.other_process import OtherProcess
@@ -64,7 +65,12 @@ def find_nondeterminism(experiment: Experiment) -> str:
         SimulationError: the simulation cannot go on.
         TraceError: rows of its trace are wrong.
     """
-    lines, end = record_run(experiment)
+    try:
+        lines, end = record_run(experiment)
+    except SimulationError as error:
+        if isinstance(error.__cause__, AddressError):
+            return str(error)
+        raise
     again = Simulation(experiment)
     if found := _compare(again, lines):
         return f"a second run differs at {found}"

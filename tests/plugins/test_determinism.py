@@ -183,6 +183,23 @@ def test_a_policy_that_cannot_be_saved(tmp_path: Path) -> None:
     assert later.startswith("no checkpoint can be taken at event")
 
 
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("self.key,", "object"), ("1, ('a', {2: [len, Own]}),", ""), ("('x', {self.choose}),", "method")],
+)
+def test_a_state_that_shows_an_address_is_named_with_its_plug_in(state: str, kind: str, tmp_path: Path) -> None:
+    experiment = loaded(tmp_path, "return 0, ' at 0x1'", state, "self.key = object()")
+    if kind:
+        with pytest.raises(SimulationError) as caught:
+            blis_tui.Simulation(experiment).digest()
+        said = f"`state()` of the routing policy `own` has a value of the kind `{kind}`, which looks another"
+        assert caught.value.message.startswith(said)
+        assert caught.value.help == "say what is remembered as plain values: text, numbers, and tuples of them"
+        assert find_nondeterminism(experiment) == str(caught.value)
+    else:
+        assert find_nondeterminism(experiment) == ""
+
+
 def test_one_that_forgets_when_it_is_saved(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     text = POLICY.format(choose="self.turn += 1; return self.turn % 4, ''", state="self.turn,", init="")
