@@ -67,7 +67,7 @@ class TraceError(BlisError):
     def __init__(self, problems: Sequence[TraceProblem]) -> None:
         self.problems = tuple(problems)
         first = self.problems[0]
-        where = f"{first.file}:{first.line}" + (f" ({first.column})" if first.column else "")
+        where = first.file + (f":{first.line}" if first.line else "") + (f" ({first.column})" if first.column else "")
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
         super().__init__(f"{where}: {first.message}{more}", help=first.help)
 

@@ -33,8 +33,8 @@ _KINDS: Final = (
 )
 
 
-_NOTES: Final[list[list[Path]]] = []
-"""Of each block of ``noting_inputs`` that is under way, what has been read in it."""
+_NOTED: Final[dict[str | Path, None]] = {}
+"""What has been read."""
 
 
 class TooLargeError(InputError):
@@ -46,15 +46,14 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-@contextmanager
-def noting_inputs() -> Iterator[list[Path]]:
-    """The files that are opened for reading within the block: they are added to the list, whoever reads them."""
-    notes: list[Path] = []
-    _NOTES.append(notes)
-    try:
-        yield notes
-    finally:
-        _NOTES[:] = [one for one in _NOTES if one is not notes]
+def noted_inputs() -> tuple[str | Path, ...]:
+    """The files that have been opened for reading, whoever reads them, since they were forgotten."""
+    return tuple(_NOTED)
+
+
+def forget_noted_inputs() -> None:
+    """A command begins, which has read nothing yet."""
+    _NOTED.clear()
 
 
 @contextmanager
@@ -79,8 +78,7 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
                 raise InputError(f"cannot read {name}: {what}")
             if status.st_size > limit:
                 raise _too_large(name, limit)
-            for notes in _NOTES:
-                notes.append(Path(path))
+            _NOTED[path] = None
             yield file
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from error

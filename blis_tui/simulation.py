@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import wraps
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.checkpoints import FIXED_AND_LOG, objects_from, packed, unpacked
 from blis_tui.classes import dataclass
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.digest import digest
+from blis_tui.cluster.digest import AddressError, digest, unplain
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
 from blis_tui.cluster.reroute import Routes, reroutes
@@ -45,6 +45,11 @@ _SEAL_BYTES: Final = len(_MAGIC) + 2 * sha256().digest_size
 _P = ParamSpec("_P")
 _R = TypeVar("_R", bound=Record)
 _T = TypeVar("_T")
+
+
+@runtime_checkable
+class _Stateful(Protocol):
+    def state(self) -> tuple[object, ...]: ...
 
 
 def _says_who_failed(
@@ -359,9 +364,31 @@ class Simulation:
 
     @_says_who_failed
     def digest(self) -> str:
-        """A digest of the whole state: equal digests, equal futures."""
+        """A digest of the whole state: equal digests, equal futures.
+
+        Raises:
+            SimulationError: a plug-in's ``state()`` has something that is no plain value.
+        """
         self._require_sound()
-        return digest(self._cluster)
+        try:
+            return digest(self._cluster)
+        except AddressError as error:
+            raise self._unplain() from error
+
+    def _unplain(self) -> SimulationError:
+        """Whose state it is that has the address of an object, and of which kind that is."""
+        from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (hardly ever needed)
+
+        whose, kind = "a plug-in", "object"
+        for plugin in self.experiment.plugins_used():
+            for part in self.parts_from({plugin.module}):
+                said = unplain(part.state()) if isinstance(part, _Stateful) else ""
+                if said and (not isinstance(plugin.make, type) or isinstance(part, plugin.make)):
+                    whose, kind = f"the {BY_PATH[plugin.path].point.noun} `{plugin.name}`", said
+        return SimulationError(
+            f"`state()` of {whose} has a value of the kind `{kind}`, which looks another in every process",
+            help="say what is remembered as plain values: text, numbers, and tuples of them",
+        )
 
     def parts_from(self, modules: Collection[str]) -> list[object]:
         """The objects in its state whose classes are from these modules, such as a plug-in's policies."""

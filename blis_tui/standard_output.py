@@ -62,6 +62,9 @@ def write_standard_output(text: str) -> None:
         stream.buffer.flush()
     except BrokenPipeError:
         raise
+    except KeyboardInterrupt as error:
+        error.add_note("standard output is cut short")
+        raise
     except OSError as error:
         raise _unwritable(f"cannot write standard output: {error.strerror or error}") from error
 

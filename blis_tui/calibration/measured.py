@@ -13,6 +13,7 @@ from blis_tui.calibration.steps import holds_steps, read_steps
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import read_input
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ class Recording:
     @property
     def size(self) -> str:
         """How much it holds."""
-        return f"{len(self.requests):,} requests"
+        return f"{plural(len(self.requests), 'request')}"
 
 
 def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
@@ -97,7 +98,7 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
         ) from error
     if len(found) < _FEWEST:
         raise InputError(
-            f"{path} holds {len(found)} completed requests, too few to compare with",
+            f"{path} holds {plural(len(found), 'completed request')}, too few to compare with",
             help=f"at least {_FEWEST} are needed" + (f"; {failed} have no answer" if failed else ""),
         )
     for number, one in enumerate(found, 1):

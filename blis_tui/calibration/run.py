@@ -19,7 +19,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.latency.launches import without_graphs
 from blis_tui.errors import InputError
 from blis_tui.extras import install_command
-from blis_tui.units import share_text
+from blis_tui.units import plural, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,9 +175,9 @@ def mixed(recording: Recording) -> str | None:
     low, high = ratios[:split], ratios[split:]
     more = (fsum(high) / len(high)) / (fsum(low) / len(low)) - 1.0
     return (
-        f"{len(high):,} of {len(ratios):,} requests took {share_text(more, 0)} longer for a token than the others at"
-        " the same times: this seems to be a mixture of two servers, or of instances behind a router; give each a file"
-        " of its own."
+        f"{len(high):,} of {plural(len(ratios), 'request')} took {share_text(more, 0)} longer for a token than the"
+        " others at the same times: this seems to be a mixture of two servers, or of instances behind a router; give"
+        " each a file of its own."
     )
 
 

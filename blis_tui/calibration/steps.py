@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +62,7 @@ class StepLog:
     @property
     def size(self) -> str:
         """How much it holds."""
-        return f"{len(self.steps):,} steps"
+        return f"{plural(len(self.steps), 'step')}"
 
 
 def holds_steps(text: str) -> bool:

@@ -15,7 +15,7 @@ from blis_tui.cli.failures import reported
 from blis_tui.cli.files import tell
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.printable import printable, printable_lines
-from blis_tui.units import time_text
+from blis_tui.units import plural, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ def bundle(
     if chosen.case is None:
         mention_cases(source, None, known)
     size = Path(output).stat().st_size
-    tell(f"wrote {printable(output)}: a run of {count:,} events, {size / 1000:,.0f} kB")
+    tell(f"wrote {printable(output)}: a run of {plural(count, 'event')}, {size / 1000:,.0f} kB")
 
 
 def _write_page(
@@ -144,7 +144,7 @@ def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None
 
     end_us = json.loads(golden.report)["duration_us"]
     if place.event is not None and place.event > golden.chain.events:
-        raise click.UsageError(f"--at: the run ends after {golden.chain.events:,} events")
+        raise click.UsageError(f"--at: the run ends after {plural(golden.chain.events, 'event')}")
     if place.time_us is not None and place.time_us > end_us:
         raise click.UsageError(f"--at: the run ends at {time_text(end_us)}")
     if place.request is not None and not any(

@@ -14,6 +14,7 @@ from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_different_files, require_spared
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,11 +127,12 @@ def calibrate(
     if not measured:
         raise click.UsageError("name files of measured requests or steps, or say --collect FILE")
     if len(specs) not in (1, len(measured)):
-        raise click.UsageError(f"{len(measured)} files and {len(specs)} --spec: give one, or one for each file")
+        raise click.UsageError(
+            f"{plural(len(measured), 'file')} and {len(specs)} --spec: give one, or one for each file"
+        )
     if asked.compare and written.output:
         raise click.UsageError("--compare only judges: there is nothing to write with -o")
     require_different_files(written.files())
-    require_spared(written.files(), measured)
     paths = [*specs] * (len(measured) if len(specs) == 1 else 1)
     _tell(list(zip(measured, paths, strict=True)), overrides, asked, written)
 
@@ -150,6 +152,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
     for path, spec in measured:
         experiment = load(spec, overrides=overrides)
         data.append(Data(read_recording(path, experiment.pools[0]), experiment, asked.repeated_prompts))
+    require_spared(written.files(), [path for path, _ in measured])
     runs: dict[str, Pairs]
     found = expected = None
     if asked.compare:
@@ -170,9 +173,11 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
 def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) -> None:
     from blis_tui.calibration.collection import collection, collection_text, name_of, remains, told  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.load import load  # noqa: PLC0415
 
     require_different_files({"--collect": collect})
-    require_spared({"--collect": collect}, [Path(spec)])
+    load(spec, overrides=overrides)  # reads all that it names
+    require_spared({"--collect": collect})
     found = collection(spec, overrides, loads)
     write_text(collect, collection_text(spec, overrides, found, Path(collect)))
     lines = [f"{name_of(one.load)}: {' '.join(told(one.settles, one.duration_us))}" for one in found.loads]

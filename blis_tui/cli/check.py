@@ -81,8 +81,8 @@ def check(
 
     Or PATH is code with policies: FILE.py, or an installed package. An experiment runs with each of them again, without
     observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same. What a
-    policy remembers must show in its `state()`. The first event that differs is named. --set and --seed are about that
-    experiment.
+    policy remembers must show in its `state()`, and stay the same where it is only asked (`scores`). The first event
+    that differs is named. --set and --seed are about that experiment.
 
     Exit codes: 2 where a document is wrong, 3 where one cannot be read or a folder has none; 1 where a policy's runs
     differ, 4 where it raises an exception or a call of it takes half a minute.
@@ -159,7 +159,8 @@ def _print_text(outcomes: list[Outcome]) -> None:
 
     for outcome in outcomes:
         if outcome.ok:
-            cases = f"; its {outcome.cases:,} cases are pytest's to check" if outcome.cases else ""
+            are = "case is" if outcome.cases == 1 else "cases are"
+            cases = f"; its {outcome.cases:,} {are} pytest's to check" if outcome.cases else ""
             print_text(printable(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})"))
         elif outcome.unreadable:
             tell(f"error: {outcome.unreadable}\n")

@@ -40,6 +40,8 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         from blis_tui.standard_output import for_results  # noqa: PLC0415  (`--help` is printed by Click)
 
+        if (inputs := sys.modules.get("blis_tui.inputs")) is not None:  # in a process that has run other commands
+            inputs.forget_noted_inputs()
         try:
             with for_results():
                 command(*args, **kwargs)

@@ -138,8 +138,11 @@ def require_different_files(outputs: Mapping[str, str | None]) -> None:
         raise click.UsageError(f"{', '.join(outputs)} must be different files")
 
 
-def require_spared(outputs: Mapping[str, str | None], read: Iterable[Path]) -> None:
-    """No result may take the place of a file that the command reads (see ``noting_inputs``). Raises UsageError."""
+def require_spared(outputs: Mapping[str, str | None], also: Iterable[Path] = ()) -> None:
+    """No result may take the place of a file that the command has read, or will (``also``). Raises UsageError."""
+    from blis_tui.inputs import noted_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
+
+    read: tuple[str | Path, ...] = (*noted_inputs(), *also)
     taken = {_identity(path): path for path in read}
     for option, name in outputs.items():
         if name not in (None, "-") and (path := taken.get(_identity(name))) is not None:

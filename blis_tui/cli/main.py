@@ -118,10 +118,20 @@ def todays(args: list[str]) -> list[str]:
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        from blis_tui.kept import COMPILED  # noqa: PLC0415  (only this asks)
-
-        print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
+        _tell_version()
         context.exit()
+
+
+@reported
+def _tell_version() -> None:
+    from blis_tui.kept import COMPILED  # noqa: PLC0415  (only this asks)
+
+    print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
+
+
+@reported
+def _require_output() -> None:
+    print_text("", nl=False)
 
 
 @click.command(
@@ -174,7 +184,9 @@ def _collect_garbage() -> None:
 def main() -> None:
     """Entry point of the console script; every way to fail is one message and its exit code."""
     try:
-        cli(prog_name="blis-tui", standalone_mode=False)
+        shown = cli(prog_name="blis-tui", standalone_mode=False)
+        if shown is not None and sys.stdout is None:  # a text that Click shows, such as `--help`, was shown to nobody
+            _require_output()
         if sys.stdout is not None:
             sys.stdout.flush()
     except (click.ClickException, click.Abort, KeyboardInterrupt, _ReaderGoneError, OSError) as error:
@@ -194,6 +206,7 @@ def _failed(error: BaseException) -> int:
         tell(text.getvalue().replace(message, (printable_lines if is_help else printable)(message)), nl=False)
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
+        _tell_interrupted(error)
         return ExitCode.INTERRUPTED
     _discard(sys.stdout)
     if isinstance(error, _ReaderGoneError | BrokenPipeError):
@@ -201,6 +214,17 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, OSError):
         tell(f"error: cannot write standard output: {error.strerror or error}")
     return ExitCode.IO
+
+
+def _tell_interrupted(error: BaseException | None) -> None:
+    """Say so, and what became of what was being written (see ``atomic_bytes``)."""
+    while isinstance(error, click.Abort):
+        error = error.__cause__
+    if isinstance(error, KeyboardInterrupt):
+        left = "; ".join(getattr(error, "__notes__", ()))
+        from blis_tui.printable import printable  # noqa: PLC0415
+
+        tell(f"interrupted{left and ': '}{printable(left)}")
 
 
 @contextmanager

@@ -160,16 +160,22 @@ class Outputs:
     def __contains__(self, option: str) -> bool:
         return option in self._names
 
-    def open(self, opened: ExitStack, read: Iterable[Path]) -> None:
+    def listed(self) -> str:
+        """The names of the files; empty = there are none."""
+        from blis_tui.printable import printable  # noqa: PLC0415
+
+        return printable(", ".join(self._names.values()))
+
+    def open(self, opened: ExitStack, also: Iterable[Path]) -> None:
         """Open all files: what cannot be written should be known before a long run, not after it.
 
         Raises:
-            UsageError: one of them is a file that the experiment is read from (``read``).
+            UsageError: one of them is a file that the command has read, or one of ``also``.
             InputError: one of them cannot be written, or needs a package that is not installed.
         """
         from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
 
-        require_spared(self._names, read)
+        require_spared(self._names, also)
         if self._parquet:
             from blis_tui.study.parquet import require_parquet  # noqa: PLC0415
 

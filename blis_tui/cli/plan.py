@@ -33,8 +33,10 @@ from blis_tui.cli.sweep import (
     warn,
 )
 from blis_tui.printable import printable, printable_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
+    from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.study.planning.plan import Plan, Question
     from blis_tui.study.rows import Row
 
@@ -49,11 +51,16 @@ class _Choices:
     tensor_parallel: str | None
     axes: tuple[str, ...]
 
-    def all(self) -> tuple[str, ...]:
+    def all(self) -> tuple[str | AxisOption, ...]:
         """The axes of a study."""
-        gpus = () if not self.hardware else (f"hardware={self.hardware}",)
-        split = () if not self.tensor_parallel else (f"cluster.tensor_parallel={self.tensor_parallel}",)
-        return (*gpus, *split, *self.axes)
+        from blis_tui.spec.study.arguments import AxisOption  # noqa: PLC0415  (heavy imports only when it runs)
+
+        known = (
+            ("--hardware", "hardware", self.hardware),
+            ("--tensor-parallel", "cluster.tensor_parallel", self.tensor_parallel),
+        )
+        own = [AxisOption(option, path, values) for option, path, values in known if values is not None]
+        return (*own, *self.axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +128,7 @@ class _Written:
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="For how long requests arrive in each run, at least.",
+        help="For how long requests arrive in each run, at least; --max-rate ends runs at 200,000 requests.",
     ),
     click.option(
         "--precision",
@@ -171,7 +178,6 @@ def plan(
     bounds need (a p99 takes 2,000 requests), and end as soon as a bound can no longer hold. The answer is one on which
     all seeds agree, verified by whole runs one size below and above it.
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.planning.plan import Question  # noqa: PLC0415
 
     if max_rate and rate is not None:
@@ -182,9 +188,8 @@ def plan(
     size_path, least, most = _sizes(search.sizes)
     with ending_on_signals():
         asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
-        with noting_inputs() as read:
-            study = open_study(source, asked)
-        require_spared({"-o": written.output, "--html": written.html_file}, read)
+        study = open_study(source, asked)
+        require_spared({"-o": written.output, "--html": written.html_file})
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
         question = Question(
@@ -268,4 +273,4 @@ def _progress_text(runs: int, row: Row) -> str:
     from blis_tui.study.names import value_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())
-    return printable(f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}")
+    return printable(f"{plural(runs, 'run')}; {tried}: {'holds' if row.ok else 'does not hold'}")

@@ -19,6 +19,7 @@ from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 from blis_tui.printable import printable, printable_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,6 @@ def run(
     too few requests ...) stands in the report's `warnings`, and on standard error. Ctrl-C stops the run and reports
     what has happened so far, marked as incomplete; once more ends it at once.
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
@@ -73,10 +73,9 @@ def run(
             require_as_packed(chosen.case, chosen.overrides, weighed, chosen.seed is not None)
             found, same = held.enter_context(opened(source, chosen.known()))
             source = str(found.spec)
-        with noting_inputs() as read:
-            experiment = _load(source, chosen, weighed)
+        experiment = _load(source, chosen, weighed)
         with ExitStack() as files:
-            outputs.open(files, [*packed, *read])
+            outputs.open(files, packed)
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
             complete = _run(simulation, outputs, signals, ProgressLine(progress))
@@ -93,6 +92,8 @@ def run(
     if output_format == "json":
         _warn(report)
     if not complete:
+        if listed := outputs.listed():
+            tell(f"interrupted: of what happened until then tells {listed}")
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)
@@ -155,7 +156,8 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
             complete = outputs.run(simulation, go_on) or simulation.done
     except OverdueError:
         if not simulation.sound:
-            tell("interrupted in the middle of a long event: there is no report")
+            left = f", and not written: {written}" if (written := outputs.listed()) else ""
+            tell(f"interrupted in the middle of a long event: there is no report{left}")
             sys.exit(ExitCode.INTERRUPTED)
         complete = False
     finally:
@@ -177,7 +179,7 @@ def _judge(report: Report, opening: Callable[[int], str]) -> None:
     counts = report.requests
     if counts.completed < counts.total:
         missing = counts.total - counts.completed
-        tell(f"note: {missing:,} of {counts.total:,} requests did not complete; latencies do not include them")
+        tell(f"note: {missing:,} of {plural(counts.total, 'request')} did not complete; latencies do not include them")
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:

@@ -27,6 +27,7 @@ from blis_tui.cli.sweep import (
     warn,
 )
 from blis_tui.printable import printable_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from blis_tui.study.rows import Row
@@ -65,7 +66,6 @@ def sensitivity(
     equal seeds are compared, and a change counts where it is larger than what seeds do (95 %).
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity as find  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
@@ -76,12 +76,11 @@ def sensitivity(
 
     def show(_: Row) -> None:
         number = next(numbers)
-        line.show(lambda: f"{number:,} runs")
+        line.show(lambda: f"{plural(number, 'run')}")
 
     with ending_on_signals(), ExitStack() as opened:
-        with noting_inputs() as read:
-            study = open_study(source, asked)
-        require_spared({"-o": output}, read)
+        study = open_study(source, asked)
+        require_spared({"-o": output})
         file = None if output is None else opened.enter_context(atomic_text(output))
         try:
             runner = opened.enter_context(runs.runner(MOST_JOBS))

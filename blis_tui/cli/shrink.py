@@ -16,6 +16,7 @@ from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import progress_option
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,8 +62,8 @@ def shrink(
     left shows what breaks it. It is a trace and an experiment that replays it, with its result as a golden: its test
     passes as long as the result stays what it is, and fails when what is expected holds (`golden.xfail`).
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
 
@@ -74,8 +75,9 @@ def shrink(
     line = ProgressLine(progress)
     trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
     made = {"-o": str(trace), "-o (document)": str(document)}
-    require_spared(made, [Path(source)])
-    with ending_on_signals(), ExitStack() as opened, noting_inputs() as read:
+    load(source, overrides=assignments, seed=seed, plugins=known)  # reads all that it names
+    require_spared(made)
+    with ending_on_signals(), ExitStack() as opened:
         rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
         try:
             found = find(
@@ -85,11 +87,12 @@ def shrink(
                 expect=expect,
                 plugins=known,
                 most_runs=runs,
-                on_run=lambda number, requests: line.show(lambda: f"{number:,} runs; {requests:,} requests"),
+                on_run=lambda number, requests: line.show(
+                    lambda: f"{plural(number, 'run')}; {plural(requests, 'request')}"
+                ),
             )
         finally:
             line.clear()
-        require_spared(made, read)
         rows.write(found.csv())
         spec.write(
             experiment_text(
@@ -105,9 +108,10 @@ def shrink(
     least = (
         "without any one of them it holds"
         if found.minimal
-        else f"more might be left out: {runs:,} runs were not enough"
+        else f"more might be left out: {plural(runs, 'run')} did not suffice"
     )
-    told = [f"{len(found.rows):,} of {found.requests:,} requests are left after {found.runs:,} runs; {least}"]
+    left = f"{len(found.rows):,} of {plural(found.requests, 'request')} are left"
+    told = [f"{left} after {plural(found.runs, 'run')}; {least}"]
     told += [f"FAIL  {one.sentence()}" for one in found.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")

@@ -88,7 +88,9 @@ def init(folder: Path, *, force: bool) -> None:
     if (wheel := own_wheel()) is not None:
         files[f"wheels/{NAME}"] = wheel
     write_tree(folder, files, replace=force)
-    tell(f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / DEMO}, and pytest there")
+    from blis_tui.units import plural  # noqa: PLC0415  (most commands of this group count nothing)
+
+    tell(f"wrote {plural(len(files), 'file')} below {folder}; next: blis-tui run {folder / DEMO}, and pytest there")
 
 
 def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
@@ -224,7 +226,9 @@ def schema(kind: str | None, folder: Path | None) -> None:
     if folder is not None:
         chosen = files if kind is None else with_references(f"{kind}.schema.json", files)
         write_tree(folder, chosen, replace=True)
-        tell(f"wrote {len(chosen)} schemas to {folder}")
+        from blis_tui.units import plural  # noqa: PLC0415  (most commands of this group count nothing)
+
+        tell(f"wrote {plural(len(chosen), 'schema')} to {folder}")
     elif kind is None:
         raise click.UsageError("name the KIND to print, or export all of them with -o")
     else:

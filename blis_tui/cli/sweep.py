@@ -27,11 +27,13 @@ from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
+    from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.runners import Runner
@@ -115,7 +117,7 @@ class Asked:
     """What options say of a study: see those of the same names."""
 
     case: str | None = None
-    axes: tuple[str, ...] = ()
+    axes: tuple[str | AxisOption, ...] = ()
     seeds: str = ""
     slos: tuple[str, ...] = ()
     objectives: tuple[str, ...] = ()
@@ -202,7 +204,7 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     runs once with each seed; equal runs are made once, and results are kept: a sweep that was interrupted goes on where
     it was. Points that are no valid experiments (a model that does not fit) are rows that say so.
     """
-    from blis_tui.inputs import noting_inputs  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.store import MemoryStore  # noqa: PLC0415
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415
 
     outputs = written.outputs
@@ -210,21 +212,24 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     files = {f"-o number {at}": name for at, name in enumerate(outputs, 1)}
     require_different_files({**files, "--html": written.html_file})
     with ending_on_signals():
-        with noting_inputs() as read:
-            study = open_study(source, asked)
-        require_spared({**files, "--html": written.html_file}, read)
+        study = open_study(source, asked)
+        require_spared({**files, "--html": written.html_file})
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if written.html_file is None else open_page(opened, written.html_file)
-            points = Sweep(study, store=runs.kept(), early_stop=early_stop, warn=warn)
+            store = runs.kept()
+            points = Sweep(study, store=store, early_stop=early_stop, warn=warn)
             complete = run_all(points, opened.enter_context(runs.runner(study.runs)), written.progress)
             result = points.result()
             for write in writers:
-                write(result)
+                write(result.whole())
             if page is not None:
                 page.write(_page(result))
         _print(result, written.output_format)
-    _judge(result, complete=complete)
+    if not complete:
+        _tell_interrupted(result, kept=not (isinstance(store, MemoryStore) or points.unkept))
+        sys.exit(ExitCode.INTERRUPTED)
+    _judge(result)
 
 
 def open_study(source: str, asked: Asked) -> Study:
@@ -379,14 +384,18 @@ def _print(result: StudyResult, output_format: str) -> None:
     if output_format == "table":
         print_text(study_text(result, columns(WIDTH, results())), nl=False)
     else:
-        print_data("".join((rows_csv if output_format == "csv" else rows_jsonl)(result)))
+        print_data("".join((rows_csv if output_format == "csv" else rows_jsonl)(result.whole())))
 
 
-def _judge(result: StudyResult, *, complete: bool) -> None:
+def _tell_interrupted(result: StudyResult, *, kept: bool) -> None:
+    next_time = "goes on from there" if kept else "begins anew, for results were not kept"
+    others = "the others are `missing` in rows that are written"
+    known = f"{len(result.rows):,} of {plural(result.study.runs, 'run')}"
+    tell(f"interrupted: {known}; {others}; the same command {next_time}")
+
+
+def _judge(result: StudyResult) -> None:
     """Tell on standard error what went wrong, and exit accordingly."""
-    if not complete:
-        tell(f"interrupted: {len(result.rows):,} of {result.study.runs:,} runs; the same command goes on from there")
-        sys.exit(ExitCode.INTERRUPTED)
     failed = [row for row in result.rows if row.status == "failed"]
     for row in failed[:3]:
         tell(f"FAIL  point {row.point.number}, seed {row.seed}: {printable(row.why)}")

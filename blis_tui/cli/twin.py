@@ -63,15 +63,17 @@ def twin(
     from blis_tui.twin.twin import of_simulated, of_two  # noqa: PLC0415
 
     left = read_recording(recording)
-    require_spared({"--requests": requests_file}, recording.iterdir())
     if is_recording(Path(other)):
         if overrides or plugins or steps != "model":
             raise click.UsageError("--set, --plugins and --steps are for an experiment, not for a recording")
-        found = of_two(left, read_recording(Path(other)))
+        right = read_recording(Path(other))
+        require_spared({"--requests": requests_file}, [*recording.iterdir(), *Path(other).iterdir()])
+        found = of_two(left, right)
     else:
         from blis_tui.spec.load import load  # noqa: PLC0415
 
         experiment = load(other, overrides=overrides, plugins=known_plugins(plugins))
+        require_spared({"--requests": requests_file}, recording.iterdir())
         found = of_simulated(left, experiment, other, steps)
     if requests_file is not None:
         with atomic_text(requests_file) as file:

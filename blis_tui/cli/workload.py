@@ -14,6 +14,7 @@ from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, require_spared, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,7 +135,7 @@ def convert(
     traffic = open_traffic(source, chosen.choice())
     if traffic.cut is not None:
         name = printable(traffic.name)
-        tell(f"note: nothing ends `{name}`: these are its first {traffic.cut:,} requests (see --requests)")
+        tell(f"note: nothing ends `{name}`: these are its first {plural(traffic.cut, 'request')} (see --requests)")
     _tell_left_out(traffic)
     if any(client.network for client in traffic.workload.clients):
         tell("note: the network of clients is not in the file: latencies will be those at the cluster")

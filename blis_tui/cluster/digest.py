@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import RequestState
 
@@ -13,15 +13,38 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
+_ADDRESS: Final = " at 0x"
+"""As objects show it that say nothing else of themselves."""
+
+
 def digest(cluster: Cluster) -> str:
     """SHA-256 over everything that decides the simulation's future and its report.
 
     Two simulations of one experiment with equal digests will do the same from here on.
+
+    Raises:
+        AddressError: something says of its state where in memory an object is, which no other process would.
     """
     hasher = sha256()
     for part in _state(cluster):
-        hasher.update(repr(part).encode())
+        text = repr(part)
+        if _ADDRESS in text and unplain(part):
+            raise AddressError
+        hasher.update(text.encode())
     return hasher.hexdigest()
+
+
+def unplain(value: object) -> str:
+    """The kind of the first value in a state that shows its address in memory; empty = there is none."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, tuple | list | set | frozenset):
+        return next((kind for one in value if (kind := unplain(one))), "")
+    return "" if isinstance(value, str | bytes) or _ADDRESS not in repr(value) else type(value).__name__
+
+
+class AddressError(Exception):
+    """A state is of no use: it would be another one in each process."""
 
 
 def _state(cluster: Cluster) -> list[object]:

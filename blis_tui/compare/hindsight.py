@@ -154,7 +154,9 @@ class Hindsight:
 
     def __repr__(self) -> str:
         """One line."""
-        return f"<Hindsight {self.experiment.name}: {len(self.judged):,} of {self.decisions:,} decisions judged>"
+        return (
+            f"<Hindsight {self.experiment.name}: {len(self.judged):,} of {plural(self.decisions, 'decision')} judged>"
+        )
 
     def to_dict(self) -> dict[str, object]:
         """As plain data."""

@@ -9,7 +9,7 @@ from blis_tui.columns import aligned, clip
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import WIDTH, metric_lines
 from blis_tui.printable import printable
-from blis_tui.units import ms_change_text, ms_text
+from blis_tui.units import ms_change_text, ms_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def _decisions(found: WhatIf) -> list[str]:
     if len(found.decisions) == 1:
         return []
     known = ", ".join(f"{one.event:,} (to {one.instance})" for one in found.decisions)
-    text = f"It is routed {len(found.decisions)} times, at events {known}."
+    text = f"It is routed {plural(len(found.decisions), 'time')}, at events {known}."
     changed = f"The decision of event {found.decision.event:,} is changed; --event names another one."
     return wrap(f"{text} {changed}", WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
 

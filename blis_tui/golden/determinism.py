@@ -6,12 +6,21 @@ that a checkpoint does not restore or its ``state()`` does not show (and time tr
 
 from __future__ import annotations
 
+import copyreg
+import io
 import json
 import pickle
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from inspect import isfunction
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
+from blis_tui.classes import dataclass
+from blis_tui.cluster.digest import AddressError
+from blis_tui.engine.request import Request
 from blis_tui.errors import SimulationError
 from blis_tui.golden.other_process import OtherProcess
+from blis_tui.kept import own_attributes
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 
@@ -25,21 +34,43 @@ _MOST_STATES: Final = 20_000
 """Different states of one policy that are remembered, to notice when one comes back."""
 
 
+_ONLY_ANSWER: Final = {
+    ("scores", "routed"): ("scores", "grades", "sparse"),
+    ("step_time_us", "queueing_time_us"): ("step_time_us",),
+    ("ordered", "push_front"): ("ordered", "first", "head"),
+}
+"""By methods that tell the plug point: those that are asked by others, too, who only want to know (records of
+decisions, estimates, the debugger), and must not change anything."""
+_SHOWN: Final = 60
+
+
 @runtime_checkable
 class _Stateful(Protocol):
     def state(self) -> tuple[object, ...]: ...
 
 
+@runtime_checkable
+class _Queue(Protocol):
+    def ordered(self) -> list[Request]: ...
+
+    def push_front(self, request: Request) -> None: ...
+
+
 def find_nondeterminism(experiment: Experiment) -> str:
     """What changes from run to run, with the first event that differs; empty when nothing does.
 
-    It runs about six times, in this process and in another one.
+    It runs about seven times, in this process and in another one.
 
     Raises:
         SimulationError: the simulation cannot go on.
         TraceError: rows of its trace are wrong.
     """
-    lines, end = record_run(experiment)
+    try:
+        lines, end = record_run(experiment)
+    except SimulationError as error:
+        if isinstance(error.__cause__, AddressError):
+            return str(error)
+        raise
     again = Simulation(experiment)
     if found := _compare(again, lines):
         return f"a second run differs at {found}"
@@ -49,7 +80,12 @@ def find_nondeterminism(experiment: Experiment) -> str:
     alone.run()
     if _end(alone) != end:
         return "a run without observers ends in another state"
-    return _continued(experiment, lines, end) or _elsewhere(experiment, lines, end) or _forgotten(experiment)
+    return (
+        _continued(experiment, lines, end)
+        or _elsewhere(experiment, lines, end)
+        or _forgotten(experiment)
+        or _changed_by_asking(experiment)
+    )
 
 
 def record_run(experiment: Experiment) -> tuple[list[str], tuple[str, str]]:
@@ -139,26 +175,99 @@ def _forgotten(experiment: Experiment) -> str:
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     simulation = Simulation(experiment)
     kept = simulation.parts_from(modules)
-    asked = [part if isinstance(part, _Stateful) else None for part in kept]  # once: a protocol takes its time
+    asked = [isinstance(part, _Stateful) for part in kept]  # once: a protocol takes its time
+    queues = [isinstance(part, _Queue) for part in kept]
     known: list[dict[str, bytes]] = [{} for _ in kept]
     while simulation.step() is not None:
-        for part, stateful, states in zip(kept, asked, known, strict=True):
-            said = "" if stateful is None else repr(stateful.state())
-            content = pickle.dumps(part, protocol=5)
+        for part, stateful, queue, states in zip(kept, asked, queues, known, strict=True):
+            # What digests have of it: what it says of its state, and the order of a queue, which instances know.
+            said = repr(cast("_Stateful", part).state()) if stateful else ""
+            said += repr([request.index for request in cast("_Queue", part).ordered()]) if queue else ""
+            content = _pickled(part)
             before = states.setdefault(said, content) if len(states) < _MOST_STATES else states.get(said, content)
             changed = [] if content == before else _changed(pickle.loads(before), part)  # noqa: S301  (made above)
             if changed:
-                shown = "says nothing of it: `state()` is the same" if said else "has no `state()` that could say so"
+                shown = (
+                    "says nothing of it: `state()` is the same" if stateful else "has no `state()` that could say so"
+                )
                 return f"{type(part).__name__} changes {', '.join(changed)} by event {simulation.events}, and {shown}"
     return ""
 
 
+def _changed_by_asking(experiment: Experiment) -> str:
+    """Whether a plug-in changes what it remembers where it is only asked: nobody promises how often that happens."""
+    modules = frozenset(plugin.module for plugin in experiment.plugins_used())
+    kinds = dict.fromkeys(type(part) for part in Simulation(experiment).parts_from(modules))
+    found: list[str] = []
+    with ExitStack() as watched:
+        for kind in kinds:
+            for signs, methods in _ONLY_ANSWER.items():
+                for name in methods if _has(kind, "state", *signs) else ():
+                    owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
+                    if owner is not None and owner.__module__ in modules and isfunction(owner.__dict__[name]):
+                        watched.enter_context(_watched(owner, name, found))
+        simulation = Simulation(experiment)
+        while not found and simulation.step() is not None:
+            pass
+    if not found:
+        return ""
+    others = "others ask that, too, who only want to know, and would change results"
+    return f"{found[0]} at event {simulation.events}; {others}"
+
+
+def _has(kind: type, *names: str) -> bool:
+    return all(hasattr(kind, name) for name in names)
+
+
+@contextmanager
+def _watched(owner: type, name: str, found: list[str]) -> Iterator[None]:
+    """Within the block, calls of a method are noted that change what `state()` says."""
+    method = owner.__dict__[name]
+
+    @wraps(method)
+    def asked(self: _Stateful, *arguments: object, **named: object) -> object:
+        before = repr(self.state())
+        answer = method(self, *arguments, **named)
+        if (after := repr(self.state())) != before:
+            states = f"from {before[:_SHOWN]} to {after[:_SHOWN]}"
+            found.append(f"{type(self).__name__} changes what it remembers in `{name}`, {states},")
+        return answer
+
+    setattr(owner, name, asked)
+    try:
+        yield
+    finally:
+        setattr(owner, name, method)
+
+
 def _changed(old: object, new: object) -> list[str]:
-    """Names of attributes that are not what they were."""
-    names = list(getattr(new, "__dict__", ()))
-    names += [name for kind in type(new).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(new, name)]
+    """Names of attributes that are not what they were; what a class of this package keeps is no plug-in's."""
+    names = own_attributes(new)
     return [f"`{name}`" for name in names if not _equal(getattr(old, name, None), getattr(new, name))]
 
 
 def _equal(old: object, new: object) -> bool:
-    return old == new or pickle.dumps(old, protocol=5) == pickle.dumps(new, protocol=5)
+    return old == new or _pickled(old) == _pickled(new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """Stands for a request."""
+
+    index: int
+
+
+def _as_number(one: Request | _Numbered) -> tuple[type[_Numbered], tuple[int]]:
+    return _Numbered, (one.index,)
+
+
+_AS_NUMBERS: Final = {**copyreg.dispatch_table, Request: _as_number, _Numbered: _as_number}
+
+
+def _pickled(part: object) -> bytes:
+    """Requests are no memory of who holds them: their numbers are."""
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer, protocol=5)
+    pickler.dispatch_table = _AS_NUMBERS
+    pickler.dump(part)
+    return buffer.getvalue()

@@ -19,6 +19,7 @@ from blis_tui.printable import printable
 from blis_tui.records.tables import record_dict, record_line
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,13 +184,14 @@ def _instance(instance: InstanceSnapshot) -> str:
     return (
         f"instance {instance.index}: {len(instance.running)} running, {len(instance.waiting)} waiting"
         f"{f' ({queue}{more})' if queue else ''}, {kv.used_blocks} of {kv.total_blocks} KV blocks used, "
-        f"step {instance.steps}, {instance.preemptions} preemptions"
+        f"step {instance.steps}, {plural(instance.preemptions, 'preemption')}"
     )
 
 
 def _request(request: RequestSnapshot) -> str:
     return (
-        f"request {request.request_id}: {request.phase}, {request.computed_tokens} of {request.target_tokens} tokens "
-        f"computed, {request.generated_tokens} generated, {request.held_blocks} blocks, "
-        f"{request.preemptions} preemptions, arrived at {request.arrival_us} us"
+        f"request {request.request_id}: {request.phase}, "
+        f"{request.computed_tokens} of {plural(request.target_tokens, 'token')} computed, "
+        f"{request.generated_tokens} generated, {plural(request.held_blocks, 'block')}, "
+        f"{plural(request.preemptions, 'preemption')}, arrived at {request.arrival_us} us"
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.plain_page import Markup, Table, plain_page
 from blis_tui.records.files import write_text
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
     rows = sorted(results, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
     failed = len([one for one in rows if one.get("outcome") == "failed"])
     body = [
-        f"<p>{len(rows)} tests, {failed} failed.</p>",
+        f"<p>{plural(len(rows), 'test')}, {failed} failed.</p>",
         Table(
             head=("test", "result", "requests", "output tokens/s", "time to first token, ms"),
             rows=map(_row, rows),

@@ -21,6 +21,7 @@ from blis_tui.study.summary import summaries
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome
 from blis_tui.study.text import wanted
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -135,7 +136,7 @@ def changes(golden: Golden, result: Golden) -> list[str]:
     }
     same = golden.spec_sha256 != result.spec_sha256 and golden.document == json.loads(to_line(result.document))
     lines = [f"its experiment `{result.document['experiment']}` has changed"] if same else []
-    lines.append(f"{len(changed):,} of {len(both):,} runs changed")
+    lines.append(f"{len(changed):,} of {plural(len(both), 'run')} changed")
     for words, names in turns.items():
         if names:
             more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

@@ -9,6 +9,7 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.portable_math import ln
 from blis_tui.metrics.expected_error import Expectation, Seen, expectation
 from blis_tui.metrics.measured import measured
+from blis_tui.units import plural
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _unserved(document: Mapping[str, object]) -> str:
     for name in ("timed_out", "dropped_unservable", "rejected", "lost"):
         lost += int(_figure(document, f"requests.{name}"))
     total = int(_figure(document, "requests.total"))
-    return f"{lost:,} of {total:,} requests were not served (measured: all were)" if lost else ""
+    return f"{lost:,} of {plural(total, 'request')} were not served (measured: all were)" if lost else ""
 
 
 def _figure(document: Mapping[str, object], path: str) -> float:

@@ -22,6 +22,7 @@ from blis_tui.metrics.request_columns import split
 from blis_tui.metrics.sections import Sections, sections_apply
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples, whole_sum
 from blis_tui.metrics.step_time import step_times
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -285,7 +286,8 @@ class Report(Sections):
     def _headline(self) -> str:
         done, rate = self.requests, self.throughput
         return (
-            f"{self.meta.experiment}, seed {self.meta.seed}: {done.completed:,} of {done.total:,} requests completed, "
+            f"{self.meta.experiment}, seed {self.meta.seed}: "
+            f"{done.completed:,} of {plural(done.total, 'request')} completed, "
             f"{rate.requests_per_s:.4g} requests/s, {rate.output_tokens_per_s:,.0f} output tokens/s"
         )
 

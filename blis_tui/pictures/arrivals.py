@@ -10,6 +10,7 @@ from blis_tui.metrics.stats import of_samples
 from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.plain_page import Table
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +119,9 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
 
 def _thinned(drawn: int, requests: int) -> str:
     """What is to know where not all requests are drawn."""
-    told = f"{drawn:,} of {requests:,} requests are drawn: some at equal distances, and the slowest in between. "
+    told = (
+        f"{drawn:,} of {plural(requests, 'request')} are drawn: some at equal distances, and the slowest in between. "
+    )
     return told if drawn < requests else ""
 
 
@@ -139,13 +142,13 @@ def _points(
 
 
 def _about(row: Row) -> str:
-    parts = [f"{row.input_tokens:,} tokens in, {row.output_tokens:,} out"]
+    parts = [f"{plural(row.input_tokens, 'token')} in, {row.output_tokens:,} out"]
     if row.cached_tokens:
         parts.append(f"{row.cached_tokens:,} cached")
     if row.instance >= 0:
         parts.append(f"instance {row.instance}")
     if row.preemptions:
-        parts.append(f"{row.preemptions:,} preemptions")
+        parts.append(f"{plural(row.preemptions, 'preemption')}")
     return ", ".join(parts)
 
 

@@ -9,6 +9,7 @@ from blis_tui.classes import NamedTuple
 from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
 from blis_tui.pictures.parts import Picture, View, label
 from blis_tui.plain_page import Table
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ def _pool_lines(instances: Sequence[InstanceLoad], x: Sequence[float]) -> list[_
     pools: dict[str, list[InstanceLoad]] = {}
     for one in instances:
         pools.setdefault(one.pool, []).append(one)
-    return [_mean_line(f"pool {name}, mean of {len(own)} instances", own, x) for name, own in pools.items()]
+    return [_mean_line(f"pool {name}, mean of {plural(len(own), 'instance')}", own, x) for name, own in pools.items()]
 
 
 def _mean_line(name: str, instances: Sequence[InstanceLoad], x: Sequence[float]) -> _Line:
@@ -189,7 +190,7 @@ def _heat_map(instances: Sequence[InstanceLoad], edges: Sequence[float]) -> Pict
     return Picture(
         name="instances",
         title="Instances over time",
-        description=f"A heat map of {len(instances):,} instances over simulated time.",
+        description=f"A heat map of {plural(len(instances), 'instance')} over simulated time.",
         views=views,
         height=min(max(260, 90 + 16 * len(instances)), 900),
         note="A row for each instance. One that is always brighter than the others gets more than its share.",

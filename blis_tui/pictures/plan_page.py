@@ -90,12 +90,12 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
         return parts
     found, binding = best.found, plan.binding
     shown = [
-        Card(name="Instances", value=f"{best.size}", more=f"{number_text(found.mean('cost.gpus'))} GPUs"),
+        Card(name="Instances", value=f"{best.size}", more=f"{plural(int(found.mean('cost.gpus') or 0), 'GPU')}"),
         Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
         Card(
             name="Seeds that agree",
             value="all alike" if found.seedless else f"{found.holding} of {found.seeds}",
-            more=f"{plan.runs:,} runs in all",
+            more=f"{plural(plan.runs, 'run')} in all",
         ),
     ]
     if binding is not None:
@@ -155,8 +155,8 @@ def _tried_picture(plan: Plan) -> Picture | None:
     return Picture(
         name="tries",
         title=f"Bounded figures over the {what}",
-        description=f"A line for each of {len(plan.candidates)} configurations over the {what}s that were tried."
-        f" {answer_text(plan)}",
+        description=f"A line for each of {plural(len(plan.candidates), 'configuration')} over the {what}s that were"
+        f" tried. {answer_text(plan)}",
         views=views,
         height=440,
         note="Crosses do not hold with every seed; the star is the answer. Points are of the seed that decides, bars"

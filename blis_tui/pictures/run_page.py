@@ -16,7 +16,7 @@ from blis_tui.plain_page import Table
 from blis_tui.records.summary import hits_text, main_lines
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.study.costs import cost_figures
-from blis_tui.units import share_text
+from blis_tui.units import plural, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,7 +123,9 @@ def _verdict(verdicts: Sequence[Verdict]) -> str:
     if held == len(verdicts):
         text = "its one expectation holds" if held == 1 else f"all {held} expectations hold"
         return f"<p class='verdict good'>✓ {text[0].upper()}{text[1:]}.</p>"
-    return f"<p class='verdict bad'>✗ {len(verdicts) - held} of {len(verdicts)} expectations do not hold.</p>"
+    broken = len(verdicts) - held
+    told = f"{broken} of {plural(len(verdicts), 'expectation')} {'does' if broken == 1 else 'do'} not hold"
+    return f"<p class='verdict bad'>✗ {told}.</p>"
 
 
 def _finding(found: Finding) -> str:

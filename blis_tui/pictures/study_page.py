@@ -23,7 +23,7 @@ from blis_tui.study.expected import step_times_lines
 from blis_tui.study.names import value_text
 from blis_tui.study.scenarios import load_paths, scenarios
 from blis_tui.study.text import best_words, bound_text, same_load, ties_text
-from blis_tui.units import number_text
+from blis_tui.units import number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def study_page(result: StudyResult, chosen: Sequence[Chosen] = ()) -> str:
         Section(name="settings", title="All settings", content=[_settings(result)]),
         Section(name="provenance", title="Provenance", content=[_provenance(result), _digests(result)]),
     ]
-    about = study.description or f"{study.experiment} with {len(study.points):,} combinations of settings."
+    about = study.description or f"{study.experiment} with {plural(len(study.points), 'combination')} of settings."
     return page(f"{study.name}: a study", about, sections)
 
 
@@ -82,13 +82,15 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         found.append(Card(name=name, value=f"{len(points.front):,}", more=what))
     parts: list[str | Table] = [cards(found)]
     if not result.complete:
-        known = f"The study was interrupted: {len(result.rows):,} of {study.runs:,} runs are known."
+        known = f"The study was interrupted: {len(result.rows):,} of {plural(study.runs, 'run')} are known."
         parts.append(f"<div class='finding error'>{paragraph(known)}</div>")
     for status, words in _ENDS.items():
         ended = [one for one in points.all if one.status == status]
         if ended:
             first = ended[0]
-            text = f"{len(ended):,} of {len(points.all):,} points {words}. Point {first.point.number}: {first.why}"
+            text = (
+                f"{len(ended):,} of {plural(len(points.all), 'point')} {words}. Point {first.point.number}: {first.why}"
+            )
             parts.append(f"<div class='finding'>{paragraph(text)}</div>")
     best = [one for one in points.all if one.point.number in points.front]
     if best:
@@ -189,7 +191,7 @@ def _percentiles(points: Points) -> Picture | None:
     return Picture(
         name="percentiles",
         title="Latency by percentile",
-        description=f"The percentiles of {len(members)} points {which}, a line each.",
+        description=f"The percentiles of {plural(len(members), 'point')} {which}, a line each.",
         views=views,
         height=440,
         note="Means over seeds of the percentiles p50, p90, p95 and p99"

@@ -48,8 +48,11 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
-    """As :func:`atomic_text`, for bytes."""
+def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[BinaryIO]:
+    """As :func:`atomic_text`, for bytes.
+
+    Where a user has asked for the file, a ``KeyboardInterrupt`` gets a note of what became of it.
+    """
     if not str(path):
         raise InputError("cannot write: the name of the file is empty")
     try:
@@ -65,10 +68,12 @@ def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
             raise
         except OSError as error:
             raise _unwritable(path, error) from error
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError, InputError):  # what it could not take before, it cannot take now
             opened.close()
         place.forget()
+        if asked_for and isinstance(error, KeyboardInterrupt):
+            error.add_note(f"{path} {place.left}")
         raise
 
 
@@ -94,6 +99,11 @@ class _Place:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
+    @property
+    def left(self) -> str:
+        """What became of it where the work on it was broken off."""
+        return "is cut short"
+
     def publish(self, opened: BinaryIO) -> None:
         """Let the whole content be the file's, and close what it was written to."""
         opened.close()
@@ -108,6 +118,10 @@ class _UnnamedPlace(_Place):
     def __init__(self, descriptor: int, target: Path) -> None:
         super().__init__(descriptor)
         self._target = target
+
+    @property
+    def left(self) -> str:
+        return _left(self._target)
 
     def publish(self, opened: BinaryIO) -> None:
         opened.flush()
@@ -162,6 +176,10 @@ class _HiddenPlace(_Place):
         self._target = target
         self._file = Path(name)
 
+    @property
+    def left(self) -> str:
+        return _left(self._target)
+
     def publish(self, opened: BinaryIO) -> None:
         opened.close()
         mask = os.umask(0)
@@ -171,6 +189,10 @@ class _HiddenPlace(_Place):
 
     def forget(self) -> None:
         self._file.unlink(missing_ok=True)
+
+
+def _left(target: Path) -> str:
+    return "stays as it was" if target.exists() else "was not written"
 
 
 def _place(path: Path) -> _Place:

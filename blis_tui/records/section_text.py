@@ -95,10 +95,12 @@ def _media(report: Report) -> dict[str, str]:
     lines: dict[str, str] = {}
     if (media := report.multimodal) is not None:
         counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
-        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
+        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {plural(media.requests, 'prompt')}"
     if (encoder := report.encoder) is not None:
-        hits = f"{share_text(encoder.hit_rate)} in its cache, {encoder.evicted_items:,} items evicted"
-        lines["encoder"] = f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {encoder.holds:,} waits for it"
+        hits = f"{share_text(encoder.hit_rate)} in its cache, {plural(encoder.evicted_items, 'item')} evicted"
+        lines["encoder"] = (
+            f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {plural(encoder.holds, 'wait')} for it"
+        )
     return lines
 
 
@@ -110,7 +112,7 @@ def _of_the_engine(report: Report) -> dict[str, str]:
     if log := report.throughput_log:
         most = max(log, key=lambda one: one.prompt_tokens_per_s + one.generation_tokens_per_s)
         rates = f"{most.prompt_tokens_per_s:,.1f} prompt and {most.generation_tokens_per_s:,.1f} generated tokens/s"
-        lines["engine log"] = f"{len(log):,} intervals, at most {rates} (from {most.start_us / 1e6:,.1f} s on)"
+        lines["engine log"] = f"{plural(len(log), 'interval')}, at most {rates} (from {most.start_us / 1e6:,.1f} s on)"
     return lines
 
 
@@ -137,11 +139,10 @@ def _of_steps(report: Report) -> dict[str, str]:
         accepted = f"{share_text(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
         lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
     if (adapters := report.adapters) is not None:
-        loaded = (
-            f"{adapters.loads:,} loads of {adapters.adapters:,} adapters ({adapters.loads_from_storage:,} from storage)"
-        )
-        held = f"{share_text(adapters.hit_rate)} hits, {adapters.holds:,} requests held"
-        lines["LoRA"] = f"{loaded}, {adapters.evictions:,} evictions, {held}"
+        loaded = f"{plural(adapters.loads, 'load')} of {plural(adapters.adapters, 'adapter')}"
+        loaded += f" ({adapters.loads_from_storage:,} from storage)"
+        held = f"{share_text(adapters.hit_rate)} hits, {plural(adapters.holds, 'request')} held"
+        lines["LoRA"] = f"{loaded}, {plural(adapters.evictions, 'eviction')}, {held}"
     return lines
 
 
@@ -150,7 +151,7 @@ def _of_pools(report: Report) -> dict[str, str]:
     for name, pool in (report.pools or {}).items():
         prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
         served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"
-        blocks = f"{pool.kv.peak_used:,} of {pool.kv.blocks:,} blocks at peak"
+        blocks = f"{pool.kv.peak_used:,} of {plural(pool.kv.blocks, 'block')} at peak"
         made_of = f"{pool.instances:,} of {pool.model} on {pool.hardware}"
         lines[f"pool {name}"] = f"{made_of}, busy {share_text(pool.busy_share)}, {served}, {blocks}"
     for model in report.models or ():
@@ -169,7 +170,7 @@ def _of_requests(report: Report) -> dict[str, str]:
     if report.slo is not None:
         lines |= _slo(report.slo)
     if report.fairness is not None and report.fairness.tenants > 1:
-        lines["fairness"] = f"{report.fairness.jain_index:.3f} (Jain), {report.fairness.tenants:,} tenants"
+        lines["fairness"] = f"{report.fairness.jain_index:.3f} (Jain), {plural(report.fairness.tenants, 'tenant')}"
     return lines
 
 
@@ -227,7 +228,7 @@ def _sessions(found: SessionReport) -> dict[str, str]:
     took = found.duration_ms
     if took.p50 is not None and took.p99 is not None:
         ended += f", p50 {took.p50 / 1e3:,.1f} s, p99 {took.p99 / 1e3:,.1f} s"
-    lines = {"sessions": f"{found.started:,} of {found.calls:,} requests: {ended}"}
+    lines = {"sessions": f"{found.started:,} of {plural(found.calls, 'request')}: {ended}"}
     first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
     if first is not None and later is not None:
         cached = f"{share_text(found.later_cached)} of later prompts cached"
@@ -236,7 +237,8 @@ def _sessions(found: SessionReport) -> dict[str, str]:
 
 
 def _reasoning(found: ReasoningReport) -> str:
-    text = f"{found.reasoning_tokens:,} tokens ({share_text(found.share)} of output), {found.requests:,} requests"
+    tokens = f"{plural(found.reasoning_tokens, 'token')} ({share_text(found.share)} of output)"
+    text = f"{tokens}, {plural(found.requests, 'request')}"
     first = found.ttfat_ms
     if first.p50 is not None and first.p99 is not None:
         text += f", time to first answer token p50 {first.p50:,.2f} ms, p99 {first.p99:,.2f} ms"
@@ -267,23 +269,26 @@ def _disaggregation(split: DisaggregationReport) -> str:
     took = split.transfer_ms
     times = "" if took.p50 is None or took.p99 is None else f" (p50 {took.p50:,.2f} ms, p99 {took.p99:,.2f} ms)"
     return (
-        f"{split.split:,} requests, {split.transfers:,} transfers{times} of {split.transferred_bytes / 1e9:,.3f} GB,"
+        f"{plural(split.split, 'request')}, {plural(split.transfers, 'transfer')}{times}"
+        f" of {split.transferred_bytes / 1e9:,.3f} GB,"
         f" {split.peak_concurrent_transfers:,} at once, {split.dropped_at_decode:,} dropped at decode"
     )
 
 
 def _regret(found: RoutingReport) -> str:
     if not found.scored:
-        return f"none: the routing policy of {found.decisions:,} decisions has no scores"
+        return f"none: the routing policy of {plural(found.decisions, 'decision')} has no scores"
     seen, true = found.regret.seen, found.regret.true
-    text = f"{found.regretted:,} of {found.scored:,} decisions against the true state"
+    text = f"{found.regretted:,} of {plural(found.scored, 'decision')} against the true state"
     return f"{text}, by up to {true.max:.3f} (mean {true.mean:.4f}; as the router saw it {seen.mean:.4f})"
 
 
 def _preemption(found: PreemptionReport) -> str:
-    text = f"{found.recomputed_tokens:,} tokens recomputed"
+    text = f"{plural(found.recomputed_tokens, 'token')} recomputed"
     if found.swapped_out or found.host_full:
-        text += f", {found.swapped_out:,} victims swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
+        text += (
+            f", {plural(found.swapped_out, 'victim')} swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
+        )
         text += f", {found.added_us / 1e3:,.2f} ms longer steps)"
     return text
 
@@ -292,4 +297,4 @@ def _tiers(found: TiersReport) -> str:
     hits = ", ".join(f"{tier.reloaded:,} from {name}" for name, tier in found.tiers.items())
     moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms longer steps"
     back = f"{found.reloaded:,} back ({hits}), {found.thrashing:,} too soon"
-    return f"{found.offloaded:,} blocks offloaded, {back}, {moved}"
+    return f"{plural(found.offloaded, 'block')} offloaded, {back}, {moved}"

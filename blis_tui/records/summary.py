@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.columns import cut
 from blis_tui.printable import printable
 from blis_tui.records.section_text import instance_lines, section_lines
-from blis_tui.units import share_text
+from blis_tui.units import plural, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,8 +89,8 @@ def main_lines(report: Report) -> dict[str, str]:
         "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
         f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
         "steady": _steady(report.steady),
-        "KV cache": f"{_fullest(report)}, {hits_text(kv)}, {kv.preemptions:,} preemptions"
-        + (f", {kv.allocation_failures:,} allocations failed" if kv.allocation_failures else ""),
+        "KV cache": f"{_fullest(report)}, {hits_text(kv)}, {plural(kv.preemptions, 'preemption')}"
+        + (f", {plural(kv.allocation_failures, 'allocation')} failed" if kv.allocation_failures else ""),
         **section_lines(report),
     }
 
@@ -146,7 +146,7 @@ def _fullest(report: Report) -> str:
     """How full the fullest instance has been."""
     fullest = max(report.instances, key=lambda one: one.kv.peak_used)
     where = f" of instance {fullest.instance}" if len(report.instances) > 1 else ""
-    return f"{fullest.kv.peak_used:,} of {fullest.kv.blocks:,} blocks{where} at peak"
+    return f"{fullest.kv.peak_used:,} of {plural(fullest.kv.blocks, 'block')}{where} at peak"
 
 
 def _by(kind: str, groups: Mapping[str, GroupReport], width: int) -> Iterator[str]:

@@ -46,7 +46,7 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceProblem:
-    """One wrong cell of a trace file; ``line`` counts from 1 and includes the header."""
+    """One wrong cell of a trace file; ``line`` counts from 1 and includes the header; 0 = the whole file is wrong."""
 
     file: str
     line: int
@@ -178,8 +178,8 @@ def from_trace_problems(problems: Sequence[TraceProblem]) -> Diagnostic:
         message=problem.message,
         file=problem.file,
         line=problem.line,
-        column=1,
-        end_column=2,
+        column=1 if problem.line else 0,
+        end_column=2 if problem.line else 0,
         path=problem.column,
         help=problem.help,
         notes=tuple(notes),

@@ -419,13 +419,18 @@ class _Reader:
         mark, hint = error.problem_mark or error.context_mark, None
         line, column = _position_of(mark)
         text = self.lines[line] if line < len(self.lines) else ""
-        if not text.strip() and error.context_mark is not None:
-            line, column = _position_of(error.context_mark)  # the end of the text says nothing; the beginning does
+        if not text.strip():  # the end of the text says nothing: where it begins does, or the last of what there is
+            line, column = min(_position_of(error.context_mark or mark), self._last())
         elif text[column : column + 1] == "\t":
             hint = "indent with spaces, not with tabs"
         context = f" {error.context}" if error.context else ""
         message = f"not valid YAML: {error.problem or 'malformed'}{context}"
         self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)
+
+    def _last(self) -> tuple[int, int]:
+        """Behind the last character that is no blank, from 0."""
+        lines = Source("", self.source.text.rstrip()).lines
+        return len(lines) - 1, len(lines[-1])
 
     def _problem(self, code: str, message: str, span: Span, path: DataPath = (), hint: str | None = None) -> None:
         self.problems.append(located(code, message, Location(self.source, span), path=path, hint=hint))

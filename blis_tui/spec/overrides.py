@@ -84,7 +84,8 @@ def _parse_one(source: Source) -> Override:
     try:
         document = parse(Source(source.name, " " * (len(path) + 1) + value))
     except SpecError as error:
-        shown = [replace(one, source_line=text.splitlines()[0], path="") for one in error.diagnostics]
+        lines = source.lines
+        shown = [replace(one, source_line=lines[max(one.line, 1) - 1], path="") for one in error.diagnostics]
         raise SpecError(shown) from error
     return Override(steps, tuple(places), _from(document, source))
 
@@ -111,7 +112,8 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
         container = document.get(*path)
         if isinstance(container, list):
             if not (step.isdecimal() and step.isascii() and int(step[:9]) < len(container)):
-                message = f"`{'.'.join(map(str, path))}` has {len(container)} entries, no entry `{step[:40]}`"
+                many = "1 entry" if len(container) == 1 else f"{len(container)} entries"
+                message = f"`{'.'.join(map(str, path))}` has {many}, no entry `{step[:40]}`"
                 return located("BLIS1009", message, place, path=path, hint="entries are numbered from 0")
             path = (*path, int(step))
         elif isinstance(container, dict):

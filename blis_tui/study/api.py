@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.spec.loader import parse
+from blis_tui.spec.model import Experiment
 from blis_tui.spec.overrides import as_text
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.study.arguments import study_of_arguments
@@ -49,7 +50,8 @@ def sweep(
     """Run an experiment with many settings.
 
     Args:
-        source: a study or an experiment: its name, the path of its file, or the document itself as plain data.
+        source: a study or an experiment: its name, the path of its file, or the document itself as plain data; not what
+            :func:`blis_tui.load` returns, but what it takes.
         axes: what varies, by dotted path: ``{"cluster.instances": range(1, 9)}``; every value of one axis meets every
             value of the others. An axis replaces the study's of the same path.
         seeds: with which seeds each point runs, or with how many; None = what the study says, or the experiment's own.
@@ -104,7 +106,7 @@ def study_from(
     elif isinstance(source, str | Path):
         document, base = open_study_or_experiment(str(source.absolute()) if isinstance(source, Path) else source)
     else:
-        raise TypeError(f"a study or an experiment is a name, a path or a mapping, not {type(source).__name__}")
+        raise _no_source(source)
     data = as_map(document.data)
     for path, values in axes.items():
         if not isinstance(data.get("axes"), dict):
@@ -121,6 +123,12 @@ def study_from(
     study = read_study(document, base=base, given=[as_text(*one) for one in given.items()], plugins=known)
     require_figures(study)
     return study
+
+
+def _no_source(source: object) -> TypeError:
+    kind = f"a study or an experiment is a name, a path or a mapping, not {type(source).__name__}"
+    loaded = "; pass what blis_tui.load() was given, with the same `set` and `plugins`"
+    return TypeError(kind + (loaded if isinstance(source, Experiment) else ""))
 
 
 def _json(values: object) -> str:

@@ -15,6 +15,7 @@ from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
 from blis_tui.records.tables import csv_line
 from blis_tui.study.costs import cost_figures
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -56,9 +57,9 @@ class Row:
     seed: int
     sha256: str = ""
     """Digest of its experiment; empty where there is none."""
-    status: Literal["done", "stopped", "failed", "invalid"]
+    status: Literal["done", "stopped", "failed", "invalid", "missing"]
     """``stopped``: a constraint could no longer hold, so the figures are of a part of the run; ``invalid``: the point
-    is no experiment."""
+    is no experiment; ``missing``: the study was interrupted before this run."""
     ok: bool | None
     """Whether all constraints hold; None = there are none, or no result."""
     why: str = ""
@@ -101,6 +102,13 @@ class StudyResult:
         """Whether every run has its row."""
         return len(self.rows) == self.study.runs
 
+    def whole(self) -> StudyResult:
+        """The same with a row for every run, ``missing`` where there is none: a table that does not look complete."""
+        known = {(row.point.number, row.seed): row for row in self.rows}
+        runs = ((point, seed) for point in self.study.points for seed in self.study.seeds)
+        rows = (known.get((point.number, seed)) or _missing(point, seed) for point, seed in runs)
+        return self if self.complete else StudyResult(study=self.study, rows=tuple(rows))
+
     def columns(self) -> tuple[str, ...]:
         """The names of a table's columns: the point, what varies, how the run ended, and every figure."""
         figures = dict.fromkeys(name for row in self.rows for name in row.figures)
@@ -142,12 +150,16 @@ class StudyResult:
 
     def _headline(self) -> str:
         study = self.study
-        return f"{study.name}: {len(study.points):,} points, {len(self.rows):,} of {study.runs:,} runs"
+        return f"{study.name}: {plural(len(study.points), 'point')}, {len(self.rows):,} of {plural(study.runs, 'run')}"
 
     def _with(self, names: Iterable[str]) -> Iterator[dict[str, Value]]:
         """Records that have these columns, too."""
         for record in self.each_record():
             yield {**dict.fromkeys(names), **record}
+
+
+def _missing(point: Point, seed: int) -> Row:
+    return Row(point=point, seed=seed, status="missing", ok=None, why="the study was interrupted before this run")
 
 
 def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:

@@ -17,7 +17,7 @@ from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import margins, verdict_of
-from blis_tui.units import number_text, share_change_text
+from blis_tui.units import number_text, plural, share_change_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -268,7 +268,7 @@ def sensitivity_text(found: Sensitivity) -> str:
     sign = "<=" if found.upper else ">="
     head = (
         f"{found.metric} is {number_text(found.figure)} now ({sign} {found.bound:g};"
-        f" all bounds hold with {found.holds} of {count} seeds)."
+        f" all bounds hold with {found.holds} of {plural(count, 'seed')})."
     )
     counting = [one for one in found.effects if one.counts]
     rows = [("key", "now", "tried", "figure", "change", "seeds that hold")]
@@ -281,13 +281,16 @@ def sensitivity_text(found: Sensitivity) -> str:
     lines += [*aligned(rows, (1, 2, 3))] if counting else ["Nothing changes it."]
     idle = [one for one in found.effects if one.figure is not None and not one.counts]
     if idle:
-        lines += ["", f"No change beyond what {count} seeds do:"]
+        lines += ["", f"No change beyond what {plural(count, 'seed')} do:"]
         lines += [f"  {path}: {_value(now)} to {values}" for path, now, values in _by_path(idle)]
     lost = [one for one in found.effects if one.figure is None]
     if lost:
         lines += ["", "Cannot be run:"]
         lines += [f"  {one.path}: {_value(one.value)}: {one.why}" for one in lost]
-    lines += ["", f"{found.runs:,} runs; ± is half of a 95 % interval over the seeds, of equal requests with each."]
+    lines += [
+        "",
+        f"{plural(found.runs, 'run')}; ± is half of a 95 % interval over the seeds, of equal requests with each.",
+    ]
     return "\n".join(lines) + "\n"
 
 

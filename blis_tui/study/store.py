@@ -73,7 +73,7 @@ class FolderStore:
         """Make sure that results can be kept. Raises InputError: they cannot."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with atomic_bytes(self.folder / "try") as file:
+            with atomic_bytes(self.folder / "try", asked_for=False) as file:
                 file.write(_MAGIC)
             (self.folder / "try").unlink(missing_ok=True)
         except (OSError, InputError) as error:
@@ -94,7 +94,7 @@ class FolderStore:
         path = self._path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_bytes(path) as file:
+            with atomic_bytes(path, asked_for=False) as file:
                 file.write(_encoded(name, outcome))
         except (OSError, InputError) as error:
             raise self._unwritable(error) from error

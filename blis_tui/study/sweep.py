@@ -12,6 +12,7 @@ from blis_tui.study.rows import Row, StudyResult
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.task import task_of
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -177,7 +178,7 @@ def progress_text(now: Progress, elapsed_s: float) -> str:
     left = (now.total - now.done) * elapsed_s / made if made else 0.0
     rest = f", about {_duration(left)} left" if made and now.done < now.total else ""
     known = f" ({now.known:,} known before)" if now.known else ""
-    return f"{now.done:,} of {now.total:,} runs{known}{rest}"
+    return f"{now.done:,} of {plural(now.total, 'run')}{known}{rest}"
 
 
 def _duration(seconds: float) -> str:

@@ -60,7 +60,7 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
     if study.constraints:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
-        lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
+        lines.append(f"{holding:,} of {plural(len(points), 'point')} hold: {wishes}")
     lines += (part for line in _not_known(study, points) for part in sentence_lines(line, width))
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
@@ -164,14 +164,14 @@ def bound_text(one: Expectation) -> str:
 
 def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
     study = result.study
-    parts = [f"{study.name}: {len(points):,} points of {study.experiment}"]
+    parts = [f"{study.name}: {plural(len(points), 'point')} of {study.experiment}"]
     if len(study.seeds) > 1:
-        parts.append(f"each with {len(study.seeds):,} seeds (means are shown)")
+        parts.append(f"each with {plural(len(study.seeds), 'seed')} (means are shown)")
     for status, words in (("stopped", "stopped early"), ("invalid", "no experiments"), ("failed", "failed")):
         if count := len([one for one in points if one.status == status]):
             parts.append(f"{count:,} {words}")
     if not result.complete:
-        parts.append(f"interrupted: {len(result.rows):,} of {study.runs:,} runs")
+        parts.append(f"interrupted: {len(result.rows):,} of {plural(study.runs, 'run')}")
     return ", ".join(parts)
 
 

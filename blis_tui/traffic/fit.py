@@ -25,6 +25,7 @@ from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 from blis_tui.traffic.talks import Talks, talks_of
+from blis_tui.units import plural
 from blis_tui.workload.arrivals import weibull_shape
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def fit(
     data: dict[str, Json] = {
         "apiVersion": "blis/v1",
         "kind": "Workload",
-        "metadata": {"name": name, "description": f"Like {len(ledger):,} requests of {about}."},
+        "metadata": {"name": name, "description": f"Like {plural(len(ledger), 'request')} of {about}."},
         **load,
         "clients": [
             *(_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)),
@@ -334,7 +335,7 @@ def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], 
     found = []
     for one in clients:
         if one.requests < _FEW:
-            found.append(f"`{one.id}`: {one.requests} requests say little about distributions")
+            found.append(f"`{one.id}`: {plural(one.requests, 'request')} can say little about distributions")
         if one.arrivals.ks > max(POOR, by_chance(one.requests)):
             found.append(
                 f"`{one.id}`: no arrival process is near (distance {one.arrivals.ks:.2f}); "
@@ -358,7 +359,9 @@ def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], 
 
 
 def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], drawn: int) -> list[str]:
-    lines = [f"The trace, and {drawn:,} requests of this workload, with the Kolmogorov-Smirnov distance of the two:"]
+    lines = [
+        f"The trace, and {plural(drawn, 'request')} of this workload, with the Kolmogorov-Smirnov distance of the two:"
+    ]
     lines += [f"  {name}: {line}" for name, line in agreement_lines(agreement).items()]
     lines.append("What was chosen, with its distance from the trace (shares are numbers of requests):")
     for one in clients:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.braille import draw
 from blis_tui.columns import aligned, cut
 from blis_tui.printable import printable
-from blis_tui.units import fine_bar, number_text, share_text
+from blis_tui.units import fine_bar, number_text, plural, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def facts(found: Description) -> dict[str, str]:
         f" {number_text(burst.dispersion_minute)} by minute (Poisson: 1)",
         "tokens": f"{found.input_tokens.total:,} in, {found.output_tokens.total:,} out",
         "prefix reuse": f"{share_text(reuse.tokens_share)} of prompt tokens, {share_text(reuse.blocks_share)} of"
-        f" {reuse.blocks:,} blocks of {reuse.block_size_tokens} tokens, by an infinite cache",
+        f" {plural(reuse.blocks, 'block')} of {reuse.block_size_tokens} tokens, by an infinite cache",
     }
     if (sessions := found.sessions) is not None:
         gap = "" if sessions.gap_p50_s is None else f", half of the turns within {sessions.gap_p50_s:,.1f} s"

@@ -26,7 +26,7 @@ from blis_tui.tui.presenters.inspector import inspector_lines, subject
 from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.why import explanation_page, mention_of
 from blis_tui.tui.themes import DARK, LIGHT
-from blis_tui.units import count_text, time_text
+from blis_tui.units import count_text, plural, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -117,7 +117,7 @@ def _event_at(experiment: Experiment, place: Place | None) -> int:
     if place is not None and stop.reason == "unknown":
         raise InputError(f"the run has no request `{printable(place.request or '')}`")
     if place is not None and stop.reason != "there":
-        raise InputError(f"the run ends after {count_text(debugger.event)} events, at {time_text(debugger.time_us)}")
+        raise InputError(f"the run ends after {plural(debugger.event, 'event')}, at {time_text(debugger.time_us)}")
     return debugger.event
 
 

@@ -15,6 +15,7 @@ from blis_tui.twin.pace import pace_of
 from blis_tui.twin.parting import first_parting
 from blis_tui.twin.replay import replaying, simulate, with_steps
 from blis_tui.twin.side import at, of_recording, of_simulation
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,7 +126,7 @@ def of_two(left: Recording, right: Recording) -> Twin:
     common = sides[0].sent_us.keys() & sides[1].sent_us.keys()
     if len(common) < _SHARED * max(len(sides[0].sent_us), 1):
         raise InputError(
-            f"{right.folder} and {left.folder} have {len(common)} requests in common",
+            f"{right.folder} and {left.folder} have {plural(len(common), 'request')} in common",
             help="recordings are compared request by request: record the same workload with the same seed",
         )
     twin = _compared(*sides)

@@ -27,6 +27,8 @@ _LONGEST_CELL: Final = 1 << 20
 """Of a CSV file: what its parser takes, with a margin."""
 _LARGEST_WHOLE: Final = 1 << 28
 _HEAD: Final = 4096
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+"""Bytes that are in no text, whatever its encoding, but for those of two bytes to a letter."""
 _SHOWN: Final = 40
 _LISTED: Final = 12
 
@@ -146,10 +148,7 @@ class TraceText:
                 self._line += text.count("\n")
             decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
-            line = self._line + error.object.count(b"\n", 0, error.start)
-            self.problems.fail(
-                line, "", f"byte 0x{error.object[error.start]:02x} is not UTF-8", "save the file as UTF-8"
-            )
+            self._fail_to_decode(error)
 
     def whole(self) -> str:
         """All of it, whatever ``most`` says.
@@ -202,8 +201,7 @@ class TraceText:
         try:
             text = data.decode("utf-8-sig" if self._line == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            line = self._line + data.count(b"\n", 0, error.start)
-            self.problems.fail(line, "", f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
+            self._fail_to_decode(error)
         nul = text.find("\0")
         if nul >= 0:
             self.problems.fail(
@@ -214,6 +212,14 @@ class TraceText:
             )
         self._line += text.count("\n")
         return text
+
+    def _fail_to_decode(self, error: UnicodeDecodeError) -> NoReturn:
+        """What is no text at all has no line, and no encoding to save it in."""
+        data = error.object
+        if self._line == 1 and _CONTROL.search(data, 0, _HEAD):
+            self.problems.fail(0, "", "the file is not text", "is it the right one? traces are CSV or JSON, in UTF-8")
+        line = self._line + data.count(b"\n", 0, error.start)
+        self.problems.fail(line, "", f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
 
 
 def _end(data: bytes, *, quotes: bool) -> int:

@@ -67,7 +67,27 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
         ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is what may grow, and cannot be an axis"),
         ((*SHORT, *SLO, "--confidence", "1"), 2, "--confidence"),
         ((*SHORT, "--slo", "latency.ttft_ms.p98<=120"), 2, "there is no metric named"),
-        ((*SHORT, *SLO, "--hardware", "h100,h900"), 2, "no hardware is named `h900`"),
+        (
+            (*SHORT, *SLO, "--hardware", "h100,h900"),
+            2,
+            "no hardware is named `h900`\n --> --hardware\n  |\n1 | h100,h900\n",
+        ),
+        ((*SHORT, *SLO, "--tensor-parallel", "a"), 2, "found the text `a`\n --> --tensor-parallel\n  |\n1 | a\n"),
+        ((*SHORT, *SLO, "--sizes", "nothing.here=1..3"), 2, "unknown key `nothing`\n --> --sizes"),
+        (
+            (*SHORT, *SLO, "--sizes", "cluster.instances=1..20000"),
+            2,
+            "must be at most 10000, found `20000`\n --> --sizes",
+        ),
+        (
+            (*SHORT, *SLO, "--rate", "1e9"),
+            2,
+            "1 s at 1e+09 requests/s are 1,000,000,000, and a run has at most 200,000",
+        ),
+        ((*SHORT, *SLO, "--rate", "1e7", "--duration", "1e-3"), 2, "`rate_per_s` must be at most 1000000"),
+        ((*SHORT, *SLO, "--rate", "1e-300"), 2, "comes after more than 146,000 years"),
+        ((*SHORT, *SLO, "--set", "workload.rate_per_s=300000"), 2, "let them arrive for at most 0.6667 s: --duration"),
+        ((*SHORT, *SLO, "--rate", "0.001", "--set", "horizon_us=1000"), 2, "no request arrives before the run ends"),
         (("nowhere", *SLO), 3, "no study and no experiment is named `nowhere`"),
     ],
 )
@@ -76,6 +96,21 @@ def test_mistakes_are_told(arguments: tuple[str, ...], code: int, said: str) -> 
     assert found.exit_code == code, found.output
     assert said in found.output
     assert "Traceback" not in found.output
+
+
+@pytest.mark.parametrize("rate", ["1e9", "1e-300"])
+def test_a_rate_that_no_run_can_have_is_an_error_at_its_option_before_anything_runs(rate: str) -> None:
+    found = CliRunner().invoke(cli, ["plan", *SHORT, *SLO, "--rate", rate, "--progress", "--store", "none"])
+    assert found.exit_code == 2
+    assert "--> --rate" in found.output
+    assert "runs" not in found.output.replace("a run has", "")
+
+
+def test_an_experiment_that_ends_early_is_planned_for_by_what_arrives_until_then() -> None:
+    """Requests that come one by one come later than that, and would say that nothing holds."""
+    found = plan(*SHORT, *SLO, "--rate", "5", "--set", "horizon_us=100000000", "--store", "none")
+    assert "even on an idle cluster" not in found.output
+    assert found.exit_code == 0, found.output
 
 
 def test_a_load_without_one_rate_is_told(tmp_path: Path) -> None:

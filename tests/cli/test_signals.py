@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -65,6 +66,7 @@ def test_a_signal_stops_a_run_between_two_events_and_what_has_happened_is_report
     report = json.loads(out)
     assert code == ExitCode.INTERRUPTED
     assert "Traceback" not in err
+    assert f"interrupted: of what happened until then tells {rows}, {records}\n" in err
     assert report["meta"]["complete"] is False
     assert set(report["invariants"].values()) == {"not checked"}
     assert len(rows.read_text().splitlines()) == report["requests"]["total"] + 1
@@ -97,7 +99,8 @@ Ahead.step = step
     outputs = ("-o", str(tmp_path / "a"), "--requests", str(tmp_path / "b"), "--records", str(tmp_path / "c"))
     code, out, err = Child("run", "quickstart", *outputs, before=slow).end(signal.SIGTERM)
     assert (code, out) == (ExitCode.INTERRUPTED, "")
-    assert err == "interrupted in the middle of a long event: there is no report\n"
+    names = ", ".join(outputs[1::2])
+    assert err == f"interrupted in the middle of a long event: there is no report, and not written: {names}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,8 +123,48 @@ blis_tui.{module}.{name} = wait
 """
     outputs = ("-o", str(tmp_path / "a"), "--requests", str(tmp_path / "b"), "--records", str(tmp_path / "c"))
     code, out, err = Child("run", "quickstart", *outputs, before=slow).end(number)
-    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    if module == "spec.load":  # before files are opened
+        assert err.strip() == "interrupted"
+    else:
+        left = [f"{tmp_path / name} was not written" for name in "cba"]
+        assert err.strip() == f"interrupted: {'; '.join(left)}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_there_stays_and_that_is_said(tmp_path: Path) -> None:
+    slow = f"""
+import blis_tui.study.planning.plan
+def wait(*_, **__):
+    {SAY}
+    while True: pass
+blis_tui.study.planning.plan.plan = wait
+"""
+    there = tmp_path / "plan.json"
+    there.write_text("what was there")
+    asked = ("plan", "quickstart", "--slo", "latency.ttft_ms.p99<=300", "--store", "none", "-o", str(there))
+    code, out, err = Child(*asked, before=slow).end(signal.SIGINT)
+    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", f"interrupted: {there} stays as it was")
+    assert there.read_text() == "what was there"
+
+
+def test_a_result_that_is_printed_in_part_is_said_to_be_cut_short() -> None:
+    """Nobody reads the pipe, which takes 64 KiB."""
+    large = f"""
+import blis_tui.study.rows
+def rows_csv(result):
+    {SAY}
+    yield "x" * 1_000_000
+blis_tui.study.rows.rows_csv = rows_csv
+"""
+    asked = ("sweep", "quickstart", "--set", "workload.requests=2", "--store", "none", "-j", "1", "--format", "csv")
+    child = Child(*asked, before=large)
+    assert child.process.stdout is not None
+    assert select.select([child.process.stdout], [], [], LIMIT_S)[0]
+    code, out, err = child.end(signal.SIGINT)
+    assert code == ExitCode.INTERRUPTED
+    assert 0 < len(out) < 1_000_000
+    assert err.strip() == "interrupted: standard output is cut short"
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
@@ -238,7 +281,7 @@ def dropping(*arguments):
 module.{name} = dropping
 """
     code, out, err = Child(*ENDLESS[:-1], before=dropping).end(signal.SIGTERM)
-    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "interrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -257,7 +300,8 @@ sys.meta_path.insert(0, First())
     child = Child(*ENDLESS[:-1], site=tmp_path)
     time.sleep(delay_s)
     code, out, err = child.end(number)
-    assert (code, err.strip()) == (ExitCode.INTERRUPTED, "")
+    assert code == ExitCode.INTERRUPTED
+    assert err.strip() in ("", "interrupted")
     assert out == "" or json.loads(out)["meta"]["complete"] is False
 
 
@@ -301,5 +345,5 @@ def test_every_command_ends_with_the_exit_code_of_an_interruption(
     for name in inputs:
         (tmp_path / name).write_text("{}")
     code, out, err = Child(*command.split(), before=READING).end(number)
-    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+    assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "interrupted")
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(inputs)

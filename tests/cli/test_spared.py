@@ -6,11 +6,14 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.cli.main import cli
 from blis_tui.records.tables import requests_csv
 from blis_tui.simulation import Simulation
 from tests.golden.projects import blis_in
+from tests.twin.servers import experiment, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "own.py").write_text(PLUGIN, encoding="utf-8")
     (made / "prices.yaml").write_text("{h100: 2.5}\n", encoding="utf-8")
     (made / "link").symlink_to("load.yaml")
+    recorded(experiment(), made / "recording", gap_us=800, front_us=12_000)
     return made
 
 
@@ -60,6 +64,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("plan", "it.blis.yaml", *OWN, *SLO, "--rate", "1", "--store", "none", "-o"),
         ("plan", "it.blis.yaml", *OWN, *SLO, "--rate", "1", "--store", "none", "--html"),
         ("sensitivity", "it.blis.yaml", *OWN, *SLO, "--store", "none", "-o"),
+        ("serve-api", "it.blis.yaml", *OWN, "--port", "0", "-o"),
+        ("serve-api", "it.blis.yaml", *OWN, "--port", "0", "--requests"),
+        ("spec", "resolve", "it.blis.yaml", *OWN, "-o"),
+        ("workload", "describe", "it.blis.yaml", *OWN, "--html"),
+        ("workload", "convert", "it.blis.yaml", *OWN, "-o"),
+        ("twin", "recording", "it.blis.yaml", *OWN, "--requests"),
     ],
     ids=lambda command: f"{command[0]} {command[-1]}",
 )
@@ -83,3 +93,40 @@ def test_a_shrunk_workload_goes_elsewhere(output: str, folder: Path, tmp_path: P
     assert done.returncode == 2, done.stderr
     assert "which this command reads" in done.stderr
     assert {name: (tmp_path / "it" / name).read_bytes() for name in FILES} == before
+
+
+def test_that_is_said_before_the_first_run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(folder, tmp_path / "it")
+    monkeypatch.chdir(tmp_path / "it")
+    monkeypatch.setattr("blis_tui.study.shrink.shrink", lambda *_, **__: pytest.fail("it has run"))
+    asked = ["shrink", "it.blis.yaml", *OWN, "--expect", "latency.ttft_ms.p99<=0.01", "-o", "rows"]
+    done = CliRunner().invoke(cli, asked)
+    assert done.exit_code == 2
+    assert "which this command reads" in done.output
+
+
+@pytest.mark.parametrize("file", ["rows.csv", "load.yaml", "plain.blis.yaml"])
+@pytest.mark.parametrize(
+    "command", [("rows.csv", "-o"), ("rows.csv", "--html"), ("--collect",)], ids=lambda one: one[-1]
+)
+def test_a_fit_spares_the_experiment_that_was_measured(
+    command: tuple[str, ...], file: str, folder: Path, tmp_path: Path
+) -> None:
+    for name in FILES:
+        shutil.copy(folder / name, tmp_path / name)
+    text = (tmp_path / "it.blis.yaml").read_text(encoding="utf-8").replace("policy: mine.yaml\n", "")
+    (tmp_path / "plain.blis.yaml").write_text(text, encoding="utf-8")
+    before = (tmp_path / file).read_bytes()
+    done = blis_in(tmp_path, "calibrate", "--spec", "plain.blis.yaml", *command, file)
+    assert done.returncode == 2, done.stderr
+    assert f"would overwrite {file}, which this command reads" in done.stderr.replace(f"{tmp_path}/", "")
+    assert (tmp_path / file).read_bytes() == before
+
+
+def test_what_is_converted_stays(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("routing: {policy: round-robin}\n", encoding="utf-8")
+    done = blis_in(tmp_path, "spec", "import", "policy", "policy.yaml", "-o", "policy.yaml")
+    assert done.returncode == 2, done.stderr
+    assert "would overwrite policy.yaml, which this command reads" in done.stderr
+    assert policy.read_text(encoding="utf-8") == "routing: {policy: round-robin}\n"

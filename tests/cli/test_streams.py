@@ -74,6 +74,13 @@ def test_without_standard_input_there_is_no_document(command: str) -> None:
     assert ended.stderr == "error: there is no standard input\n  = help: name a file instead of `-`\n"
 
 
+@pytest.mark.parametrize("asked", ["--help", "-h", "--version", "run --help", "spec --help", "spec list", ""])
+def test_whatever_is_to_be_printed_on_a_closed_output_is_one_error(asked: str) -> None:
+    ended = shell(f"blis {asked} >&-")
+    assert (ended.returncode, ended.stdout) == (ExitCode.IO, "")
+    assert ended.stderr.startswith("error: there is no standard output\n")
+
+
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
 def test_without_standard_error_results_and_exit_codes_stay(closed: str) -> None:
     assert json.loads(shell(f"blis run quickstart {closed}").stdout)["meta"]["complete"] is True

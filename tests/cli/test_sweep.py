@@ -186,12 +186,22 @@ def test_a_signal_ends_all_processes_and_keeps_what_is_done(number: int, everybo
     (os.killpg if everybody else os.kill)(going.process.pid, number)
     code, out, err = going.ended()
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert (code, err) == (
-        ExitCode.INTERRUPTED,
-        "interrupted: 1 of 4 runs; the same command goes on from there\n",
-    )
-    assert [(row["point"], row["status"]) for row in rows] == [("0", "done")]
+    assert code == ExitCode.INTERRUPTED
+    told = "interrupted: 1 of 4 runs; the others are `missing` in rows that are written; the same command goes on"
+    assert err == f"{told} from there\n"
+    assert [row["point"] for row in rows] == ["0", "1", "2", "3"]
+    assert [row["status"] for row in rows] == ["done", *["missing"] * 3]
     assert Path("rows.csv").read_text() == out
+
+
+@posix
+def test_nothing_is_said_to_go_on_where_nothing_is_kept() -> None:
+    going = Going([*with_mishaps("endless", "endless"), "-j", "1", "--store", "none", "--format", "jsonl"], endless=1)
+    os.kill(going.process.pid, signal.SIGINT)
+    code, out, err = going.ended()
+    assert code == ExitCode.INTERRUPTED
+    assert err.endswith("; the same command begins anew, for results were not kept\n")
+    assert [json.loads(line)["status"] for line in out.splitlines()] == ["missing", "missing"]
 
 
 @posix

@@ -329,7 +329,7 @@ def test_reports_for_people_and_machines(accepted: Path) -> None:
     run = pytest_in(accepted, "--blis-report=out.html", "--junitxml=out.xml", GITHUB_ACTIONS="true")
     assert "::error file=demo.blis.yaml,line=1::demo: the result of case `default` differs" in run.stdout
     html = (accepted / "out.html").read_text(encoding="utf-8")
-    assert "1 tests, 1 failed" in html
+    assert "1 test, 1 failed" in html
     assert "first divergence: event" in html
     assert "<script" not in html
     assert "http" not in html

@@ -232,6 +232,24 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     assert "max-num-seqs" in ids(made)
 
 
+@pytest.mark.parametrize(("instances", "rate"), [(4, 40), (8, 60)])
+def test_a_router_that_leaves_instances_alone_is_no_load_above_the_capacity(instances: int, rate: int) -> None:
+    """Neither are more instances wanted, nor would fewer do."""
+    changes = {"cluster.instances": instances, "workload.rate_per_s": rate, "workload.requests": 800, "expect": []}
+    made = blis_tui.run("quickstart", set={**changes, "policy.routing": "always-busiest"})
+    assert "unused-capacity" not in ids(made)
+    found = finding(made, "overload")
+    busiest = {row.instance for row in made.rows}
+    assert len(busiest) == 1
+    alone = f"while {instances - 1} of {instances} instances were busy for less than half as long: "
+    assert found.message.startswith(f"The router sends more to instance {busiest.pop()} than it can serve, {alone}")
+    assert found.keys == ("policy.routing", "workload.rate_per_s")
+    assert "Add instances" not in found.advice
+    even = blis_tui.run("quickstart", set={**changes, "policy.routing": "least-loaded"})
+    assert "overload" not in ids(even)
+    assert "unused-capacity" in ids(even)
+
+
 @pytest.mark.parametrize(("rate", "warned"), [(10, []), (20, []), (30, ["decode-tail"])])
 def test_what_one_gpu_can_serve_is_no_overload(rate: int, warned: list[str]) -> None:
     """A run that is short for its load serves fewer requests a second than arrive: start and drain, no overload."""

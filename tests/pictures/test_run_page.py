@@ -288,7 +288,7 @@ def test_everything_that_the_report_says_stands_there(pressed: Run, classes: Run
         assert f"{run.report.latency.e2e_ms.p95:,.2f}" in text
         assert "expected error of means" in text or "not measured" in text or "no error is expected" in text
     assert pressed.report.warnings
-    assert "1 of 1 expectations do not hold" in classes.page.text
+    assert "1 of 1 expectation does not hold" in classes.page.text
     assert "By tenant, latencies in milliseconds" in classes.page.text
     assert TENANT in classes.page.text
 

@@ -84,11 +84,120 @@ def test_bad_ones_are_found(choose: str, message: str, tmp_path: Path) -> None:
         assert text.count('{"kind":"routed","event":') == 2
 
 
+ASKED = """\
+from blis_tui.plugins import LATENCY, SCHEDULING, SCORING, FcfsQueue, FigureScorer, Overheads, SparseScorer
+class Counts:
+    asked = 0
+    def state(self): return (self.asked,)
+
+@SCORING.plugin("plain", "For tests.")
+class Plain(Counts):
+    weight = 1.0
+    def __init__(self, settings): pass
+    def scores(self, request, fleet):
+        {change}
+        return [1.0] * len(fleet)
+    def routed(self, request, fleet, place): self.asked += 1
+
+@SCORING.plugin("figure", "For tests.")
+class Figure(Counts, FigureScorer):
+    figure, weight = "in_flight", 1.0
+    def __init__(self, settings): pass
+    def grades(self, values):
+        {change}
+        return [1.0] * len(values)
+
+@LATENCY.plugin("steps", "For tests.")
+class Steps(Counts, Overheads):
+    def __init__(self, settings, pool):
+        super().__init__(queue_us=0, queue_per_token_us=0, output_token_us=0, post_decode_us=0)
+    def step_time_us(self, load):
+        {change}
+        return 1000
+
+@SCHEDULING.plugin("queue", "For tests.")
+class Queue(Counts, FcfsQueue):
+    def __init__(self, settings): super().__init__()
+    def head(self):
+        {change}
+        return super().head()
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "method"),
+    [
+        ("policy.routing", {"kind": "weighted", "scorers": [{"kind": "plain"}]}, "Plain.scores"),
+        ("policy.routing", {"kind": "weighted", "scorers": [{"kind": "figure"}]}, "Figure.grades"),
+        ("latency", "steps", "Steps.step_time_us"),
+        ("policy.scheduling", "queue", "Queue.head"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value else "",
+)
+def test_what_only_answers_changes_nothing(key: str, value: object, method: str, tmp_path: Path) -> None:
+    texts = []
+    for name, change in (("good", "pass"), ("bad", "self.asked += 1")):
+        path = tmp_path / f"{name}.py"
+        path.write_text(ASKED.format(change=change), encoding="utf-8")
+        size = {"workload.requests": 20, "cluster.instances": 2}
+        texts.append(find_nondeterminism(blis_tui.load("quickstart", set={**size, key: value}, plugins=[path])))
+    kind, _, called = method.partition(".")
+    assert texts[0] == ""
+    assert texts[1].startswith(f"{kind} changes what it remembers in `{called}`, from (")
+    assert "at event " in texts[1]
+
+
+QUEUE = """\
+from blis_tui.plugins import SCHEDULING, {base}
+@SCHEDULING.plugin("own", "For tests.")
+class Own({base}):
+    def __init__(self, settings): super().__init__({arguments})
+    {more}
+def by_length(request): return -request.input_tokens
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "arguments"), [("FcfsQueue", ""), ("SortedQueue", "by_length, 'The longest prompt goes first'")]
+)
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_queue_need_not_say_who_waits_but_what_else_it_remembers(
+    base: str, arguments: str, remembers: bool, tmp_path: Path
+) -> None:
+    more = "pushed = 0\n    def push(self, request): self.pushed = 1; super().push(request)" if remembers else ""
+    path = tmp_path / "own.py"
+    path.write_text(QUEUE.format(base=base, arguments=arguments, more=more), encoding="utf-8")
+    size = {"workload.requests": 40, "workload.rate_per_s": 200, "policy.scheduling": "own"}
+    text = find_nondeterminism(blis_tui.load("kv-pressure", set=size, plugins=[path]))
+    if remembers:
+        assert text.startswith("Own changes `pushed` by event")
+        assert text.endswith("and has no `state()` that could say so")
+    else:
+        assert text == ""
+
+
 def test_a_policy_that_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"of own\.py cannot be saved, as checkpoints need it: .*pickle"):
         found(tmp_path, "return 0, ''", init="self.key = lambda: 0")
     later = found(tmp_path, "self.key = lambda: 0; return 0, ''")
     assert later.startswith("no checkpoint can be taken at event")
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [("self.key,", "object"), ("1, ('a', {2: [len, Own]}),", ""), ("('x', {self.choose}),", "method")],
+)
+def test_a_state_that_shows_an_address_is_named_with_its_plug_in(state: str, kind: str, tmp_path: Path) -> None:
+    experiment = loaded(tmp_path, "return 0, ' at 0x1'", state, "self.key = object()")
+    if kind:
+        with pytest.raises(SimulationError) as caught:
+            blis_tui.Simulation(experiment).digest()
+        said = f"`state()` of the routing policy `own` has a value of the kind `{kind}`, which looks another"
+        assert caught.value.message.startswith(said)
+        assert caught.value.help == "say what is remembered as plain values: text, numbers, and tuples of them"
+        assert find_nondeterminism(experiment) == str(caught.value)
+    else:
+        assert find_nondeterminism(experiment) == ""
 
 
 def test_one_that_forgets_when_it_is_saved(tmp_path: Path) -> None:

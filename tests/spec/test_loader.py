@@ -10,6 +10,7 @@ import yaml
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec import loader
 from blis_tui.spec.loader import decode, parse, read_document
+from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.source import Source
 
 
@@ -142,6 +143,25 @@ def test_windows_line_ends() -> None:
 @pytest.mark.parametrize("text", ["", "   \n", "# comment\n", "---\n", "---\n...\n"])
 def test_empty_documents(text: str) -> None:
     assert codes(text) == ["BLIS0007"]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n  \n"])
+def test_what_is_missing_at_the_end_has_its_place_behind_what_there_is(end: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(Source("own.yaml", f"a: 1\nb: {{c: {end}"))
+    (found,) = caught.value.diagnostics
+    assert (found.line, found.column, found.source_line) == (2, 7, "b: {c: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "shown"),
+    [("{a: ", 1, "engine={a: "), ("[1,", 1, "engine=[1,"), ("{a: 1,\n b: ", 2, " b: ")],
+)
+def test_an_argument_has_no_line_that_was_not_written(value: str, line: int, shown: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_overrides([f"engine={value}"])
+    (found,) = caught.value.diagnostics
+    assert (found.line, found.source_line) == (line, shown)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

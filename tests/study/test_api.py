@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -90,8 +90,28 @@ def test_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
         blis_tui.sweep(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 1, not 0"):
         blis_tui.sweep("quickstart", jobs=0)
-    with pytest.raises(ValueError, match="rate_per_s must be above 0, not 0"):
-        blis_tui.plan("quickstart", slos=["latency.ttft_ms.p99<=300"], rate_per_s=0)
+    for call in (blis_tui.sweep, blis_tui.plan):
+        with pytest.raises(TypeError, match=r"not Experiment; pass what blis_tui\.load"):
+            call(blis_tui.load("quickstart"))  # type: ignore[arg-type]
+    with pytest.raises(blis_tui.InputError, match="there is nothing to plan for"):
+        blis_tui.plan("quickstart")
     (tmp_path / "file").touch()
     with pytest.raises(blis_tui.InputError, match="cannot keep results"):
         blis_tui.sweep("quickstart", store=tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"rate_per_s": 0}, "rate_per_s must be above 0 and finite, not 0"),
+        ({"rate_per_s": math.inf}, "rate_per_s must be above 0 and finite, not inf"),
+        ({"rate_per_s": 5.0, "max_rate": True}, "leave one of them out"),
+        ({"duration_s": math.inf}, "duration_s must be above 0 and finite, not inf"),
+        ({"duration_s": math.nan}, "duration_s must be above 0 and finite, not nan"),
+        ({"precision": 0.0}, "precision must be from 0.01 to 1, not 0.0"),
+        ({"sizes": ("cluster.instances", 5, 2)}, "the least, 1 or more, and the most"),
+    ],
+)
+def test_a_plan_takes_no_number_that_makes_no_run(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        blis_tui.plan("quickstart", slos=["latency.ttft_ms.p99<=300"], **arguments)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import blis_tui
 from blis_tui.engine.request import Request
 from blis_tui.errors import InputError, PolicyError, TraceError
 from blis_tui.shipped import builtin
@@ -152,6 +153,10 @@ def test_only_digits_are_numbers(tmp_path: Path, cell: str) -> None:
             (3, "", "byte 0xff is not UTF-8", "save the file as UTF-8"),
         ),
         (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            (0, "", "the file is not text", "is it the right one? traces are CSV or JSON, in UTF-8"),
+        ),
+        (
             HEADER.encode() + b"\n1,2,3\n4,\0,6\n",
             (3, "", "there is a NUL character in the line", "is it a text file, and complete?"),
         ),
@@ -159,6 +164,15 @@ def test_only_digits_are_numbers(tmp_path: Path, cell: str) -> None:
 )
 def test_files_that_hold_no_table(tmp_path: Path, data: bytes, expected: tuple[object, ...]) -> None:
     assert problems_of(data, tmp_path) == [expected]
+
+
+def test_a_file_that_is_not_text_has_no_lines(tmp_path: Path) -> None:
+    path = tmp_path / "picture.csv"
+    path.write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF")
+    with pytest.raises(TraceError) as caught:
+        blis_tui.run("quickstart", set={"workload": {"trace": {"file": str(path)}}})
+    assert str(caught.value).splitlines()[:2] == ["error[BLIS2100]: the file is not text", f" --> {path}"]
+    assert caught.value.message == f"{path}: the file is not text"
 
 
 def test_broken_quotes_are_located(tmp_path: Path) -> None:

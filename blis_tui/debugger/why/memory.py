@@ -111,7 +111,8 @@ def moves_part(records: Sequence[Record], restore: str) -> Part:
             facts.append(_about(one.request_id) + choice_sentence(one, restore))
         elif isinstance(one, SwappedBack):
             moved = f"{plural(one.blocks, 'KV block')} in {span_text(one.transfer_us)}"
-            text = f"{moved} moved back from the host, all that the GPU no longer had of its {one.tokens:,} tokens."
+            tokens = plural(one.tokens, "token")
+            text = f"{moved} moved back from the host, all that the GPU no longer had of its {tokens}."
             facts.append(_about(one.request_id) + say(text))
         elif isinstance(one, TiersLoaded):
             text = (

@@ -26,7 +26,10 @@ _FIRST: Final = itemgetter(0)
 
 
 class WaitingQueue(Protocol):
-    """The requests an instance has not scheduled yet, in the order in which it will."""
+    """The requests an instance has not scheduled yet, in the order in which it will.
+
+    Who only looks asks ``head``, ``ordered`` and ``first``, too: they must not change what it remembers.
+    """
 
     @property
     def order(self) -> str:

@@ -79,7 +79,7 @@ def _kv_cache(pool: Group) -> Finding | str:
 def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
     if not preempted:
         return "none was preempted"
-    return f"{preempted:,} of {plural(arrived, 'request')} were preempted, {preemptions:,} times in all"
+    return f"{preempted:,} of {plural(arrived, 'request')} were preempted, {plural(preemptions, 'time')} in all"
 
 
 def priorities_apart(seen: Seen) -> Finding | str:
@@ -118,7 +118,7 @@ def thrashing(seen: Seen) -> Finding | str:
         id="thrashing",
         message=(
             f"{plural(thrashed, 'request')} {'was' if thrashed == 1 else 'were'} preempted {THRASHING} times or more,"
-            f" up to {most:,} times ({name})."
+            f" up to {plural(most, 'time')} ({name})."
         ),
         figures={"requests": thrashed, "most_preemptions": most},
         advice=f"Work is recomputed repeatedly: {advice}.",
@@ -155,8 +155,9 @@ def crowded_out(seen: Seen) -> Finding | str:
     return Finding(
         id="crowded-out",
         message=(
-            f"{times:,} times a request that ran alone was preempted because the KV blocks it lacked are reserved for"
-            f" prompts on their way: most often on instance {instance} ({counts[instance]:,} times)."
+            f"{plural(times, 'time')} a request that ran alone was preempted because the KV blocks it lacked are"
+            f" reserved for prompts on their way: most often on instance {instance}"
+            f" ({plural(counts[instance], 'time')})."
         ),
         figures={"preemptions": times, "most_preemptions": counts[instance]},
         advice=(

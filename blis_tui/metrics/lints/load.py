@@ -25,6 +25,10 @@ _GROWN: Final = 8
 """Mean length of the queue from which on its growth is worth a warning."""
 _EDGES_SHARE: Final = 33
 """Percent of a run that its start and its drain may take."""
+_ALONE: Final = 50
+"""Percent of the time for which the busiest one computes, below which the router is said to leave an instance alone."""
+_ADD: Final = "Add instances (cluster.instances)"
+_ROUTE: Final = "Look at policy.routing"
 _UTILIZATION: Final = 70
 """Percent of what an instance can serve that the load may be before fewer instances are suggested."""
 
@@ -49,10 +53,12 @@ def overload(seen: Seen) -> Finding | str:
     steady = seen.flow.steady()
     arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
     lighter = load_keys(seen.experiment)
+    uneven = _left_alone(seen)
+    where = uneven or "The load is above the capacity"
     return Finding(
         id="overload",
         message=(
-            f"The load is above the capacity: in the second half of the arrivals {arriving:,.1f} requests/s arrived and"
+            f"{where}: in the second half of the arrivals {arriving:,.1f} requests/s arrived and"
             f" {completing:,.1f} were completed, and the queue kept growing, from {means[1]:,.1f} requests on average"
             f" in the second quarter of the arrivals to {means[3]:,.1f} in the last."
         ),
@@ -64,11 +70,25 @@ def overload(seen: Seen) -> Finding | str:
             "waiting_last_quarter": means[3],
         },
         advice=(
-            f"Latencies depend on how long the run is. Add instances (cluster.instances), lower"
-            f" {' and '.join(lighter)}, or see what keeps requests waiting."
+            f"Latencies depend on how long the run is. {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or"
+            " see what keeps requests waiting."
         ),
-        keys=("cluster.instances", *lighter),
+        keys=("policy.routing" if uneven else "cluster.instances", *lighter),
     )
+
+
+def _left_alone(seen: Seen) -> str:
+    """Where it is not the load that is too high, but what the router sends to some instances; empty = it is."""
+    if seen.experiment.cluster.varies or seen.cluster.gateway.holds:  # then the gateway has the queue
+        return ""
+    busiest = max(seen.cluster.instances, key=lambda one: one.tallies.busy_us)
+    pool = next(group for group in seen.by_pool() if busiest in group.instances)
+    others = [one for one in pool.instances if 100 * one.tallies.busy_us < _ALONE * busiest.tallies.busy_us]
+    if not others:
+        return ""
+    many = f"{len(others):,} of {len(pool.instances):,} instances{pool.of}"
+    busy = f"{many} were busy for less than half as long"
+    return f"The router sends more to instance {busiest.index} than it can serve, while {busy}"
 
 
 def few_requests(seen: Seen) -> Finding | str:
@@ -222,6 +242,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
         return "the gateway decides how much the instances get"
     if not seen.done:
         return "the run has not ended yet"
+    if not isinstance(overload(seen), str):
+        return "under overload fewer would not be enough, as the requests are routed"
     completed = flow.states[RequestState.COMPLETED]
     rate = flow.offered(0).requests_per_s
     if completed < _P99 or rate is None:

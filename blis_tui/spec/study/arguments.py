@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from blis_tui.classes import NamedTuple
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.loader import parse
@@ -27,10 +28,18 @@ _KEYS: Final = {"<=": "max", ">=": "min", "==": "equals"}
 _OBJECTIVE: Final = re.compile(r"\s*(?:(min|max):)?([A-Za-z0-9_.-]+)\s*\Z")
 
 
+class AxisOption(NamedTuple):
+    """An axis whose values an option of its own gives: ``--hardware h100,l40s``."""
+
+    option: str
+    path: str
+    values: str
+
+
 def study_of_arguments(
     document: Document,
     *,
-    axes: Iterable[str] = (),
+    axes: Iterable[str | AxisOption] = (),
     slos: Iterable[str] = (),
     objectives: Iterable[str] = (),
     seeds: str = "",
@@ -139,20 +148,32 @@ def parse_price(text: str) -> tuple[str, Document]:
     return name.strip(), document
 
 
-def parse_axis(text: str) -> tuple[str, Document]:
+def parse_axis(given: str | AxisOption) -> tuple[str, Document]:
     """``PATH=VALUES``: a range such as ``1..8`` or ``5..40..5``, or values with commas between them.
 
     Raises:
         SpecError: it is not of that form.
     """
-    source = Source("--axis", text)
+    if isinstance(given, AxisOption):
+        source = Source(given.option, given.values)
+        document = _axis_values(source, 0)
+        document.keys[()] = _whole(source)
+        return given.path, document
+    text, source = given, Source("--axis", given)
     path, equals, values = text.partition("=")
     if not equals or not values.strip() or not path.strip():
         message = f"`{text[:60]}` is not an axis" if not equals or not path.strip() else f"`{path[:60]}` has no values"
         hint = "write it as `cluster.instances=1..8` or `policy=default,sjf`"
         raise SpecError([located("BLIS1009", message, _whole(source), hint=hint)])
-    start = len(path) + 1
-    place = Location(source, Span(1, start + 1, len(text) + 1))
+    document = _axis_values(source, len(path) + 1)
+    document.keys[()] = Location(source, Span(1, 1, len(path) + 1))
+    return path.strip(), document
+
+
+def _axis_values(source: Source, start: int) -> Document:
+    """The values that an argument holds from ``start`` on. Raises SpecError: they are none."""
+    values = source.text[start:]
+    place = Location(source, Span(1, start + 1, len(source.text) + 1))
     if found := _RANGE.match(values):
         low, high, step = (_number(one) for one in found.groups("1"))
         given: Json = {"from": low, "to": high, "step": step}
@@ -172,8 +193,7 @@ def parse_axis(text: str) -> tuple[str, Document]:
             raise SpecError([located("BLIS1009", f"`{values[:60]}` is not a list of values", place)])
         if len(document.data) == 1 and "from" in as_map(document.data[0]):
             document = document.branch((0,))
-    document.keys[()] = Location(source, Span(1, 1, len(path) + 1))
-    return path.strip(), document
+    return document
 
 
 def parse_bound(text: str, option: str = "--slo") -> Document:

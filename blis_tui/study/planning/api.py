@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def plan(
     source: str | Path | Mapping[str, object],
     *,
-    slos: Sequence[str],
+    slos: Sequence[str] = (),
     rate_per_s: float | None = None,
     max_rate: bool = False,
     axes: Mapping[str, object] | None = None,
@@ -41,14 +42,15 @@ def plan(
     """Find the cheapest cluster that keeps to all bounds, or the highest rate at which one does.
 
     Args:
-        source: an experiment: its name, the path of its file, or the document itself as plain data.
-        slos: what must hold, such as ``"latency.ttft_ms.p99<=300"``.
+        source: an experiment: its name, the path of its file, or the document itself as plain data; not what
+            :func:`blis_tui.load` returns, but what it takes.
+        slos: what must hold, at least one, such as ``"latency.ttft_ms.p99<=300"``.
         rate_per_s: the load to plan for; None = the experiment's own.
         max_rate: whether to look for the highest rate instead, for the cluster as it is.
         axes: what to choose from, by dotted path: ``{"hardware": ["h100", "l40s"]}``.
         sizes: what may grow, and from how many to how many.
         seeds: how many runs have to agree, or their seeds.
-        duration_s: for how long requests arrive in each run, at least.
+        duration_s: for how long requests arrive in each run, at least; with ``max_rate`` runs end at 200,000 requests.
         precision: with ``max_rate``: how far the rate that fails may be above the one that holds, where seeds agree.
         confidence: the share of measured servers whose steps were no slower than those that the answer holds with;
             None = it holds with step times as expected.
@@ -64,18 +66,26 @@ def plan(
         The answer (``best``; None = nothing holds), and every run behind it.
 
     Raises:
-        SpecError: with every problem of the experiment and the arguments.
+        SpecError: with every problem of the experiment and the arguments; no run can have the rate that is asked for.
         PolicyError: plug-ins cannot be used.
         InputError: there are no bounds, the workload's rate cannot be varied, a file cannot be read or written.
         SimulationError: processes cannot be started, or the cluster is lost.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    if rate_per_s is not None and not rate_per_s > 0:
-        raise ValueError(f"rate_per_s must be above 0, not {rate_per_s}")
+    if rate_per_s is not None and not 0 < rate_per_s < inf:
+        raise ValueError(f"rate_per_s must be above 0 and finite, not {rate_per_s}")
+    if max_rate and rate_per_s is not None:
+        raise ValueError("max_rate looks for the rate that rate_per_s gives: leave one of them out")
+    if not 0 < duration_s < inf:
+        raise ValueError(f"duration_s must be above 0 and finite, not {duration_s}")
+    if not 0.01 <= precision <= 1.0:
+        raise ValueError(f"precision must be from 0.01 to 1, not {precision}")
     if confidence is not None and not 0.5 <= confidence < 1.0:
         raise ValueError(f"confidence must be at least 0.5 and below 1, not {confidence}")
     size_path, least, most = sizes
+    if not 1 <= least <= most:
+        raise ValueError(f"sizes must be a path, the least, 1 or more, and the most, not {sizes}")
     question = Question(
         study=study_from(source, axes or {}, seeds, set or {}, slos, (), plugins, prices or {}),
         rate_per_s=rate_per_s,

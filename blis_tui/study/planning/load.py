@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 20
 """Requests beyond the highest percentile that a bound is on: a p99 of fewer than 2,000 requests is luck."""
-_MOST: Final = 200_000
+MOST: Final = 200_000
+"""Requests of a run, at most."""
+LATEST_S: Final = 2**62 / 1e6
+"""Half of the longest time that there is in a simulation: the last of many requests may come later than expected."""
 _USUAL: Final = 200
 _OFTEN: Final = 1000.0
 """A rate this many times as high is more than is served, and one this many times lower leaves a cluster idle."""
@@ -36,6 +39,7 @@ class Load:
         counted: path of how many there are, so that runs can be made longer; empty = the workload does not say.
         least: the fewest that the bounds need.
         duration_s: for how long requests arrive, at least.
+        horizon: whether the experiment ends at a time.
     """
 
     own_rate_per_s: float | None
@@ -46,11 +50,27 @@ class Load:
     counted: str
     least: int
     duration_s: float
+    horizon: bool = False
 
     def require_rate(self) -> None:
         """Raises InputError where the rate of the workload cannot be changed."""
         if not self.path:
             raise InputError(f"the rate of this workload cannot be varied: {self.why_not}")
+
+    def impossible(self, rate_per_s: float | None) -> tuple[str, str] | None:
+        """Why there is no run at a rate (None = the workload's own) that lasts as long as asked, and what to do."""
+        rate = self.own_rate_per_s if rate_per_s is None else rate_per_s
+        if not self.counted or rate is None:
+            return None
+        many, least = rate * self.duration_s, self.least / rate if rate else inf
+        if many > MOST:
+            count = f"{many:,.0f}" if many < 1e12 else f"{many:g}"
+            message = f"{self.duration_s:g} s at {rate:g} {self.of}/s are {count}, and a run has at most {MOST:,}"
+            return message, f"let them arrive for at most {MOST / rate:.4g} s: --duration"
+        if least > LATEST_S:
+            message = f"at {rate:g}/s the last of {self.least:,} {self.of} comes after more than 146,000 years"
+            return message, "plan for a higher rate"
+        return None
 
     def at(self, rate_per_s: float | None) -> dict[str, object]:
         """What to assign for a rate; None = the workload's own."""
@@ -60,17 +80,18 @@ class Load:
             self.require_rate()
             said[self.path] = rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
         if self.counted and rate is not None:
-            said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), _MOST)
+            said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
         return said
 
     def all_at_once(self, instances: int) -> dict[str, object]:
         """What to assign so that they come much faster than so many instances can serve them."""
-        count = max(self.least, min(_USUAL * instances, _MOST))
+        count = max(self.least, min(_USUAL * instances, MOST))
         return self._times(_OFTEN, 10.0 * count, count)
 
     def one_by_one(self) -> dict[str, object]:
-        """What to assign so that each finds an idle cluster."""
-        return self._times(1 / _OFTEN, 0.0, self.least)
+        """What to assign so that each finds an idle cluster, however late the last one comes."""
+        ends = {"horizon_us": "none"} if self.horizon and self.counted else {}
+        return {**self._times(1 / _OFTEN, 0.0, self.least), **ends}
 
     def _times(self, factor: float, least_rate: float, count: int) -> dict[str, object]:
         self.require_rate()
@@ -132,6 +153,7 @@ def load_of(
         counted=("workload.sessions" if sessions else "workload.requests") if counted else "",
         least=max(count if isinstance(count, int) else 0, 0 if sessions else tail),
         duration_s=duration_s,
+        horizon=document.get("horizon_us") != "none",
     )
 
 

@@ -12,9 +12,10 @@ from blis_tui.engine.speculative.drafts import Luck
 from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError
 from blis_tui.simulation import Simulation
+from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import CHOICES
-from blis_tui.spec.source import as_map
+from blis_tui.spec.source import Location, Source, Span, as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_INSTANCES: Final = "cluster.instances"
+_OF_FORM: Final = "BLIS1"
+"""How the codes of problems begin that no other value elsewhere can solve."""
 _OF_CAPACITY: Final = 1.1
 """Where searches for a rate begin: requests that do not come all at once find fuller batches."""
 DISAGREEMENT: Final = 1.2
@@ -59,7 +63,8 @@ COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
 class Question:
     """What is asked.
 
-    Raises (when it is answered): InputError where the workload's rate is asked for, but cannot be varied.
+    Raises (when it is answered): InputError where the workload's rate is asked for, but cannot be varied; SpecError
+    where no run can have it.
     """
 
     study: Study
@@ -68,7 +73,7 @@ class Question:
     """The load; None = what the experiment has."""
     max_rate: bool = False
     """Whether the highest rate is asked for, and not the cheapest size."""
-    size_path: str = "cluster.instances"
+    size_path: str = _INSTANCES
     """What may grow."""
     least: int = 1
     most: int = 64
@@ -272,11 +277,16 @@ def plan(
 
     Raises:
         InputError: there are no bounds, or the workload's rate cannot be varied.
+        SpecError: there is no run at the rate that is asked for, or no request arrives in it; or what may grow is no
+            key.
         SimulationError: the runner can make no runs any more.
     """
     study = question.study
     if not study.constraints:
-        raise InputError("there is nothing to plan for", help="say what must hold: --slo 'latency.ttft_ms.p99<=300'")
+        raise InputError(
+            "there is nothing to plan for",
+            help="say what must hold: --slo 'latency.ttft_ms.p99<=300', slos=[…] from Python",
+        )
     driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
     if question.confidence is not None:
@@ -431,8 +441,8 @@ class _Configuration:
 
     def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         question, rate = self._question, self._question.rate_per_s
-        if rate is not None:
-            load.require_rate()
+        self._require_sizes()
+        self._require_load(load)
         guess = own
         wanted = rate if rate is not None else load.own_rate_per_s
         if load.path and wanted is not None:
@@ -446,7 +456,9 @@ class _Configuration:
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
             reason = self._reason(least.fails, rate)
-            many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
+            many = f"{question.size_path} {least.fails} does"
+            if question.size_path == _INSTANCES:
+                many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
             return self._candidate(None, why_not=f"{many} not hold ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
@@ -454,6 +466,45 @@ class _Configuration:
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
+
+    def _require_sizes(self) -> None:
+        """Raises SpecError where what may grow is no key, or cannot have such values."""
+        path, least, most = self._question.size_path, self._question.least, self._question.most
+        written, moved = f"{path}={least}..{most}", len(f"{least}..")
+        for size, to_right in ((least, 0), (most, moved)):
+            try:
+                resolve_point(self._study, Point(0, (*self._point.overrides, *self._size(size))))
+            except SpecError as error:
+                own = [one for one in error.diagnostics if one.source_line.startswith(f"{path}=")]
+                for one in own:
+                    if one.code.startswith(_OF_FORM):
+                        by = to_right if one.column > len(path) else 0
+                        column, end = one.column + by, one.end_column + by
+                        placed = replace(one, file="--sizes", source_line=written, column=column, end_column=end)
+                        raise SpecError([placed]) from error
+
+    def _require_load(self, load: Load) -> None:
+        """Raises InputError or SpecError where there is no run with the load that is asked for."""
+        rate = self._question.rate_per_s
+        if rate is not None:
+            load.require_rate()
+        if (found := load.impossible(rate)) is not None:
+            raise self._no_load(*found)
+        try:
+            resolve_point(self._study, Point(0, (*self._point.overrides, *parse_overrides(load.at(rate)))))
+        except SpecError as error:
+            for one in error.diagnostics:
+                if load.path and one.source_line.startswith(f"{load.path}="):
+                    raise self._no_load(one.message, one.help) from error
+
+    def _no_load(self, message: str, hint: str | None) -> SpecError:
+        """What is wrong with the load: with the rate that is asked for, or with the experiment's own."""
+        rate = self._question.rate_per_s
+        if rate is None:
+            return SpecError([Diagnostic(code="BLIS1005", message=message, file=self._study.experiment, help=hint)])
+        text = f"{rate:g}"
+        whole = Location(Source("--rate", text), Span(1, 1, len(text) + 1))
+        return SpecError([located("BLIS1005", message, whole, hint=hint)])
 
     def _ask(
         self,
@@ -470,6 +521,8 @@ class _Configuration:
                     size, rate = placed(probe)
                     runs.append(self._run(size, rate, self._study.seeds[probe.seed], load))
                 rows = self._judged((yield runs))
+                if not self._question.max_rate and any(row.figures.get("requests.total") == 0 for row in rows):
+                    raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
                 for probe, row in zip(probes, rows, strict=True):
                     self._rows.setdefault(placed(probe), {})[row.seed] = row
                 probes = search.send([verdict_of(row, self._study.constraints) for row in rows])

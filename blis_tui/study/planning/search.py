@@ -10,6 +10,7 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.classes import dataclass
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -260,7 +261,7 @@ def trouble(row: Row) -> str:
         return row.why or row.status
     total, completed = row.figures.get("requests.total"), row.figures.get("requests.completed")
     if isinstance(total, int) and isinstance(completed, int) and completed < COMPLETE * total:
-        return f"only {completed:,} of {total:,} requests were served: the latencies are of those"
+        return f"only {completed:,} of {plural(total, 'request')} were served: the latencies are of those"
     if "overload" in row.warnings:
         return "requests arrive faster than they are served: their number grows as long as that goes on"
     return ""

@@ -147,7 +147,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     requests = found.mean("requests.total")
     seconds = found.mean("offered.last_arrival_us")
     span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
-    agree = "one seed" if found.seeds == 1 else f"{found.holding} of {found.seeds} seeds agree"
+    agree = "one seed" if found.seeds == 1 else f"{found.holding} of {plural(found.seeds, 'seed')} agree"
     if found.seedless:
         agree = "no seed changes it"
     yield f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
