@@ -117,6 +117,14 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_runs() -> None:
     )
 
 
+def test_a_folder_without_a_name_is_not_this_one() -> None:
+    before = sorted(Path().iterdir())
+    ended = sweep("--store", "")
+    assert (ended.exit_code, ended.stdout) == (ExitCode.IO, "")
+    assert ended.stderr.startswith("error: cannot keep results: the name of the folder is empty\n")
+    assert sorted(Path().iterdir()) == before
+
+
 def test_without_a_folder_of_the_users_it_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("file").write_text("")
     monkeypatch.setenv(STORE_VARIABLE, "file")
