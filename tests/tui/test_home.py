@@ -253,10 +253,22 @@ async def test_searching(lab: Path, file_regression: FileRegressionFixture, size
         assert [option.id for option in shown.options if option.id]
         await press(pilot, *"zzz")
         assert "No name matches 'prezzz'. esc shows all" in screen_text(app)
+        assert "  experiment  check      golden" in screen_text(app)
+        await pilot.resize_terminal(size[0] + 40, size[1])
+        await settle(pilot)
+        assert "  experiment  check      golden" in screen_text(app)
         await press(pilot, "escape")
         assert app.screen.query_one(Input).value == ""
         assert "In this folder" in screen_text(app)
         assert app.focused is shown
+
+
+async def test_short_names_leave_room_for_their_heading(lab: Path) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"sjf")
+        assert "  experiment  check      golden" in screen_text(app)
 
 
 async def test_enter_opens_what_was_found(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,6 @@ class HomeScreen(Screen[None]):
         &.-searching #search { display: block; }
         #nothing { display: none; height: auto; padding: 1; color: $text-muted; }
         &.-empty #nothing { display: block; }
-        &.-empty ExperimentList { display: none; }
         #details { width: 42%; height: 100%; padding: 0 1; background: $surface; }
         #details Static { height: auto; }
         &.-narrow #body { layout: vertical; }
@@ -90,8 +89,8 @@ class HomeScreen(Screen[None]):
             with Vertical(id="list"):
                 yield Input(placeholder="part of a name; enter opens", id="search", compact=True)
                 yield Static(id="headings")
-                yield ExperimentList(id="experiments")
                 yield Static(id="nothing", markup=False)
+                yield ExperimentList(id="experiments")
             with VerticalScroll(id="details", can_focus=False):
                 yield Static(Content.styled("Looking for experiments…", "$text-muted"))
         yield KeyBar()
