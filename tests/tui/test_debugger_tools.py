@@ -202,6 +202,31 @@ async def test_filter_and_its_end() -> None:
         assert events.query_one(EventRows).index is None
 
 
+async def test_a_filter_emptied_is_no_filter() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("/")
+        assert "enter shows all events" in screen_text(here.app)
+        await here.type("preempted")
+        await here.press("/")
+        assert "enter shows what matches" in screen_text(here.app)
+        here.app.screen.query_one(Input).value = ""
+        await here.press("enter")
+        assert here.on_top
+        assert here.screen.query_one(EventList).query_one(EventRows).index is None
+
+
+@pytest.mark.parametrize(
+    ("key", "example"), [("g", "1234"), ("B", "preempted"), ("w", "kv.utilization"), ("v", "policy")]
+)
+async def test_where_nothing_is_written_it_is_said_what_to_write(key: str, example: str) -> None:
+    async with debugging(at="1500") as here:
+        await here.press(key, "enter")
+        assert not here.on_top
+        assert f"✗ Nothing is written: write {example}" in screen_text(here.app)
+        await here.type("1")
+        assert "Nothing is written" not in screen_text(here.app)
+
+
 async def test_copies() -> None:
     async with debugging(at="1500") as here:
         await here.press("6", "down", "y")

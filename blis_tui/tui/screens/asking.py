@@ -80,10 +80,21 @@ class Asking(Moves):
         elif self.arrangement.active == "router" and self._points_at_another(one):
             self._what_if(one, str(self.session.selection.instance))
         else:
-            last = len(self.session.debugger.moment().state.instances) - 1
-            about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {last}?"
-            prompt = PromptScreen("What if", about, check=parse_instance, doing="replays the run")
-            self.app.push_screen(prompt, partial(self._what_if, one))
+            self._ask_which(one)
+
+    def _ask_which(self, one: RoutingDecision) -> None:
+        """Ask where a request is to go instead."""
+        from blis_tui.compare.whatif import require_instance  # noqa: PLC0415  (when first asked)
+
+        count = len(self.session.debugger.moment().state.instances)
+
+        def check(text: str) -> None:
+            require_instance(parse_instance(text), count)
+
+        about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {count - 1}?"
+        other = next((each.instance for each in one.top if each.instance != one.instance), 0)
+        prompt = PromptScreen("What if", about, placeholder=str(other), check=check, doing="replays the run")
+        self.app.push_screen(prompt, partial(self._what_if, one))
 
     def _points_at_another(self, one: RoutingDecision) -> bool:
         chosen = self.session.selection.instance

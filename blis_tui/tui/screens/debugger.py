@@ -269,9 +269,16 @@ class DebuggerScreen(Asking):
         about = (
             "Words that must all match: preempted · step · completed · request_12 · i0 · -arrived. escape clears it."
         )
-        self.app.push_screen(
-            PromptScreen("Filter events", about, value=self._filter, placeholder="preempted", check=read), use
+        prompt = PromptScreen(
+            "Filter events",
+            about,
+            value=self._filter,
+            placeholder="preempted",
+            check=read,
+            doing="shows what matches",
+            without="shows all events",
         )
+        self.app.push_screen(prompt, use)
 
     def _to_hit(self, *, back: bool) -> None:
         if not self._filter:
