@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from textual.color import Color
     from textual.dom import DOMNode
     from textual.events import Resize
-    from textual.notifications import SeverityLevel
+    from textual.notifications import Notify
     from textual.screen import Screen
 
     from blis_tui.observe.recording import Recording
@@ -77,6 +77,8 @@ def _as_wide(found: re.Match[str]) -> str:
 _HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
 """How long a notification stays that has to be read carefully, in seconds."""
+_SAID: Final = 2
+"""Notifications shown at once, at most: more would cover what they are about."""
 _GIVEN_BACK_S: Final = 2.0
 """The longest to wait at the end for a terminal that takes what is written slowly, or never."""
 
@@ -130,7 +132,11 @@ class BlisApp(App[None], inherit_bindings=False):
 
     TITLE = "blis-tui"
     CSS_PATH: ClassVar = [Path(__file__).with_name(name) for name in ("app.tcss", "debugger.tcss")]
-    BINDINGS: ClassVar = [*bindings(APP), Binding("ctrl+c", "help_quit", show=False, system=True)]
+    BINDINGS: ClassVar = [
+        *bindings(APP),
+        Binding("ctrl+c", "help_quit", show=False, system=True),
+        Binding("question_mark", "app_help", show=False),  # where the screen itself answers nothing by it
+    ]
     COMMANDS: ClassVar = {Commands}
     ENABLE_COMMAND_PALETTE = False  # its key is in our own table
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
@@ -186,8 +192,9 @@ class BlisApp(App[None], inherit_bindings=False):
         self._theme_remembered = True
         await self.push_screen(self._first())
         self._cover(*self.size)
-        for problem in self.keymap.problems:
-            self.notify(problem, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
+        if self.keymap.problems:
+            problems = "\n".join(self.keymap.problems)
+            self.notify(problems, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
 
     def _first(self) -> Screen[None]:
         """What was asked for."""
@@ -249,18 +256,13 @@ class BlisApp(App[None], inherit_bindings=False):
 
         self.push_screen(ErrorScreen(source, error, again))
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = True,
-    ) -> None:
-        """Say something; what is being said already is not said twice."""
-        if all(one.message != message for one in self._notifications):
-            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+    def on_notify(self, event: Notify) -> None:
+        """Make room before something is said: only the latest stays above it, and nothing is said twice."""
+        said = [one for one in self._notifications if one.message != event.notification.message]
+        kept = said[-(_SAID - 1) :]
+        for one in list(self._notifications):
+            if one not in kept:
+                self._unnotify(one, refresh=False)
 
     # ---- opening ----
 

@@ -113,11 +113,14 @@ class Stage(Screen[None]):
         keymap = shell(self.app).keymap.keys
         keys = [key for scope in (APP, self.SCOPE) for action in of_scope(scope) for key in keymap[action.name]]
         taken = {key_to_character(key) or key for key in keys}
+        without = []
         for pane in wanted:
             if pane.key in taken:
                 self.panes[pane.id] = replace(pane, key="")
-                self.notify(f"{pane.key} does something else: the pane {pane.name} has no key.", markup=False)
+                without.append(f"{pane.key} does something else: the pane {pane.name} has no key.")
             taken.add(pane.key)
+        if without:
+            self.notify("\n".join(without), markup=False)
 
     def begin(self) -> None:
         """Everything stands: what happens first is the subclass's business."""
