@@ -26,6 +26,7 @@ from textual.filter import LineFilter
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.printable import REPLACEMENT, acted_on
+from blis_tui.printed import Printed, Stream
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
 from blis_tui.tui.observing import ObservingStart
@@ -156,6 +157,9 @@ class BlisApp(App[None], inherit_bindings=False):
         self._survive = survive
         self._starts: WeakKeyDictionary[DOMNode, Start] = WeakKeyDictionary()
         self._theme_remembered = False
+        self.printed = Printed()
+        stream = Stream(self._keep_printed)
+        self._capture_stdout = self._capture_stderr = stream  # type: ignore[assignment]  # Textual's has no `buffer`
         for theme in THEMES:
             self.register_theme(theme)
         wanted = os.environ.get("TEXTUAL_THEME") or remembered_theme()
@@ -165,6 +169,18 @@ class BlisApp(App[None], inherit_bindings=False):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and that by which no name acts on the terminal."""
         return [*super().get_line_filters(), _HARMLESS]
+
+    def _keep_printed(self, text: str) -> None:
+        """Keep what is printed, in whichever thread, and say once where it is."""
+        self._print(text)
+        first = not self.printed.total
+        self.printed.write(text)
+        if first and self.printed.total:
+            self.call_later(self._say_printed)
+
+    def _say_printed(self) -> None:
+        key = shown_key(self.keymap.keys["app.printed"][0])
+        self.notify(f"Something was printed. It is kept: {key} shows it.", timeout=_LONG_S, markup=False)
 
     # ---- beginning ----
 
@@ -381,6 +397,12 @@ class BlisApp(App[None], inherit_bindings=False):
 
         if not isinstance(self.screen, GoldensScreen):
             self.push_screen(GoldensScreen())
+
+    def action_app_printed(self) -> None:
+        """Show what was printed."""
+        from blis_tui.tui.screens.printed import PrintedScreen  # noqa: PLC0415
+
+        self.push_screen(PrintedScreen(self.printed))
 
     async def action_app_back(self) -> None:
         """Leave this screen; the first one leaves the program."""
