@@ -32,6 +32,7 @@ from blis_tui.tui.commands import Commands
 from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
+from blis_tui.tui.shell import LoadedBy
 from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from textual.notifications import Notify
     from textual.screen import Screen
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
@@ -98,6 +100,8 @@ class Start:
     overrides: tuple[str, ...] = ()
     """What `--set` said, for loading it again."""
     seed: int | None = None
+    routes: Routes | None = None
+    """Routing decisions that are overruled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +251,12 @@ class BlisApp(App[None], inherit_bindings=False):
 
         try:
             screen = DebuggerScreen(
-                start.experiment, source=start.source, at=start.at, breaks=start.breaks, overrides=start.overrides
+                start.experiment,
+                source=start.source,
+                at=start.at,
+                breaks=start.breaks,
+                overrides=start.overrides,
+                **({} if start.routes is None else {"routes": start.routes}),
             )
         except BlisError as error:
             from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
@@ -308,9 +317,18 @@ class BlisApp(App[None], inherit_bindings=False):
         else:
             await self.push_screen(self._debugger(start))
 
-    def open_loaded(self, experiment: Experiment, source: str, overrides: tuple[str, ...], seed: int) -> None:
-        """Show an experiment that is loaded already: what it was loaded by, and with which values."""
-        self.push_screen(self._debugger(Start(experiment=experiment, source=source, overrides=overrides, seed=seed)))
+    def open_loaded(
+        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
+    ) -> None:
+        """Show an experiment that is loaded already: what it was loaded by, and where to go first."""
+        source, overrides, seed = by
+        start = Start(experiment=experiment, source=source, at=at, overrides=overrides, seed=seed, routes=routes)
+        self.push_screen(self._debugger(start))
+
+    def loaded_by(self, screen: Screen[None]) -> LoadedBy | None:
+        """What the experiment of a debugger was loaded by; None = that is not known."""
+        start = self._starts.get(screen)
+        return None if start is None else LoadedBy(start.source, start.overrides, start.seed)
 
     @work(exclusive=True, group="open")
     async def open_study(self, source: str) -> None:

@@ -235,6 +235,9 @@ async def test_going_to_a_place_takes_both_sides_there() -> None:
                 assert side.time_us <= 900_000 < following.time_us
         await go("321")
         assert events(screen) == (321, 321)
+        await go("99999999")
+        assert screen.lockstep.at_end
+        assert "Both runs end before that." in [note.message for note in app._notifications]
 
 
 async def test_a_place_that_is_nowhere_changes_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.spec_view import SpecPane
 from tests.tui.debugging import NARROW, debugging, experiment
-from tests.tui.screens import screen_text, settle
+from tests.tui.screens import press, screen_text, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,6 +201,54 @@ async def test_filter_and_its_end() -> None:
         assert events.query_one(EventRows).count > 1
         await here.press("escape")
         assert events.query_one(EventRows).index is None
+
+
+async def test_a_side_of_a_comparison_knows_what_it_was_loaded_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    reopened: list[tuple[object, ...]] = []
+    async with debugging(at="100", at_once=True) as here:
+        monkeypatch.setattr(here.app, "open_experiment", lambda *args, **_: reopened.append(args))
+        monkeypatch.setattr("blis_tui.tui.editor.edit", lambda *_: "")
+        await here.press("v")
+        await here.type("engine.kv_blocks=900 'policy=vllm-v1'")
+        await here.press("tab", "enter")
+        side = here.app.screen
+        assert isinstance(side, DebuggerScreen)
+        assert blocks_of(side.session.experiment) == "900"
+        changes = ("workload.requests=60", "engine.kv_blocks=900", "policy=vllm-v1")
+        assert side.loaded_by == ("kv-pressure", changes, None)
+        await press(here.pilot, "Y")
+        assert here.app.clipboard == f"kv-pressure --at {side.session.debugger.event}"
+        await press(here.pilot, "e")
+        assert reopened == [("kv-pressure", changes, None, str(side.session.debugger.event))]
+        await press(here.pilot, "v")
+        await here.type("engine.max_num_seqs=4")
+        assert isinstance(here.app.screen, CompareScreen)
+        assert [blocks_of(one.experiment) for one in here.app.screen.lockstep.sides] == ["900", "900"]
+
+
+def blocks_of(experiment: blis_tui.Experiment) -> str:
+    found = re.search(r'"kv_blocks": (\d+)', json.dumps(dict(experiment.document), default=dict))
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (("home", "["), "This is the start"),
+        (("home", "{"), "This is the start"),
+        (("home", "F"), "This is the start"),
+        (("home", "m"), "This is the start"),
+        (("home", "ctrl+r"), "No breakpoint is hit before that"),
+        (("end", "O"), "This is the end"),
+        (("end", "r"), "No breakpoint is hit from there on"),
+        (("g", ":nobody"), "No request of this run is named 'nobody'"),
+        (("g", ":99999999"), "The run ends before that"),
+    ],
+)
+async def test_a_way_that_leads_nowhere_says_so(keys: tuple[str, ...], said: str) -> None:
+    async with debugging(at="100", breaks=("kv.utilization > 2",), at_once=True) as here:
+        await here.press(*keys)
+        assert said in here.said()
 
 
 async def test_a_filter_emptied_is_no_filter() -> None:
@@ -405,7 +454,7 @@ async def test_a_request_that_never_comes_is_not_selected() -> None:
     async with debugging(at="100") as here:
         await here.press("g")
         await here.type("nobody")
-        assert "Not found" in here.said()
+        assert "No request of this run is named" in here.said()
         assert here.session.selection.request is None
         assert here.event == 100
 

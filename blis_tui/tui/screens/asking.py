@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,16 @@ from blis_tui.tui.widgets.sessions import SessionsPane
 if TYPE_CHECKING:
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.tui.shell import LoadedBy
 
 
 class Asking(Moves):
     """A stage whose reader asks."""
+
+    @property
+    @abstractmethod
+    def loaded_by(self) -> LoadedBy:
+        """What its experiment was loaded by."""
 
     # ---- why ----
 
@@ -104,4 +111,4 @@ class Asking(Moves):
         if instance is not None:
             from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (when first asked)
 
-            self.app.push_screen(WhatIfScreen(self.session.experiment, self.source, one, parse_instance(instance)))
+            self.app.push_screen(WhatIfScreen(self.session.experiment, self.loaded_by, one, parse_instance(instance)))

@@ -15,15 +15,15 @@ from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
+from blis_tui.tui.driver import GOING
 from blis_tui.tui.layout import SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.screens.asking import Asking
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
-from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.screens.stage import GOING
-from blis_tui.tui.shell import shell
+from blis_tui.tui.screens.prompt import PromptScreen, read_changes
+from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.pane import Pane
@@ -125,6 +125,11 @@ class DebuggerScreen(Asking):
         problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
+
+    @property
+    def loaded_by(self) -> LoadedBy:
+        """What its experiment was loaded by."""
+        return shell(self.app).loaded_by(self) or LoadedBy(self.source, self._overrides)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about this run."""
@@ -383,7 +388,11 @@ class DebuggerScreen(Asking):
         def compare(text: str | None) -> None:
             if text is not None:
                 time_us = self.session.debugger.time_us if self.session.debugger.event else None
-                shell(self.app).open_compare(self.session.experiment, loaded[0], (self.source, text), time_us=time_us)
+                by = self.loaded_by
+                other = by._replace(overrides=(*by.overrides, *read_changes(text)))
+                shell(self.app).open_compare(
+                    self.session.experiment, loaded[0], (self.source, text), time_us=time_us, loaded_by=(by, other)
+                )
 
         prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=change)
         self.app.push_screen(prompt, compare)
@@ -392,7 +401,7 @@ class DebuggerScreen(Asking):
         """This experiment with values changed."""
         from blis_tui.spec.load import load  # noqa: PLC0415
 
-        experiment, overrides = self.session.experiment, (*self._overrides, *text.split())
+        experiment, overrides = self.session.experiment, (*self._overrides, *read_changes(text))
         return load(self.source, overrides=overrides, seed=experiment.seed, plugins=experiment.plugins)
 
     @work(thread=True, exclusive=True, group="spec")

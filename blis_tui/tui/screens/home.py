@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +29,8 @@ from blis_tui.tui.catalog import (
 )
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
-from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.shell import shell
+from blis_tui.tui.screens.prompt import PromptScreen, read_changes
+from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.lists import ExperimentList
 from blis_tui.units import plural
@@ -346,12 +345,12 @@ class HomeScreen(Screen[None]):
 
         def compare(text: str | None) -> None:
             if text is not None:
-                self._compare(entry.found, entry.found, _read_change(text))
+                self._compare(entry.found, entry.found, read_changes(text))
 
         about = "What is different on the other side: one or more values, or mark a second experiment with space."
         title = f"Compare {entry.found.name} with a change"
         prompt = PromptScreen(
-            title, about, placeholder="cluster.instances=2 policy=sjf", check=_read_change, doing="compares"
+            title, about, placeholder="cluster.instances=2 policy=sjf", check=read_changes, doing="compares"
         )
         self.app.push_screen(prompt, compare)
 
@@ -366,16 +365,5 @@ class HomeScreen(Screen[None]):
         except BlisError as error:
             self._app.show_error(names[1], error, self.action_home_compare)
             return
-        self._app.open_compare(one, other, names)
-
-
-def _read_change(text: str) -> tuple[str, ...]:
-    """Changes to compare with. Raises InputError when one has no value."""
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise InputError(f"{error}.".capitalize()) from error
-    wrong = next((word for word in words if "=" not in word), None)
-    if wrong is not None:
-        raise InputError(f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2.")
-    return words
+        by = (LoadedBy(left.source), LoadedBy(right.source, overrides))
+        self._app.open_compare(one, other, names, loaded_by=by)

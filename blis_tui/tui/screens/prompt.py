@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -11,7 +12,7 @@ from textual.content import Content
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, InputError
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.window import Window
@@ -40,6 +41,18 @@ def _problem(check: Callable[[str], object], text: str) -> str:
 
 def _hint(mark: str, text: str, style: str) -> Content:
     return Content.assemble((mark, f"{style} bold"), (f" {text}", "$error" if style == "$error" else "$text-muted"))
+
+
+def read_changes(text: str) -> tuple[str, ...]:
+    """Changes to compare with. Raises InputError when one has no value."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"{error}.".capitalize()) from error
+    wrong = next((word for word in words if "=" not in word), None)
+    if wrong is not None:
+        raise InputError(f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2.")
+    return words
 
 
 class _Completing(Suggester):
