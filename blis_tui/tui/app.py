@@ -34,6 +34,7 @@ from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.shell import LoadedBy
 from blis_tui.tui.themes import THEMES, default_theme
+from blis_tui.tui.typed import InOrder
 
 if TYPE_CHECKING:
     import re
@@ -126,7 +127,7 @@ class TwinStart:
     """What is simulated, as the user named it."""
 
 
-class BlisApp(App[None], inherit_bindings=False):
+class BlisApp(InOrder, inherit_bindings=False):
     """The terminal interface.
 
     Args:
@@ -499,6 +500,7 @@ class BlisApp(App[None], inherit_bindings=False):
         """
         from blis_tui.tui.screens.error import CrashScreen  # noqa: PLC0415
 
+        self.keep_none_waiting()
         if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
             return  # one window is enough: what follows a defect is seldom news
 
