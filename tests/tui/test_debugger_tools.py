@@ -251,6 +251,22 @@ async def test_a_way_that_leads_nowhere_says_so(keys: tuple[str, ...], said: str
         assert said in here.said()
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("i", "no router: it has one instance"),
+        ("u", "no fleet: it has one instance"),
+        ("R", "no router: it has one instance"),
+        ("W", "no gateway"),
+        ("S", "no sessions"),
+    ],
+)
+async def test_a_key_of_what_the_run_has_not_says_so(key: str, said: str) -> None:
+    async with debugging(at="100") as here:
+        await here.press(key)
+        assert here.said() == f"This run has {said}."
+
+
 async def test_a_filter_emptied_is_no_filter() -> None:
     async with debugging(at="1500") as here:
         await here.press("/")

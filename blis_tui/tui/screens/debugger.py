@@ -7,6 +7,7 @@ from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Final
 
 from textual import on, work
+from textual.actions import parse
 
 from blis_tui.conditions.breakpoints import about_request, about_session
 from blis_tui.debugger.places import parse_place
@@ -14,9 +15,10 @@ from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.errors import BlisError
+from blis_tui.tui.actions import of_scope, shown_key
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.driver import GOING
-from blis_tui.tui.layout import SIZES, Arrangement
+from blis_tui.tui.layout import PANES, SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.screens.asking import Asking
 from blis_tui.tui.screens.export import ExportScreen
@@ -38,11 +40,15 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
+    from blis_tui.tui.actions import Action
+    from blis_tui.tui.layout import PaneInfo
 
 _OFFERED: Final = 40
 """Entries of one kind in the command palette."""
 _NEEDED: Final = {"look_measure": "fleet", "ask_whatif": "router"}
 """Actions that are about a pane which only some experiments have."""
+_WITHOUT: Final = {"fleet": ": it has one instance"}
+"""Why an experiment has no such pane, by what it needs."""
 
 
 class DebuggerScreen(Asking):
@@ -305,6 +311,18 @@ class DebuggerScreen(Asking):
         if pane is not None:
             event.stop()
             self.activate(pane.id)
+            return
+        keymap = shell(self.app).keymap.keys
+        for action in of_scope(self.SCOPE):
+            absent = self._absent(action)
+            if absent is not None and shown_key(event.key) in [shown_key(key) for key in keymap[action.name]]:
+                self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
+
+    def _absent(self, action: Action) -> PaneInfo | None:
+        """The pane that an action is about, where this experiment has none."""
+        _, name, parameters = parse(action.handler)
+        needed = parameters[0] if name == "pane_show" else _NEEDED.get(name)
+        return next((one for one in PANES if one.id == needed and one.id not in self.panes), None)
 
     action_pane_show = Moves.activate
     action_break_list = partialmethod(Moves.activate, "breakpoints")
