@@ -430,6 +430,7 @@ class BlisApp(InOrder, inherit_bindings=False):
         elif self.screen is self.first_screen:
             self.exit()
         else:
+            self.clear_notifications()  # they speak of the screen that is left
             await self.pop_screen()
 
     def action_app_quit(self) -> None:

@@ -24,7 +24,7 @@ from blis_tui.tui.layout import PANES as DECLARED
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
-from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.prompt import ConfirmScreen, PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.bars import TabBar, place_tabs
 from blis_tui.tui.widgets.event_list import EventList
@@ -647,3 +647,26 @@ async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:
             await here.pilot.pause(0.01)
         assert here.session.driver.playing
         await here.press("c")
+
+
+async def test_windows_without_a_field_are_left_by_the_key_that_leaves_screens() -> None:
+    async with debugging(at="1490") as here:
+        for key in ("x", "?", "p"):
+            await here.press(key)
+            assert not here.on_top
+            await here.press("q")
+            assert here.on_top
+        here.app.push_screen(ConfirmScreen("Sure?", "It is gone then.", doing="does it"))
+        await here.press("q")
+        assert here.on_top
+
+
+async def test_what_was_said_of_a_screen_is_gone_with_it() -> None:
+    async with debugging(at="100") as here:
+        side = DebuggerScreen(experiment("kv-pressure", 60), source="kv-pressure")
+        await here.app.push_screen(side)
+        here.app.notify("backspace goes there")
+        await settle(here.pilot)
+        assert "backspace goes there" in here.said()
+        await here.press("q")
+        assert (here.on_top, here.said()) == (True, "")

@@ -193,6 +193,7 @@ class ConfirmScreen(Window[bool]):
         *bindings(DIALOG),
         Binding("y,enter", "yes", "yes"),
         Binding("n", "dialog_close", "no"),
+        Binding("q", "dialog_close", show=False),
     ]
     DEFAULT_CSS = """
     ConfirmScreen {
