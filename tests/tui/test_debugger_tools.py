@@ -29,6 +29,7 @@ from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.bars import TabBar, place_tabs
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
+from blis_tui.tui.widgets.sessions import SessionsPane
 from blis_tui.tui.widgets.spec_view import SpecPane
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.screens import press, screen_text, settle
@@ -242,6 +243,7 @@ def blocks_of(experiment: blis_tui.Experiment) -> str:
         (("end", "O"), "This is the end"),
         (("end", "r"), "No breakpoint is hit from there on"),
         (("g", ":nobody"), "No request of this run is named 'nobody'"),
+        (("g", ":nobody" + "y" * 400), "No request of this run is named '…yyyyy"),
         (("g", ":99999999"), "The run ends before that"),
     ],
 )
@@ -670,3 +672,13 @@ async def test_what_was_said_of_a_screen_is_gone_with_it() -> None:
         assert "backspace goes there" in here.said()
         await here.press("q")
         assert (here.on_top, here.said()) == (True, "")
+
+
+async def test_enter_shows_the_cursor_where_there_is_none_yet() -> None:
+    async with debugging("conversations", requests=None, at="2s") as here:
+        await here.press("S", "enter")
+        session = here.screen.query_one(SessionsPane).selected_value()
+        assert session
+        assert here.session.selection.session is None
+        await here.press("enter")
+        assert here.session.selection.session == session

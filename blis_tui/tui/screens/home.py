@@ -320,6 +320,8 @@ class HomeScreen(Screen[None]):
             self.notify(str(error), title="Nothing was written", severity="error", markup=False)
             return
         self.notify(f"Wrote {path.name}.", markup=False)
+        if self._query:
+            self.action_leave_search()  # it may not match
         self._edit(path, 1)
 
     def action_home_mark(self) -> None:

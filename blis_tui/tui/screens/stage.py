@@ -19,6 +19,7 @@ from blis_tui.tui.actions import APP, bindings, of_scope
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
 from blis_tui.tui.layout import HUGE, WIDE, Arrangement, panes_of, width_class
+from blis_tui.tui.presenters.lines import shorten
 from blis_tui.tui.presenters.status import activity, place_text, run_name
 from blis_tui.tui.shell import shell
 from blis_tui.tui.view import Picked
@@ -51,6 +52,8 @@ _TICKS: Final = 6
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
 _LONG_S: Final = 8.0
+_NAME: Final = 40
+"""Characters of a name that a message shows."""
 _ENDS: Final = {
     ("end", GOING): "The run ends before that: this is its last event.",
     ("end", TO_BREAKPOINT): "No breakpoint is hit from there on: this is the last event.",
@@ -182,7 +185,7 @@ class Stage(Screen[None]):
             failure = str(self.session.debugger.failure)
             self.notify(failure, title="The simulation failed", severity="error", timeout=_LONG_S, markup=False)
         elif stop.reason == "unknown":
-            name = self.session.selection.request
+            name = shorten(self.session.selection.request or "", _NAME)
             self.session.forget_unknown()
             self.show_view()
             self.notify(
