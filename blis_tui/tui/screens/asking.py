@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.debugger.places import parse_instance
 from blis_tui.debugger.why.explanation import event_ref, request_ref
+from blis_tui.errors import InputError
 from blis_tui.tui.presenters.router import decision_of
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
@@ -96,7 +97,10 @@ class Asking(Moves):
         count = len(self.session.debugger.moment().state.instances)
 
         def check(text: str) -> None:
-            require_instance(parse_instance(text), count)
+            instance = parse_instance(text)
+            require_instance(instance, count)
+            if instance == one.instance:
+                raise InputError(f"{one.request_id} went there: name another one.")
 
         about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {count - 1}?"
         other = next((each.instance for each in one.top if each.instance != one.instance), 0)
