@@ -18,8 +18,10 @@ from textual.events import Key, Paste
 from textual.message import Message
 
 if TYPE_CHECKING:
+    from textual.await_complete import AwaitComplete
     from textual.dom import DOMNode
     from textual.events import Event
+    from textual.screen import Screen
 
 _LONGEST_S: Final = 0.3
 """How long a key may keep the next one waiting: its widget may be gone before it has dealt with it."""
@@ -28,11 +30,12 @@ _ROUNDS: Final = 2
 
 
 class Handled(Message):
-    """Goes the way of a key, just behind it; the rounds it still has to go."""
+    """Goes the way of a key, just behind it; which key that is, and the rounds it still has to go."""
 
-    def __init__(self, target: DOMNode, rounds: int) -> None:
+    def __init__(self, target: DOMNode, number: int, rounds: int) -> None:
         super().__init__()
         self.target = target
+        self.number = number
         self.rounds = rounds
 
 
@@ -41,6 +44,8 @@ class InOrder(App[None], inherit_bindings=False):
 
     _typed: deque[Event]
     _since_s: float | None = None
+    _meant: Screen[object] | None = None
+    _number = 0
 
     def __init__(self) -> None:
         self._typed = deque()
@@ -63,12 +68,21 @@ class InOrder(App[None], inherit_bindings=False):
         if not self._typed or not self.screen_stack:  # it is the end, and the last keys are nobody's
             return
         self._since_s = monotonic()
+        self._number += 1
         if not self.screen.is_mounted:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.screen._mounted_event.wait(), _LONGEST_S)  # noqa: SLF001  (pinned)
+        self._meant = self.screen
         target: DOMNode = self.focused or self.screen
         await super().on_event(self._typed.popleft())
-        self._follow(Handled(target, _ROUNDS))
+        self._follow(Handled(target, self._number, _ROUNDS))
+
+    def pop_screen(self) -> AwaitComplete:
+        """As Textual's; a key whose screen has gone is dealt with."""
+        popped = super().pop_screen()
+        if self._since_s is not None and self._meant is not self.screen:
+            self.call_later(self._dealt_with, self._number)
+        return popped
 
     def keep_none_waiting(self) -> None:
         """What the last key went to will not deal with it any more."""
@@ -78,15 +92,17 @@ class InOrder(App[None], inherit_bindings=False):
         """Send it after its key; where the way has ended, it is back at once."""
         target = message.target
         if target is self or not target.is_attached or not target.post_message(message):
-            self.call_later(self._go_on_now)
+            self.call_later(self._dealt_with, message.number)
 
     async def on_handled(self, message: Handled) -> None:
         """The key has been dealt with, once it is back for the last time."""
         if message.rounds > 1:
-            self._follow(Handled(message.target, message.rounds - 1))
+            self._follow(Handled(message.target, message.number, message.rounds - 1))
         else:
-            await self._go_on_now()
+            await self._dealt_with(message.number)
 
-    async def _go_on_now(self) -> None:
-        self._since_s = None
-        await self._go_on()
+    async def _dealt_with(self, number: int) -> None:
+        """A key has been dealt with: if no later one is at work, it is the next one's turn."""
+        if number == self._number:
+            self._since_s = None
+            await self._go_on()
