@@ -7,7 +7,6 @@ from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Final
 
 from textual import on, work
-from textual.actions import parse
 
 from blis_tui.conditions.breakpoints import about_request, about_session
 from blis_tui.debugger.places import parse_place
@@ -15,7 +14,6 @@ from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.errors import BlisError
-from blis_tui.tui.actions import of_scope, shown_key
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.driver import GOING
 from blis_tui.tui.layout import PANES, SIZES, Arrangement
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
-    from blis_tui.tui.actions import Action
     from blis_tui.tui.layout import PaneInfo
 
 _OFFERED: Final = 40
@@ -82,6 +79,7 @@ class DebuggerScreen(Asking):
         self._overrides = tuple(overrides)
         self._filter = ""
         self._lost: list[str] = []
+        self._absent: dict[str, PaneInfo] | None = None
         self._remembered = load_session(source)
         self._restore()
         for text in breaks:
@@ -312,17 +310,20 @@ class DebuggerScreen(Asking):
             event.stop()
             self.activate(pane.id)
             return
-        keymap = shell(self.app).keymap.keys
-        for action in of_scope(self.SCOPE):
-            absent = self._absent(action)
-            if absent is not None and shown_key(event.key) in [shown_key(key) for key in keymap[action.name]]:
-                self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
+        if self._absent is None:
+            self._absent = dict(self._keys_of_the_absent())
+        absent = self._absent.get(event.key) or self._absent.get(event.character or "")
+        if absent is not None:
+            self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
 
-    def _absent(self, action: Action) -> PaneInfo | None:
-        """The pane that an action is about, where this experiment has none."""
-        _, name, parameters = parse(action.handler)
-        needed = parameters[0] if name == "pane_show" else _NEEDED.get(name)
-        return next((one for one in PANES if one.id == needed and one.id not in self.panes), None)
+    def _keys_of_the_absent(self) -> Iterator[tuple[str, PaneInfo]]:
+        """Keys of what is about a pane that this experiment has not, and that pane."""
+        keymap = shell(self.app).keymap.keys
+        for pane in PANES:
+            if pane.id not in self.panes:
+                others = [name.replace("_", ".", 1) for name, needed in _NEEDED.items() if needed == pane.id]
+                for name in (f"pane.{pane.id}", *others):
+                    yield from ((key, pane) for key in keymap[name])
 
     action_pane_show = Moves.activate
     action_break_list = partialmethod(Moves.activate, "breakpoints")
