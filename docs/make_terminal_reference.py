@@ -20,8 +20,8 @@ from blis_tui.tui.actions import ACTIONS, shown_key
 _NOTE: Final = "<!-- Made by `make docs` from the tables in the code. Do not edit. -->\n"
 _KEYS: Final = """\
 Every action has a name by which its keys can be changed: write lines such as `step.event: n, j` into `keys.yaml` in
-the configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` overrides it). `h` shows the keys of a
-screen, `ctrl+p` finds an action by its title."""
+the configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` overrides it). `h` (and `?`, where
+it does not ask why) shows the keys of a screen, `ctrl+p` finds an action by its title."""
 _GRAMMAR: Final = """\
 `kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,
 `+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), text in quotes, and names. A condition on the
@@ -37,6 +37,7 @@ _SCOPES: Final = {
     "observing": "Observing",
     "goldens": "Goldens",
     "study": "Studies",
+    "printed": "What was printed",
     "error": "An experiment that cannot be opened",
     "dialog": "Windows",
 }

@@ -29,6 +29,7 @@ from blis_tui.cli.sweep import (
     store_of,
     store_option,
 )
+from blis_tui.printed import late_errors
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -70,6 +71,7 @@ class _Studied:
     store_option,
 )
 @reported
+@late_errors()
 def tui(
     source: str | None,
     at: str | None,

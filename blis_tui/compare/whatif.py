@@ -215,7 +215,7 @@ def ask_whatif(
     yield from _run(simulation)
     before = simulation.report()
     _require_routed(request, decisions, event, before.rows)
-    _require_instance(route_to, len(before.instances))
+    require_instance(route_to, len(before.instances))
     routes = {request: Reroute(route_to, event)}
     changed = Simulation(experiment, routes=routes)
     left_alone: list[Routed] = []
@@ -278,7 +278,7 @@ def _require_routed(request: str, decisions: Sequence[Decision], event: int | No
     raise RouteError(f"{request} is never routed: {ended}", help="only a request that is routed can go elsewhere")
 
 
-def _require_instance(index: int, count: int) -> None:
+def require_instance(index: int, count: int) -> None:
     """Raises RouteError when there is no such instance."""
     if not 0 <= index < count:
         which = f"0 to {count - 1}" if count > 1 else "0"

@@ -18,6 +18,8 @@ _EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")
 _INSTANCE: Final = re.compile(r"(?:instance\s*|i)?([0-9]{1,18})\Z")
 _UNITS_US: Final = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 _FURTHEST: Final = 1 << 62
+_SHOWN: Final = 60
+"""Characters of a wrong text that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,12 @@ def parse_place(text: str) -> Place:
         number, unit = time.groups()
         whole, _, part = re.sub(r"[_, ]", "", number).partition(".")
         digits = len(str(_UNITS_US[unit])) - 1 + (unit == "min")
-        scaled = int(whole) * _UNITS_US[unit] + int((part + "0" * digits)[:digits] or 0) * _UNITS_US[unit] // 10**digits
+        scaled = _whole(whole, text) * _UNITS_US[unit]
+        scaled += int((part + "0" * digits)[:digits] or 0) * _UNITS_US[unit] // 10**digits
         return Place(time_us=_within(scaled, text))
     event = _EVENT.match(text)
     if event is not None:
-        return Place(event=_within(int(re.sub(r"[_,]", "", event[1])), text))
+        return Place(event=_within(_whole(re.sub(r"[_,]", "", event[1]), text), text))
     return Place(request=text.removeprefix("request ").strip())
 
 
@@ -63,11 +66,21 @@ def parse_instance(text: str) -> int:
     """Understand the index of an instance: ``3``, ``i3`` or ``instance 3``. Raises InputError when it is none."""
     found = _INSTANCE.match(text.strip())
     if found is None:
-        raise InputError(f"{text.strip() or 'nothing'} is no instance", help="its index, from 0: 3")
+        raise InputError(f"{_quoted(text.strip()) or 'nothing'} is no instance", help="its index, from 0: 3")
     return _within(int(found[1]), text)
+
+
+def _whole(digits: str, text: str) -> int:
+    """A number of any length; Python itself reads no more than some thousand digits."""
+    return _within(_FURTHEST + 1 if len(digits.lstrip("0")) > len(str(_FURTHEST)) else int(digits[-30:]), text)
 
 
 def _within(number: int, text: str) -> int:
     if number > _FURTHEST:
-        raise InputError(f"{text} is beyond the largest simulated time")
+        raise InputError(f"{_quoted(text)} is beyond the largest simulated time")
     return number
+
+
+def _quoted(text: str) -> str:
+    """As much of a text as a message has room for."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -12,13 +12,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SimulationError
+from blis_tui.printed import Printed, Stream
 from blis_tui.standard_output import for_results
 from blis_tui.study.task import Outcome, execute
 
@@ -138,6 +139,13 @@ class HereRunner(Runner):
         self._task = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was printed in a process."""
+
+    text: str
+
+
 @dataclass(slots=True, eq=False)
 class _Worker:
     process: SpawnProcess
@@ -158,11 +166,16 @@ class ProcessRunner(Runner):
     Args:
         jobs: how many processes at most; they start when there is something to do.
         warn: is told when a process has died.
+        prints: is given, after each run, the last lines that were printed in its process; None = they go to standard
+            error at once.
     """
 
-    def __init__(self, jobs: int, warn: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, jobs: int, warn: Callable[[str], None] | None = None, prints: Callable[[str], object] | None = None
+    ) -> None:
         self.jobs = jobs
         self._warn = warn
+        self._prints = prints
         self._workers: list[_Worker] = []
         self._queue: deque[Task] = deque()
         self._attempts: dict[int, int] = {}
@@ -209,6 +222,9 @@ class ProcessRunner(Runner):
                     worker.ready, self._stillborn = True, 0
                 elif said == _DEAD:
                     ended += self._lost(worker)
+                elif isinstance(said, _Said):
+                    if self._prints is not None:
+                        self._prints(said.text)
                 elif worker.task is not None:
                     self._attempts.pop(id(worker.task), None)
                     ended.append((worker.task, said))
@@ -240,7 +256,7 @@ class ProcessRunner(Runner):
                     worker.connection.send(worker.task)
         starting = len([one for one in self._workers if not one.ready])
         for _ in range(min(self.jobs - len(self._workers), len(self._queue) - starting)):
-            self._workers.append(_start())
+            self._workers.append(_start(keep=self._prints is not None))
 
     def _lost(self, worker: _Worker) -> list[tuple[Task, Outcome]]:
         """A process has ended by itself: what it did is done again, unless that has happened too often."""
@@ -285,10 +301,10 @@ def _ending(code: int | None) -> str:
     return signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
 
 
-def _start() -> _Worker:
+def _start(*, keep: bool = False) -> _Worker:
     context = multiprocessing.get_context("spawn")
     own, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs,), daemon=True)
+    process = context.Process(target=_work, args=(theirs, keep), daemon=True)
     with _ctrl_c_later():
         process.start()
     theirs.close()  # so that its end is seen when the process ends
@@ -309,17 +325,27 @@ def _ctrl_c_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(connection: Connection) -> None:
-    """In a process of its own: run what comes, until the parent ends, however it does."""
+def _work(connection: Connection, keep: bool) -> None:
+    """In a process of its own: run what comes, until the parent ends, however it does.
+
+    Args:
+        connection: to the parent.
+        keep: whether what is printed is for the parent, and not for standard error.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it may be inherited as ignored
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
     with suppress(EOFError, OSError), for_results():
+        printed = Printed()
         connection.send(_READY)
-        while True:
-            connection.send(execute(connection.recv()))
+        with redirect_stderr(Stream(printed.write)) if keep else nullcontext():
+            while True:
+                outcome = execute(connection.recv())
+                if said := printed.take():
+                    connection.send(_Said(said))
+                connection.send(outcome)
 
 
 def _follow(sentinel: int) -> None:

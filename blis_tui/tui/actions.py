@@ -47,7 +47,7 @@ class Action:
     """Heading in the help."""
     scope: str
     """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``twin``, ``observing``, ``goldens``, ``study``,
-    ``why``, ``error`` or ``dialog``."""
+    ``why``, ``whatif``, ``printed``, ``error`` or ``dialog``."""
     footer: str = ""
     """One word for the line of keys; empty = not shown there."""
     does: str = ""
@@ -74,6 +74,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("app.help", "h f1", "help", "Show the keys of this screen and run one.", _APP, "help"),
         ("app.palette", "ctrl+p", "commands", "Find a command by its name.", _APP, "commands"),
         ("goldens.open", "G", "goldens", "Look at golden results; accept or reject new ones.", _APP),
+        ("app.printed", "p", "what was printed", "Show what plug-ins have printed.", _APP),
         ("app.theme", "", "choose a theme", "Choose the colours; the choice is saved.", _APP),
         ("app.back", "q", "back", "Leave this screen; on the first one, quit.", _APP, "back"),
         ("app.quit", "ctrl+q", "quit", "Leave blis-tui from anywhere.", _APP),
@@ -218,6 +219,11 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("whatif.compare", "enter D", "compare", "Show both runs side by side where they part.", _OPEN, "side by side"),
         ("whatif.copy", "y", "copy", "Copy the answer as text.", _COPY, "copy"),
         ("whatif.close", "escape i", "close", "Close the answer; a run that is replayed stops.", _DIALOG, "close"),
+    ),
+    "printed": (
+        ("printed.copy", "y", "copy", "Copy the lines.", _COPY, "copy"),
+        ("printed.export", "x", "export", "Write the lines to a file.", _COPY, "export"),
+        ("printed.close", "escape", "close", "Close the window.", _DIALOG, "close"),
     ),
     DIALOG: (("dialog.close", "escape", "close", "Close this window.", _DIALOG, "close"),),
 }

@@ -26,12 +26,15 @@ from textual.filter import LineFilter
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
 from blis_tui.printable import REPLACEMENT, acted_on
+from blis_tui.printed import Printed, Stream
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
 from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
+from blis_tui.tui.shell import LoadedBy
 from blis_tui.tui.themes import THEMES, default_theme
+from blis_tui.tui.typed import InOrder
 
 if TYPE_CHECKING:
     import re
@@ -42,9 +45,10 @@ if TYPE_CHECKING:
     from textual.color import Color
     from textual.dom import DOMNode
     from textual.events import Resize
-    from textual.notifications import SeverityLevel
+    from textual.notifications import Notify
     from textual.screen import Screen
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
@@ -77,6 +81,8 @@ def _as_wide(found: re.Match[str]) -> str:
 _HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
 """How long a notification stays that has to be read carefully, in seconds."""
+_SAID: Final = 2
+"""Notifications shown at once, at most: more would cover what they are about."""
 _GIVEN_BACK_S: Final = 2.0
 """The longest to wait at the end for a terminal that takes what is written slowly, or never."""
 
@@ -95,6 +101,8 @@ class Start:
     overrides: tuple[str, ...] = ()
     """What `--set` said, for loading it again."""
     seed: int | None = None
+    routes: Routes | None = None
+    """Routing decisions that are overruled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +127,7 @@ class TwinStart:
     """What is simulated, as the user named it."""
 
 
-class BlisApp(App[None], inherit_bindings=False):
+class BlisApp(InOrder, inherit_bindings=False):
     """The terminal interface.
 
     Args:
@@ -130,7 +138,11 @@ class BlisApp(App[None], inherit_bindings=False):
 
     TITLE = "blis-tui"
     CSS_PATH: ClassVar = [Path(__file__).with_name(name) for name in ("app.tcss", "debugger.tcss")]
-    BINDINGS: ClassVar = [*bindings(APP), Binding("ctrl+c", "help_quit", show=False, system=True)]
+    BINDINGS: ClassVar = [
+        *bindings(APP),
+        Binding("ctrl+c", "help_quit", show=False, system=True),
+        Binding("question_mark", "app_help", show=False),  # where the screen itself answers nothing by it
+    ]
     COMMANDS: ClassVar = {Commands}
     ENABLE_COMMAND_PALETTE = False  # its key is in our own table
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
@@ -150,6 +162,9 @@ class BlisApp(App[None], inherit_bindings=False):
         self._survive = survive
         self._starts: WeakKeyDictionary[DOMNode, Start] = WeakKeyDictionary()
         self._theme_remembered = False
+        self.printed = Printed()
+        stream = Stream(self._keep_printed)
+        self._capture_stdout = self._capture_stderr = stream  # type: ignore[assignment]  # Textual's has no `buffer`
         for theme in THEMES:
             self.register_theme(theme)
         wanted = os.environ.get("TEXTUAL_THEME") or remembered_theme()
@@ -159,6 +174,18 @@ class BlisApp(App[None], inherit_bindings=False):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and that by which no name acts on the terminal."""
         return [*super().get_line_filters(), _HARMLESS]
+
+    def _keep_printed(self, text: str) -> None:
+        """Keep what is printed, in whichever thread, and say once where it is."""
+        self._print(text)
+        first = not self.printed.total
+        self.printed.write(text)
+        if first and self.printed.total:
+            self.call_later(self._say_printed)
+
+    def _say_printed(self) -> None:
+        key = shown_key(self.keymap.keys["app.printed"][0])
+        self.notify(f"Something was printed. It is kept: {key} shows it.", timeout=_LONG_S, markup=False)
 
     # ---- beginning ----
 
@@ -186,8 +213,9 @@ class BlisApp(App[None], inherit_bindings=False):
         self._theme_remembered = True
         await self.push_screen(self._first())
         self._cover(*self.size)
-        for problem in self.keymap.problems:
-            self.notify(problem, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
+        if self.keymap.problems:
+            problems = "\n".join(self.keymap.problems)
+            self.notify(problems, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
 
     def _first(self) -> Screen[None]:
         """What was asked for."""
@@ -224,7 +252,12 @@ class BlisApp(App[None], inherit_bindings=False):
 
         try:
             screen = DebuggerScreen(
-                start.experiment, source=start.source, at=start.at, breaks=start.breaks, overrides=start.overrides
+                start.experiment,
+                source=start.source,
+                at=start.at,
+                breaks=start.breaks,
+                overrides=start.overrides,
+                **({} if start.routes is None else {"routes": start.routes}),
             )
         except BlisError as error:
             from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
@@ -249,18 +282,13 @@ class BlisApp(App[None], inherit_bindings=False):
 
         self.push_screen(ErrorScreen(source, error, again))
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = True,
-    ) -> None:
-        """Say something; what is being said already is not said twice."""
-        if all(one.message != message for one in self._notifications):
-            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+    def on_notify(self, event: Notify) -> None:
+        """Make room before something is said: only the latest stays above it, and nothing is said twice."""
+        said = [one for one in self._notifications if one.message != event.notification.message]
+        kept = said[-(_SAID - 1) :]
+        for one in list(self._notifications):
+            if one not in kept:
+                self._unnotify(one, refresh=False)
 
     # ---- opening ----
 
@@ -290,9 +318,18 @@ class BlisApp(App[None], inherit_bindings=False):
         else:
             await self.push_screen(self._debugger(start))
 
-    def open_loaded(self, experiment: Experiment, source: str, overrides: tuple[str, ...], seed: int) -> None:
-        """Show an experiment that is loaded already: what it was loaded by, and with which values."""
-        self.push_screen(self._debugger(Start(experiment=experiment, source=source, overrides=overrides, seed=seed)))
+    def open_loaded(
+        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
+    ) -> None:
+        """Show an experiment that is loaded already: what it was loaded by, and where to go first."""
+        source, overrides, seed = by
+        start = Start(experiment=experiment, source=source, at=at, overrides=overrides, seed=seed, routes=routes)
+        self.push_screen(self._debugger(start))
+
+    def loaded_by(self, screen: Screen[None]) -> LoadedBy | None:
+        """What the experiment of a debugger was loaded by; None = that is not known."""
+        start = self._starts.get(screen)
+        return None if start is None else LoadedBy(start.source, start.overrides, start.seed)
 
     @work(exclusive=True, group="open")
     async def open_study(self, source: str) -> None:
@@ -380,6 +417,12 @@ class BlisApp(App[None], inherit_bindings=False):
         if not isinstance(self.screen, GoldensScreen):
             self.push_screen(GoldensScreen())
 
+    def action_app_printed(self) -> None:
+        """Show what was printed."""
+        from blis_tui.tui.screens.printed import PrintedScreen  # noqa: PLC0415
+
+        self.push_screen(PrintedScreen(self.printed))
+
     async def action_app_back(self) -> None:
         """Leave this screen; the first one leaves the program."""
         if isinstance(self.screen, CommandPalette):  # it was chosen there, and the palette is about to close
@@ -387,6 +430,7 @@ class BlisApp(App[None], inherit_bindings=False):
         elif self.screen is self.first_screen:
             self.exit()
         else:
+            self.clear_notifications()  # they speak of the screen that is left
             await self.pop_screen()
 
     def action_app_quit(self) -> None:
@@ -457,6 +501,7 @@ class BlisApp(App[None], inherit_bindings=False):
         """
         from blis_tui.tui.screens.error import CrashScreen  # noqa: PLC0415
 
+        self.keep_none_waiting()
         if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
             return  # one window is enough: what follows a defect is seldom news
 

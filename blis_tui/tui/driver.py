@@ -23,6 +23,12 @@ SLICE_S: Final = 0.008
 """How much of a tick the simulation may take; the rest is for keys and painting."""
 TICK_S: Final = 1 / 60
 """How often it gets a slice."""
+GOING: Final = "going there"
+"""Label of a move to a place that the user named."""
+TO_BREAKPOINT: Final = "to the next breakpoint"
+"""Label of a move to the next hit."""
+BACK_TO_BREAKPOINT: Final = "back to a breakpoint"
+"""Label of a move back to the last hit."""
 SPEEDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 """Speeds of play, in events a second; beyond the last one there is no limit."""
 FACTORS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)

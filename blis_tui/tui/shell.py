@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast
 
+from blis_tui.classes import NamedTuple
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -18,8 +20,18 @@ if TYPE_CHECKING:
     from blis_tui.tui.settings import Keymap
 
 
+class LoadedBy(NamedTuple):
+    """What an experiment was loaded by, and can be again."""
+
+    source: str
+    """Its name or path, as the user said it."""
+    overrides: tuple[str, ...] = ()
+    """What of the document was overridden, as ``--set`` says it."""
+    seed: int | None = None
+
+
 class ComparedFrom(TypedDict, total=False):
-    """Where a comparison of two experiments starts, which is at the beginning if nothing is said."""
+    """Where a comparison of two experiments starts, which is at the beginning if nothing is said; and what they are."""
 
     event: int | None
     time_us: int | None
@@ -27,6 +39,8 @@ class ComparedFrom(TypedDict, total=False):
     """Routing decisions that are overruled in the second one."""
     at_divergence: bool
     """At the first event that differs."""
+    loaded_by: tuple[LoadedBy, LoadedBy]
+    """What each was loaded by, if it is known."""
 
 
 class Shell(Protocol):
@@ -41,8 +55,13 @@ class Shell(Protocol):
     def open_study(self, source: str) -> object:
         """Show a study."""
 
-    def open_loaded(self, experiment: Experiment, source: str, overrides: tuple[str, ...], seed: int) -> object:
-        """Show an experiment that is loaded already: what it was loaded by, and with which values."""
+    def open_loaded(
+        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
+    ) -> object:
+        """Show an experiment that is loaded already: what it was loaded by, and where to go first."""
+
+    def loaded_by(self, screen: Screen[None]) -> LoadedBy | None:
+        """What the experiment of a debugger was loaded by; None = that is not known."""
 
     def reopen_experiment(self, source: str, at: str | None = None) -> object:
         """Read an experiment again, and go to where one was."""

@@ -82,7 +82,7 @@ class StudyWork:
 
     def runner(self) -> Runner:
         """Where runs are made."""
-        return ProcessRunner(self._jobs)
+        return ProcessRunner(self._jobs, prints=_print)
 
     @property
     def problem(self) -> str:
@@ -144,6 +144,12 @@ class StudyWork:
         if self.doing and self._progress is None:
             return f"starting {self._jobs} processes"
         return progress_text(self._progress, monotonic() - self._began_s) if self.doing and self._progress else ""
+
+
+def _print(text: str) -> None:
+    """Print what was printed elsewhere: the application stands for standard error, and keeps it."""
+    if sys.stderr is not None:
+        sys.stderr.write(text)
 
 
 def _prepare_processes() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from blis_tui.debugger.places import Place, parse_place
+from blis_tui.debugger.places import Place, parse_instance, parse_place
 from blis_tui.errors import InputError
 
 
@@ -29,7 +29,17 @@ def test_places(text: str, place: Place) -> None:
     assert parse_place(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "  ", "9" * 40, "9" * 40 + "s"])
+@pytest.mark.parametrize("text", ["", "  ", "9" * 40, "9" * 40 + "s", "9" * 10_000, "9" * 10_000 + ".5s"])
 def test_no_places(text: str) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as told:
         parse_place(text)
+    assert len(str(told.value)) < 200
+
+
+def test_leading_zeros_are_none_too_many() -> None:
+    assert parse_place("0" * 10_000 + "12") == Place(event=12)
+
+
+def test_an_instance_is_not_quoted_at_length() -> None:
+    with pytest.raises(InputError, match=r"^x{60}… is no instance"):
+        parse_instance("x" * 10_000)

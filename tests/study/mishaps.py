@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,8 @@ from blis_tui.plugins import ROUTING, setting
 if TYPE_CHECKING:
     from blis_tui.plugins import Context, Fleet, IncomingRequest
 
+logging.basicConfig(format="%(message)s")
+LOG = logging.getLogger("mishap")
 ONCE = "BLIS_TEST_ONCE"
 """A file: who can delete it (or whose number it has) is the one to whom something happens."""
 
@@ -57,6 +60,9 @@ class Mishap:
             raise MemoryError
         elif self._what == "error":
             raise ZeroDivisionError("by nothing")
+        elif self._what == "printing":
+            print("printed", request.request_id)
+            LOG.warning("logged")
         elif self._what == "endless":
             os.write(2, b"ready")
             while True:

@@ -123,3 +123,14 @@ def test_processes_import_what_runs_need_and_nothing_else() -> None:
     heavy = {"yaml", "jsonschema", "referencing", "click", "textual", "rich", "platformdirs", "asyncio", "pyarrow"}
     assert not heavy & set(loaded)
     assert "blis_tui.simulation" in loaded
+
+
+def test_what_is_printed_in_processes_comes_back_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    tasks = tasks_of("printing", "printing", "nothing")
+    with ProcessRunner(1, prints=said.append) as runner:
+        outcomes = numbered(tasks, list(runner.run(tasks)))
+    assert [one.status for one in outcomes] == ["done"] * 3
+    lines = [f"printed request_{number}\nlogged\n" for number in range(20)]
+    assert said == ["".join(lines)] * 2
+    assert capfd.readouterr() == ("", "")

@@ -19,6 +19,7 @@ from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
+from blis_tui.tui.app import BlisApp
 from blis_tui.tui.driver import Pump
 from blis_tui.tui.presenters.compare import (
     differences_text,
@@ -34,6 +35,7 @@ from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import KV_USE, SERIES
 from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
+from blis_tui.tui.screens.help import HelpScreen
 from tests.tui.screens import check_screen, idle, press, screen_text, settle
 
 if TYPE_CHECKING:
@@ -233,6 +235,9 @@ async def test_going_to_a_place_takes_both_sides_there() -> None:
                 assert side.time_us <= 900_000 < following.time_us
         await go("321")
         assert events(screen) == (321, 321)
+        await go("99999999")
+        assert screen.lockstep.at_end
+        assert "Both runs end before that." in [note.message for note in app._notifications]
 
 
 async def test_a_place_that_is_nowhere_changes_nothing() -> None:
@@ -246,6 +251,19 @@ async def test_a_place_that_is_nowhere_changes_nothing() -> None:
         await finish(pilot, screen)
         assert events(screen) == (50, 50)
         assert "Neither run has a request with that name." in [note.message for note in app._notifications]
+
+
+async def test_a_question_mark_asks_for_the_keys_where_it_does_not_ask_why() -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        for screen in (app.screen, comparison()):
+            if screen is not app.screen:
+                app.push_screen(screen)
+            await press(pilot, "?")
+            assert isinstance(app.screen, HelpScreen)
+            await press(pilot, "escape")
+            assert app.screen is screen
 
 
 async def test_tab_visits_every_box_and_the_last_side_is_marked() -> None:

@@ -177,7 +177,7 @@ async def test_a_place_that_is_none_is_said_before_enter() -> None:
         await here.press("g")
         await here.type("request_9999")
         assert here.event == 0
-        assert "Not found" in here.said()
+        assert "No request of this run is named" in here.said()
 
 
 async def test_jumps_are_remembered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,15 @@ from blis_tui.tui.layout import PANES as DECLARED
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
-from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.prompt import ConfirmScreen, PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.bars import TabBar, place_tabs
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
+from blis_tui.tui.widgets.sessions import SessionsPane
 from blis_tui.tui.widgets.spec_view import SpecPane
 from tests.tui.debugging import NARROW, debugging, experiment
-from tests.tui.screens import screen_text, settle
+from tests.tui.screens import press, screen_text, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,6 +202,96 @@ async def test_filter_and_its_end() -> None:
         assert events.query_one(EventRows).count > 1
         await here.press("escape")
         assert events.query_one(EventRows).index is None
+
+
+async def test_a_side_of_a_comparison_knows_what_it_was_loaded_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    reopened: list[tuple[object, ...]] = []
+    async with debugging(at="100", at_once=True) as here:
+        monkeypatch.setattr(here.app, "open_experiment", lambda *args, **_: reopened.append(args))
+        monkeypatch.setattr("blis_tui.tui.editor.edit", lambda *_: "")
+        await here.press("v")
+        await here.type("engine.kv_blocks=900 'policy=vllm-v1'")
+        await here.press("tab", "enter")
+        side = here.app.screen
+        assert isinstance(side, DebuggerScreen)
+        assert blocks_of(side.session.experiment) == "900"
+        changes = ("workload.requests=60", "engine.kv_blocks=900", "policy=vllm-v1")
+        assert side.loaded_by == ("kv-pressure", changes, None)
+        await press(here.pilot, "Y")
+        assert here.app.clipboard == f"kv-pressure --at {side.session.debugger.event}"
+        await press(here.pilot, "e")
+        assert reopened == [("kv-pressure", changes, None, str(side.session.debugger.event))]
+        await press(here.pilot, "v")
+        await here.type("engine.max_num_seqs=4")
+        assert isinstance(here.app.screen, CompareScreen)
+        assert [blocks_of(one.experiment) for one in here.app.screen.lockstep.sides] == ["900", "900"]
+
+
+def blocks_of(experiment: blis_tui.Experiment) -> str:
+    found = re.search(r'"kv_blocks": (\d+)', json.dumps(dict(experiment.document), default=dict))
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (("home", "["), "This is the start"),
+        (("home", "{"), "This is the start"),
+        (("home", "F"), "This is the start"),
+        (("home", "m"), "This is the start"),
+        (("home", "ctrl+r"), "No breakpoint is hit before that"),
+        (("end", "O"), "This is the end"),
+        (("end", "r"), "No breakpoint is hit from there on"),
+        (("g", ":nobody"), "No request of this run is named 'nobody'"),
+        (("g", ":nobody" + "y" * 400), "No request of this run is named '…yyyyy"),
+        (("g", ":99999999"), "The run ends before that"),
+    ],
+)
+async def test_a_way_that_leads_nowhere_says_so(keys: tuple[str, ...], said: str) -> None:
+    async with debugging(at="100", breaks=("kv.utilization > 2",), at_once=True) as here:
+        await here.press(*keys)
+        assert said in here.said()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("i", "no router: it has one instance"),
+        ("u", "no fleet: it has one instance"),
+        ("R", "no router: it has one instance"),
+        ("W", "no gateway"),
+        ("S", "no sessions"),
+    ],
+)
+async def test_a_key_of_what_the_run_has_not_says_so(key: str, said: str) -> None:
+    async with debugging(at="100") as here:
+        await here.press(key)
+        assert here.said() == f"This run has {said}."
+
+
+async def test_a_filter_emptied_is_no_filter() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("/")
+        assert "enter shows all events" in screen_text(here.app)
+        await here.type("preempted")
+        await here.press("/")
+        assert "enter shows what matches" in screen_text(here.app)
+        here.app.screen.query_one(Input).value = ""
+        await here.press("enter")
+        assert here.on_top
+        assert here.screen.query_one(EventList).query_one(EventRows).index is None
+
+
+@pytest.mark.parametrize(
+    ("key", "example"), [("g", "1234"), ("B", "preempted"), ("w", "kv.utilization"), ("v", "policy")]
+)
+async def test_where_nothing_is_written_it_is_said_what_to_write(key: str, example: str) -> None:
+    async with debugging(at="1500") as here:
+        await here.press(key, "enter")
+        assert not here.on_top
+        assert f"✗ Nothing is written: write {example}" in screen_text(here.app)
+        await here.type("1")
+        assert "Nothing is written" not in screen_text(here.app)
 
 
 async def test_copies() -> None:
@@ -380,7 +472,7 @@ async def test_a_request_that_never_comes_is_not_selected() -> None:
     async with debugging(at="100") as here:
         await here.press("g")
         await here.type("nobody")
-        assert "Not found" in here.said()
+        assert "No request of this run is named" in here.said()
         assert here.session.selection.request is None
         assert here.event == 100
 
@@ -557,3 +649,36 @@ async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:
             await here.pilot.pause(0.01)
         assert here.session.driver.playing
         await here.press("c")
+
+
+async def test_windows_without_a_field_are_left_by_the_key_that_leaves_screens() -> None:
+    async with debugging(at="1490") as here:
+        for key in ("x", "?", "p"):
+            await here.press(key)
+            assert not here.on_top
+            await here.press("q")
+            assert here.on_top
+        here.app.push_screen(ConfirmScreen("Sure?", "It is gone then.", doing="does it"))
+        await here.press("q")
+        assert here.on_top
+
+
+async def test_what_was_said_of_a_screen_is_gone_with_it() -> None:
+    async with debugging(at="100") as here:
+        side = DebuggerScreen(experiment("kv-pressure", 60), source="kv-pressure")
+        await here.app.push_screen(side)
+        here.app.notify("backspace goes there")
+        await settle(here.pilot)
+        assert "backspace goes there" in here.said()
+        await here.press("q")
+        assert (here.on_top, here.said()) == (True, "")
+
+
+async def test_enter_shows_the_cursor_where_there_is_none_yet() -> None:
+    async with debugging("conversations", requests=None, at="2s") as here:
+        await here.press("S", "enter")
+        session = here.screen.query_one(SessionsPane).selected_value()
+        assert session
+        assert here.session.selection.session is None
+        await here.press("enter")
+        assert here.session.selection.session == session

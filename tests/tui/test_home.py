@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -253,10 +253,22 @@ async def test_searching(lab: Path, file_regression: FileRegressionFixture, size
         assert [option.id for option in shown.options if option.id]
         await press(pilot, *"zzz")
         assert "No name matches 'prezzz'. esc shows all" in screen_text(app)
+        assert "  experiment  check      golden" in screen_text(app)
+        await pilot.resize_terminal(size[0] + 40, size[1])
+        await settle(pilot)
+        assert "  experiment  check      golden" in screen_text(app)
         await press(pilot, "escape")
         assert app.screen.query_one(Input).value == ""
         assert "In this folder" in screen_text(app)
         assert app.focused is shown
+
+
+async def test_short_names_leave_room_for_their_heading(lab: Path) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"sjf")
+        assert "  experiment  check      golden" in screen_text(app)
 
 
 async def test_enter_opens_what_was_found(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,3 +515,19 @@ async def test_a_click_opens(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None
         await settle(pilot)
         assert isinstance(app.screen, Opened)
         assert app.screen.named["source"] == "mine.blis.yaml"
+
+
+async def test_a_new_experiment_is_seen_although_the_list_was_narrowed(
+    lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDITOR", "true")
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        monkeypatch.setattr(app, "suspend", nullcontext)
+        await settle(pilot)
+        await press(pilot, "slash", *"broken")
+        app.screen.query_one(ExperimentList).focus()
+        await press(pilot, "n", *"fresh", "enter")
+        assert (lab / "fresh.blis.yaml").exists()
+        assert app.screen.query_one(Input).value == ""
+        assert app.screen.query_one(ExperimentList).cursor_path == lab / "fresh.blis.yaml"

@@ -292,7 +292,42 @@ async def test_a_click_on_a_key_presses_it(lab: Path) -> None:
 
 def test_even_the_sentence_of_a_tiny_terminal_fits() -> None:
     assert small_text(58, 14) == "terminal too small (need 60x16, have 58x14)"
-    assert max(len(line) for line in small_text(20, 5).splitlines()) <= 20
+    for width in range(5, 60):
+        for height in range(2, 16):
+            lines = small_text(width, height).splitlines()
+            assert len(lines) <= height, (width, height)
+            assert max(map(len, lines)) <= width, (width, height)
+            assert any("60x16" in line for line in lines), (width, height)
+    assert small_text(9, 3) == "need\n60x16"
+
+
+async def test_nothing_that_was_said_covers_the_sentence_of_a_tiny_terminal(lab: Path) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await settle(pilot)
+        app.notify("something", markup=False)
+        await settle(pilot)
+        assert "something" in screen_text(app)
+        await pilot.resize_terminal(40, 10)
+        await settle(pilot)
+        assert screen_text(app).split() == ["terminal", "too", "small", "(need", "60x16,", "have", "40x10)"]
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        assert "something" in screen_text(app)
+
+
+async def test_only_the_latest_is_said_and_nothing_twice(lab: Path) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await settle(pilot)
+        for word in ("one", "two", "one", "three", "one", "one"):
+            app.notify(f"this is {word}", markup=False)
+        await settle(pilot)
+        assert [note.message for note in app._notifications] == ["this is three", "this is one"]
+        assert [line.split("▌")[1].strip() for line in screen_text(app).splitlines() if "▌" in line] == [
+            "this is three",
+            "this is one",
+        ]
 
 
 async def test_a_small_terminal_says_so_on_every_screen_and_all_comes_back(

@@ -218,8 +218,8 @@ def test_filters_by_how_points_stand(board: Board, odd: Board, expected: dict[in
         ("cluster.instance > 2", "did you mean `cluster.instances`?"),
         ("ttft > 2", "no axis and no metric is named `ttft`"),
         ("instances > many", "`many` is no number"),
-        ("instances >", "compares nothing"),
-        ("> 3", "compares nothing"),
+        ("instances >", "is half a comparison"),
+        ("> 3", "is half a comparison"),
     ],
 )
 def test_a_slip_in_a_filter_is_told(board: Board, text: str, said: str) -> None:

@@ -152,9 +152,17 @@ async def test_any_other_instance_can_be_named() -> None:
         await here.press("y")
         assert here.app.clipboard.startswith(f"what if  {REQUEST} on instance 11 instead of")
         await here.press("q", "i")
+        await here.press("enter")
+        assert "Nothing is written: write" in screen_text(here.app)
         await here.type("99")
-        assert "error: there is no instance 99" in screen_text(here.app)
+        assert "there is no instance 99" in screen_text(here.app)
         assert "the cluster has 12 instances: 0 to 11" in screen_text(here.app)
+        await here.press("backspace", "backspace")
+        await here.type(str(found(0).chosen))
+        assert f"{REQUEST} went there: name another one." in screen_text(here.app)
+        await here.press("backspace", "backspace")
+        await here.type("11")
+        assert f"What if {REQUEST} went to instance 11 instead of" in screen_text(here.app)
         await here.press("escape")
         assert here.on_top
 

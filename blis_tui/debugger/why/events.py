@@ -191,7 +191,7 @@ def _completed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         _subject(debugger.tape, row),
         f" generated {plural(tokens, 'token')}; its client waited {span_text(e2e)} for all of them.",
     )
-    more = say("Explain the request (?) to see what that time consists of.")
+    more = say("Its own explanation says what that time consists of.")
     return f"Done after {span_text(e2e)}, with {plural(tokens, 'token')}.", [Part("The request", (facts, more))]
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CHECK_WIDTH: Final = 10
 _GOLDEN_WIDTH: Final = 9
 _LABEL_WIDTH: Final = 11
+_HEADING: Final = "experiment"
+"""Above the names."""
 _MIN_ABOUT: Final = 12
 """Columns of description below which it is left out."""
 
@@ -60,7 +62,7 @@ def _texts(entry: Entry) -> tuple[str, ...]:
 def name_width(entries: Sequence[Entry], width: int) -> int:
     """Columns for names, so that all fit where there is room."""
     longest = max((len(entry.found.name) for entry in entries), default=0)
-    return max(8, min(longest, width // 3))
+    return max(len(_HEADING), min(longest, width // 3))
 
 
 def row(entry: Entry, names: int, width: int) -> Content:
@@ -84,7 +86,7 @@ def row(entry: Entry, names: int, width: int) -> Content:
 def columns_line(names: int, width: int) -> Content:
     """The headings above the rows."""
     about = width - 2 - names - 2 - _CHECK_WIDTH - 1 - _GOLDEN_WIDTH - 1
-    text = f"  {'experiment':<{names + 2}}{'check':<{_CHECK_WIDTH + 1}}{'golden':<{_GOLDEN_WIDTH + 1}}"
+    text = f"  {_HEADING:<{names + 2}}{'check':<{_CHECK_WIDTH + 1}}{'golden':<{_GOLDEN_WIDTH + 1}}"
     return Content.styled((text + ("about" if about >= _MIN_ABOUT else ""))[:width], "$text-muted")
 
 

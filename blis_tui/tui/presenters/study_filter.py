@@ -73,7 +73,7 @@ def _test(word: str, study: Study) -> Matches:
         return _comparison(found[1], found[2], found[3], study)
     if _SIGN.search(word):
         help_text = "write it as `cluster.instances >= 2`"
-        raise FilterError(f"`{printable(word)}` compares nothing with nothing", help=help_text)
+        raise FilterError(f"`{printable(word)}` is half a comparison", help=help_text)
     if word.lower() in WORDS:
         return WORDS[word.lower()]
     lower = word.lower()

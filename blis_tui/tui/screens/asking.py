@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.places import parse_instance
 from blis_tui.debugger.why.explanation import event_ref, request_ref
+from blis_tui.errors import InputError
 from blis_tui.tui.presenters.router import decision_of
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
@@ -16,10 +18,16 @@ from blis_tui.tui.widgets.sessions import SessionsPane
 if TYPE_CHECKING:
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.tui.shell import LoadedBy
 
 
 class Asking(Moves):
     """A stage whose reader asks."""
+
+    @property
+    @abstractmethod
+    def loaded_by(self) -> LoadedBy:
+        """What its experiment was loaded by."""
 
     # ---- why ----
 
@@ -80,10 +88,24 @@ class Asking(Moves):
         elif self.arrangement.active == "router" and self._points_at_another(one):
             self._what_if(one, str(self.session.selection.instance))
         else:
-            last = len(self.session.debugger.moment().state.instances) - 1
-            about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {last}?"
-            prompt = PromptScreen("What if", about, check=parse_instance, doing="replays the run")
-            self.app.push_screen(prompt, partial(self._what_if, one))
+            self._ask_which(one)
+
+    def _ask_which(self, one: RoutingDecision) -> None:
+        """Ask where a request is to go instead."""
+        from blis_tui.compare.whatif import require_instance  # noqa: PLC0415  (when first asked)
+
+        count = len(self.session.debugger.moment().state.instances)
+
+        def check(text: str) -> None:
+            instance = parse_instance(text)
+            require_instance(instance, count)
+            if instance == one.instance:
+                raise InputError(f"{one.request_id} went there: name another one.")
+
+        about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {count - 1}?"
+        other = next((each.instance for each in one.top if each.instance != one.instance), 0)
+        prompt = PromptScreen("What if", about, placeholder=str(other), check=check, doing="replays the run")
+        self.app.push_screen(prompt, partial(self._what_if, one))
 
     def _points_at_another(self, one: RoutingDecision) -> bool:
         chosen = self.session.selection.instance
@@ -93,4 +115,4 @@ class Asking(Moves):
         if instance is not None:
             from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (when first asked)
 
-            self.app.push_screen(WhatIfScreen(self.session.experiment, self.source, one, parse_instance(instance)))
+            self.app.push_screen(WhatIfScreen(self.session.experiment, self.loaded_by, one, parse_instance(instance)))

@@ -17,7 +17,7 @@ from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.driver import Pump
+from blis_tui.tui.driver import GOING, Pump
 from blis_tui.tui.presenters.compare import (
     LETTERS,
     CompareView,
@@ -35,6 +35,7 @@ from blis_tui.tui.presenters.compare import (
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import BY_NAME
 from blis_tui.tui.screens.beside import LONG_S, BesideScreen
+from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.units import plural
@@ -79,6 +80,7 @@ class CompareScreen(BesideScreen):
         time_us: where to go first, in microseconds of simulated time.
         routes: routing decisions to overrule in the other, as for ``Simulation``.
         at_divergence: whether to look for the first divergence, and to begin there.
+        loaded_by: what each was loaded by, if it is known.
     """
 
     SCOPE = "compare"
@@ -118,6 +120,7 @@ class CompareScreen(BesideScreen):
         self._first = start.get("event")
         self._first_us = start.get("time_us")
         self._at_divergence = start.get("at_divergence", False)
+        self._loaded_by = start.get("loaded_by", (LoadedBy(names[0]), LoadedBy(names[1])))
         self._documents = tuple(experiment_differences(left.document, right.document))
         self._searched = False
         self._divergence: Divergence | None = None
@@ -154,9 +157,9 @@ class CompareScreen(BesideScreen):
         elif self._first is None and self._first_us is None:
             self._show()
         elif self._first is None:
-            self._go(self.lockstep.seek_time(self._first_us or 0), "going there")
+            self._go(self.lockstep.seek_time(self._first_us or 0), GOING)
         else:
-            self.pump.start(self.lockstep.seek(self._first), "going there", self._there)
+            self.pump.start(self.lockstep.seek(self._first), GOING, self._there)
             self._drive(_AT_ONCE_S)
 
     def circumstances(self) -> dict[str, str]:
@@ -181,7 +184,7 @@ class CompareScreen(BesideScreen):
 
     def _go(self, move: Move, label: str) -> None:
         """Set out; short ways are over at once."""
-        self.pump.start(move, label, self._stopped)
+        self.pump.start(move, label, partial(self._stopped, label))
         self._drive(_AT_ONCE_S)
 
     def _drive(self, seconds: float) -> None:
@@ -206,13 +209,15 @@ class CompareScreen(BesideScreen):
             self._drive(0)
         return was
 
-    def _stopped(self, stop: Stop) -> None:
+    def _stopped(self, label: str, stop: Stop) -> None:
         if stop.reason == "failed":
             failed = next(side.failure for side in self.lockstep.sides if side.failure is not None)
             title = "The simulation failed"
             self.notify(str(failed), title=title, severity="error", timeout=LONG_S, markup=False)
         elif stop.reason == "unknown":
             self.notify("Neither run has a request with that name.", severity="warning", markup=False)
+        elif stop.reason == "end" and label == GOING:
+            self.notify("Both runs end before that.", markup=False)
 
     # ---- showing ----
 
@@ -314,7 +319,7 @@ class CompareScreen(BesideScreen):
         if self.lockstep.at_end:
             self.notify("Both runs have ended: [ goes back, home goes to the start.", markup=False)
         else:
-            self.pump.start(self.lockstep.run(), "running", self._stopped)
+            self.pump.start(self.lockstep.run(), "running", partial(self._stopped, ""))
             self._drive(0)
 
     def action_compare_to_end(self) -> None:
@@ -336,7 +341,7 @@ class CompareScreen(BesideScreen):
 
     def _go_to(self, text: str | None) -> None:
         if text is not None:
-            self._go(parse_place(text).move(self.lockstep), "going there")
+            self._go(parse_place(text).move(self.lockstep), GOING)
 
     def action_compare_divergence(self) -> None:
         """Find the first event that differs, and go there."""
@@ -348,7 +353,7 @@ class CompareScreen(BesideScreen):
 
     def _there(self, stop: Stop) -> None:
         """Where it was to begin: say in what the two part, for that is mostly why it begins there."""
-        self._stopped(stop)
+        self._stopped("", stop)
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._noted)
 
     def _noted(self, divergence: Divergence | None) -> None:
@@ -366,7 +371,7 @@ class CompareScreen(BesideScreen):
             self.notify("The two runs do exactly the same, from the first event to the last.", markup=False)
             self._show()
         else:
-            self._go(self.lockstep.seek(divergence.event), "going there")
+            self._go(self.lockstep.seek(divergence.event), GOING)
 
     def action_compare_side(self) -> None:
         """The next box: the two sides first."""
@@ -374,13 +379,10 @@ class CompareScreen(BesideScreen):
 
     def action_compare_open_side(self) -> None:
         """Open the side in the debugger, where it stands now."""
-        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only when it is opened)
-
         self._halt()
         side = self.lockstep.sides[self._side]
-        name = self._names[self._side]
-        screen = DebuggerScreen(side.experiment, source=name, at=str(side.event), routes=side.routes)
-        self.app.push_screen(screen)
+        by = self._loaded_by[self._side]
+        shell(self.app).open_loaded(side.experiment, by, str(side.event), side.routes or None)
 
     def action_compare_export(self) -> None:
         """Ask for a file and write the comparison as of now."""

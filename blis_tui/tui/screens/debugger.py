@@ -15,15 +15,15 @@ from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
-from blis_tui.tui.layout import SIZES, Arrangement
+from blis_tui.tui.driver import GOING
+from blis_tui.tui.layout import PANES, SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.screens.asking import Asking
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
-from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.screens.stage import GOING
-from blis_tui.tui.shell import shell
+from blis_tui.tui.screens.prompt import PromptScreen, read_changes
+from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.pane import Pane
@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
+    from blis_tui.tui.layout import PaneInfo
 
 _OFFERED: Final = 40
 """Entries of one kind in the command palette."""
 _NEEDED: Final = {"look_measure": "fleet", "ask_whatif": "router"}
 """Actions that are about a pane which only some experiments have."""
+_WITHOUT: Final = {"fleet": ": it has one instance"}
+"""Why an experiment has no such pane, by what it needs."""
 
 
 class DebuggerScreen(Asking):
@@ -76,6 +79,7 @@ class DebuggerScreen(Asking):
         self._overrides = tuple(overrides)
         self._filter = ""
         self._lost: list[str] = []
+        self._absent: dict[str, PaneInfo] | None = None
         self._remembered = load_session(source)
         self._restore()
         for text in breaks:
@@ -125,6 +129,11 @@ class DebuggerScreen(Asking):
         problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
+
+    @property
+    def loaded_by(self) -> LoadedBy:
+        """What its experiment was loaded by."""
+        return shell(self.app).loaded_by(self) or LoadedBy(self.source, self._overrides)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about this run."""
@@ -269,9 +278,16 @@ class DebuggerScreen(Asking):
         about = (
             "Words that must all match: preempted · step · completed · request_12 · i0 · -arrived. escape clears it."
         )
-        self.app.push_screen(
-            PromptScreen("Filter events", about, value=self._filter, placeholder="preempted", check=read), use
+        prompt = PromptScreen(
+            "Filter events",
+            about,
+            value=self._filter,
+            placeholder="preempted",
+            check=read,
+            doing="shows what matches",
+            without="shows all events",
         )
+        self.app.push_screen(prompt, use)
 
     def _to_hit(self, *, back: bool) -> None:
         if not self._filter:
@@ -293,6 +309,21 @@ class DebuggerScreen(Asking):
         if pane is not None:
             event.stop()
             self.activate(pane.id)
+            return
+        if self._absent is None:
+            self._absent = dict(self._keys_of_the_absent())
+        absent = self._absent.get(event.key) or self._absent.get(event.character or "")
+        if absent is not None:
+            self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
+
+    def _keys_of_the_absent(self) -> Iterator[tuple[str, PaneInfo]]:
+        """Keys of what is about a pane that this experiment has not, and that pane."""
+        keymap = shell(self.app).keymap.keys
+        for pane in PANES:
+            if pane.id not in self.panes:
+                others = [name.replace("_", ".", 1) for name, needed in _NEEDED.items() if needed == pane.id]
+                for name in (f"pane.{pane.id}", *others):
+                    yield from ((key, pane) for key in keymap[name])
 
     action_pane_show = Moves.activate
     action_break_list = partialmethod(Moves.activate, "breakpoints")
@@ -376,7 +407,11 @@ class DebuggerScreen(Asking):
         def compare(text: str | None) -> None:
             if text is not None:
                 time_us = self.session.debugger.time_us if self.session.debugger.event else None
-                shell(self.app).open_compare(self.session.experiment, loaded[0], (self.source, text), time_us=time_us)
+                by = self.loaded_by
+                other = by._replace(overrides=(*by.overrides, *read_changes(text)))
+                shell(self.app).open_compare(
+                    self.session.experiment, loaded[0], (self.source, text), time_us=time_us, loaded_by=(by, other)
+                )
 
         prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=change)
         self.app.push_screen(prompt, compare)
@@ -385,7 +420,7 @@ class DebuggerScreen(Asking):
         """This experiment with values changed."""
         from blis_tui.spec.load import load  # noqa: PLC0415
 
-        experiment, overrides = self.session.experiment, (*self._overrides, *text.split())
+        experiment, overrides = self.session.experiment, (*self._overrides, *read_changes(text))
         return load(self.source, overrides=overrides, seed=experiment.seed, plugins=experiment.plugins)
 
     @work(thread=True, exclusive=True, group="spec")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on, work
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
@@ -65,7 +66,7 @@ class FilesScreen(Window[None]):
         about: of what they tell, as the beginning of a sentence.
     """
 
-    BINDINGS = bindings(DIALOG)
+    BINDINGS = [*bindings(DIALOG), Binding("q", "dialog_close", show=False)]  # noqa: RUF012  (Textual's way)
     DEFAULT_CSS = """
     FilesScreen {
         & > Vertical { width: 72; }

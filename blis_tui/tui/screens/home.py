@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +29,8 @@ from blis_tui.tui.catalog import (
 )
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
-from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.shell import shell
+from blis_tui.tui.screens.prompt import PromptScreen, read_changes
+from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.lists import ExperimentList
 from blis_tui.units import plural
@@ -66,7 +65,6 @@ class HomeScreen(Screen[None]):
         &.-searching #search { display: block; }
         #nothing { display: none; height: auto; padding: 1; color: $text-muted; }
         &.-empty #nothing { display: block; }
-        &.-empty ExperimentList { display: none; }
         #details { width: 42%; height: 100%; padding: 0 1; background: $surface; }
         #details Static { height: auto; }
         &.-narrow #body { layout: vertical; }
@@ -90,8 +88,8 @@ class HomeScreen(Screen[None]):
             with Vertical(id="list"):
                 yield Input(placeholder="part of a name; enter opens", id="search", compact=True)
                 yield Static(id="headings")
-                yield ExperimentList(id="experiments")
                 yield Static(id="nothing", markup=False)
+                yield ExperimentList(id="experiments")
             with VerticalScroll(id="details", can_focus=False):
                 yield Static(Content.styled("Looking for experiments…", "$text-muted"))
         yield KeyBar()
@@ -322,6 +320,8 @@ class HomeScreen(Screen[None]):
             self.notify(str(error), title="Nothing was written", severity="error", markup=False)
             return
         self.notify(f"Wrote {path.name}.", markup=False)
+        if self._query:
+            self.action_leave_search()  # it may not match
         self._edit(path, 1)
 
     def action_home_mark(self) -> None:
@@ -347,12 +347,12 @@ class HomeScreen(Screen[None]):
 
         def compare(text: str | None) -> None:
             if text is not None:
-                self._compare(entry.found, entry.found, _read_change(text))
+                self._compare(entry.found, entry.found, read_changes(text))
 
         about = "What is different on the other side: one or more values, or mark a second experiment with space."
         title = f"Compare {entry.found.name} with a change"
         prompt = PromptScreen(
-            title, about, placeholder="cluster.instances=2 policy=sjf", check=_read_change, doing="compares"
+            title, about, placeholder="cluster.instances=2 policy=sjf", check=read_changes, doing="compares"
         )
         self.app.push_screen(prompt, compare)
 
@@ -367,16 +367,5 @@ class HomeScreen(Screen[None]):
         except BlisError as error:
             self._app.show_error(names[1], error, self.action_home_compare)
             return
-        self._app.open_compare(one, other, names)
-
-
-def _read_change(text: str) -> tuple[str, ...]:
-    """Changes to compare with. Raises InputError when one has no value."""
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise InputError(f"{error}.".capitalize()) from error
-    wrong = next((word for word in words if "=" not in word), None)
-    if wrong is not None:
-        raise InputError(f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2.")
-    return words
+        by = (LoadedBy(left.source), LoadedBy(right.source, overrides))
+        self._app.open_compare(one, other, names, loaded_by=by)

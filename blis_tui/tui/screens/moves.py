@@ -6,8 +6,9 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.places import parse_place
+from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.screens.stage import GOING, Stage
+from blis_tui.tui.screens.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,18 +58,25 @@ class Moves(Stage):
 
     def action_step_back(self) -> None:
         """The event before."""
-        if not self.session.debugger.event:
-            self.notify("This is the start: n goes to the first event.", markup=False)
-            return
-        self.go(self.session.debugger.seek(self.session.debugger.event - 1), "going back")
+        self._go_back(self.session.debugger.seek(self.session.debugger.event - 1))
 
     def action_step_back_phase(self) -> None:
         """The phase before."""
-        self.go(self.session.debugger.back_phase(), "going back")
+        self._go_back(self.session.debugger.back_phase())
 
     def action_step_back_batch(self) -> None:
         """The step before."""
-        self.go(self.session.debugger.back_batch(), "going back")
+        self._go_back(self.session.debugger.back_batch())
+
+    def _go_back(self, way: Move) -> None:
+        if self.session.debugger.event:
+            self.go(way, "going back")
+        else:
+            self.say_start()
+
+    def say_start(self) -> None:
+        """Say that nothing comes before."""
+        self.notify("This is the start: n goes to the first event.", markup=False)
 
     def say_end(self) -> None:
         """Say that nothing follows, and why."""
@@ -91,11 +99,11 @@ class Moves(Stage):
 
     def action_run_to_breakpoint(self) -> None:
         """At full speed to the next breakpoint."""
-        self._run_watched(self.session.debugger.run, "to the next breakpoint")
+        self._run_watched(self.session.debugger.run, TO_BREAKPOINT)
 
     def action_run_back_to_breakpoint(self) -> None:
         """Back to the latest breakpoint."""
-        self._run_watched(self.session.debugger.run_back, "back to a breakpoint")
+        self._run_watched(self.session.debugger.run_back, BACK_TO_BREAKPOINT)
 
     def _run_watched(self, way: Callable[[Watch], Move], label: str) -> None:
         watch = self.session.watch()
@@ -162,6 +170,12 @@ class Moves(Stage):
 
     def _go_time(self, by_us: int) -> None:
         debugger = self.session.debugger
+        if by_us > 0 and debugger.at_end:
+            self.say_end()
+            return
+        if by_us < 0 and not debugger.event:
+            self.say_start()
+            return
         self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
 
     action_go_time_back = partialmethod(_go_time, -_UNIT_US)

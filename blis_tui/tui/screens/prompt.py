@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -11,7 +12,7 @@ from textual.content import Content
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, InputError
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.window import Window
@@ -42,6 +43,18 @@ def _hint(mark: str, text: str, style: str) -> Content:
     return Content.assemble((mark, f"{style} bold"), (f" {text}", "$error" if style == "$error" else "$text-muted"))
 
 
+def read_changes(text: str) -> tuple[str, ...]:
+    """Changes to compare with. Raises InputError when one has no value."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise InputError(f"{error}.".capitalize()) from error
+    wrong = next((word for word in words if "=" not in word), None)
+    if wrong is not None:
+        raise InputError(f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2.")
+    return words
+
+
 class _Completing(Suggester):
     """Offers what a function says."""
 
@@ -68,6 +81,7 @@ class PromptScreen(Window[str | None]):
         on_enter: as `check`, but called only when the text is given, so it may take a moment, and may say several
             lines, such as a located error. The text stays, to be corrected.
         complete: how a text may go on, or None; it is shown dimmed with its meaning, and the right arrow takes it.
+        without: the word for what enter does where nothing is written; empty = something has to be.
     """
 
     BINDINGS = [  # noqa: RUF012  (Textual's way)
@@ -95,6 +109,7 @@ class PromptScreen(Window[str | None]):
         doing: str = "go on",
         on_enter: Callable[[str], object] = _nothing,
         complete: Callable[[str], Suggestion | None] = _nothing,
+        without: str = "",
     ) -> None:
         super().__init__()
         self._title = title
@@ -105,6 +120,7 @@ class PromptScreen(Window[str | None]):
         self._doing = doing
         self._check_given = on_enter
         self._complete = complete
+        self._without = without
 
     def compose(self) -> ComposeResult:
         """Explanation, input, what is wrong or what enter does."""
@@ -132,16 +148,25 @@ class PromptScreen(Window[str | None]):
 
     def _say(self, text: str) -> None:
         wrong = _problem(self._check, text.strip()) if text.strip() else ""
-        said = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._doing, "$accent")
+        said = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._does(text), "$accent")
         found = self._complete(text) if text else None
         if found is not None:
             said = Content.assemble(_hint("→", f"{found.word}: {found.meaning}", "$accent"), "\n", said)
         self.query_one("#said", Static).update(said)
 
+    def _does(self, text: str) -> str:
+        """What enter does."""
+        return self._without if self._without and not text.strip() else self._doing
+
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         text = event.value.strip()
-        if not text or _problem(self._check, text):
+        if not text and not self._without:
+            example = self._placeholder or self._value
+            said = f"Nothing is written: write {example}, for example."
+            self.query_one("#said", Static).update(_hint("✗", said, "$error"))
+            return
+        if text and _problem(self._check, text):
             return
         wrong = _problem(self._check_given, text)
         if wrong:
@@ -168,6 +193,7 @@ class ConfirmScreen(Window[bool]):
         *bindings(DIALOG),
         Binding("y,enter", "yes", "yes"),
         Binding("n", "dialog_close", "no"),
+        Binding("q", "dialog_close", show=False),
     ]
     DEFAULT_CSS = """
     ConfirmScreen {

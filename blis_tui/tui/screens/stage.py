@@ -17,8 +17,9 @@ from textual.screen import Screen
 from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import APP, bindings, of_scope
 from blis_tui.tui.debug_session import DebugSession
-from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
+from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
 from blis_tui.tui.layout import HUGE, WIDE, Arrangement, panes_of, width_class
+from blis_tui.tui.presenters.lines import shorten
 from blis_tui.tui.presenters.status import activity, place_text, run_name
 from blis_tui.tui.shell import shell
 from blis_tui.tui.view import Picked
@@ -50,9 +51,15 @@ _TICKS: Final = 6
 """Slices of the run between two such paints, at least: where painting is slow, it must not take all the time."""
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
-GOING: Final = "going there"
-"""Label of a move to a place that the user named."""
 _LONG_S: Final = 8.0
+_NAME: Final = 40
+"""Characters of a name that a message shows."""
+_ENDS: Final = {
+    ("end", GOING): "The run ends before that: this is its last event.",
+    ("end", TO_BREAKPOINT): "No breakpoint is hit from there on: this is the last event.",
+    ("start", BACK_TO_BREAKPOINT): "No breakpoint is hit before that: this is the start.",
+}
+"""What to say where a move, by how it ended and its label, did not get to where it was meant to go."""
 
 
 class Stage(Screen[None]):
@@ -113,11 +120,14 @@ class Stage(Screen[None]):
         keymap = shell(self.app).keymap.keys
         keys = [key for scope in (APP, self.SCOPE) for action in of_scope(scope) for key in keymap[action.name]]
         taken = {key_to_character(key) or key for key in keys}
+        without = []
         for pane in wanted:
             if pane.key in taken:
                 self.panes[pane.id] = replace(pane, key="")
-                self.notify(f"{pane.key} does something else: the pane {pane.name} has no key.", markup=False)
+                without.append(f"{pane.key} does something else: the pane {pane.name} has no key.")
             taken.add(pane.key)
+        if without:
+            self.notify("\n".join(without), markup=False)
 
     def begin(self) -> None:
         """Everything stands: what happens first is the subclass's business."""
@@ -175,15 +185,16 @@ class Stage(Screen[None]):
             failure = str(self.session.debugger.failure)
             self.notify(failure, title="The simulation failed", severity="error", timeout=_LONG_S, markup=False)
         elif stop.reason == "unknown":
+            name = shorten(self.session.selection.request or "", _NAME)
             self.session.forget_unknown()
             self.show_view()
             self.notify(
-                "Not found in this run. A place is an event (1234), a time (1.5s, 200ms) or the name of a request.",
+                f"No request of this run is named {name!r}. Other places: an event (1234), a time (1.5s, 200ms).",
                 severity="warning",
                 markup=False,
             )
-        elif stop.reason == "end" and label == GOING:
-            self.notify("The run ends before that: this is its last event.", markup=False)
+        elif (stop.reason, label) in _ENDS:
+            self.notify(_ENDS[stop.reason, label], markup=False)
 
     def _over(self, label: str, stop: Stop) -> None:
         self._clock.pause()

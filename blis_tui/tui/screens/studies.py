@@ -41,7 +41,7 @@ from blis_tui.tui.presenters.studies import (
 from blis_tui.tui.presenters.study_filter import parse_filter
 from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.shell import shell
+from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.study_board import Board
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.points import MARGINS, PointTable
@@ -375,7 +375,7 @@ class StudyScreen(Screen[None]):
             shell(self.app).show_error(name, error, self.action_study_open)
             return
         texts = override_texts(self.study, entry.point)
-        shell(self.app).open_loaded(experiment, source_of(self.study), texts, seed)
+        shell(self.app).open_loaded(experiment, LoadedBy(source_of(self.study), texts, seed))
 
     def action_study_compare(self) -> None:
         """Compare two marked points, or the marked one with this one, where they part."""
@@ -396,7 +396,10 @@ class StudyScreen(Screen[None]):
         except BlisError as error:
             shell(self.app).show_error(" and ".join(names), error, self.action_study_compare)
             return
-        shell(self.app).open_compare(left, right, names, at_divergence=True)
+        source = source_of(self.study)
+        texts = (override_texts(self.study, one.point), override_texts(self.study, other.point))
+        by = (LoadedBy(source, texts[0], seed), LoadedBy(source, texts[1], seed))
+        shell(self.app).open_compare(left, right, names, at_divergence=True, loaded_by=by)
 
     # ---- files ----
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.compare.whatif import WhatIf
     from blis_tui.spec.model import Experiment
+    from blis_tui.tui.shell import LoadedBy
 
 _WAITING: Final = "Replaying the run with that one decision changed …"
 
@@ -36,7 +37,7 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     Args:
         experiment: the run as it was.
-        source: its name or path, as the user said it.
+        by: what it was loaded by.
         decision: the decision that becomes another one.
         route_to: the instance that the request goes to instead.
     """
@@ -51,10 +52,10 @@ class WhatIfScreen(ScrolledWindow[None]):
     }
     """
 
-    def __init__(self, experiment: Experiment, source: str, decision: RoutingDecision, route_to: int) -> None:
+    def __init__(self, experiment: Experiment, by: LoadedBy, decision: RoutingDecision, route_to: int) -> None:
         super().__init__()
         self._experiment = experiment
-        self._source = source
+        self._by = by
         self._decision = decision
         self._route_to = route_to
         self._found: WhatIf | None = None
@@ -124,9 +125,10 @@ class WhatIfScreen(ScrolledWindow[None]):
         found = self._found
         if found is not None and found.divergence is not None:
             request = found.request.request_id
-            names = (self._source, f"{request} on instance {found.forced}")
+            names = (self._by.source, f"{request} on instance {found.forced}")
             experiment, event = self._experiment, found.divergence.event
-            shell(self.app).open_compare(experiment, experiment, names, event=event, routes=found.routes)
+            by = (self._by, self._by)
+            shell(self.app).open_compare(experiment, experiment, names, event=event, routes=found.routes, loaded_by=by)
 
     def action_whatif_copy(self) -> None:
         """Copy the answer as the command line prints it."""

@@ -94,9 +94,21 @@ def is_too_small(width: int, height: int) -> bool:
 
 
 def small_text(width: int, height: int) -> str:
-    """What to say, broken where even that does not fit into one line."""
-    text = f"terminal too small (need {MIN_WIDTH}x{MIN_HEIGHT}, have {width}x{height})"
-    return text if len(text) <= width else text.replace(" (", "\n(").replace(", ", ",\n")
+    """As much of what there is to say as fits, the most important last to go."""
+    need, have = f"need {MIN_WIDTH}x{MIN_HEIGHT}", f"have {width}x{height}"
+    ways = (
+        f"terminal too small ({need}, {have})",
+        f"terminal too small\n({need},\n{have})",
+        f"too small:\n{need},\n{have}",
+        f"too small:\n{need}",
+        need,
+    )
+    return next((text for text in ways if _fits(text, width, height)), ways[-1].replace(" ", "\n"))
+
+
+def _fits(text: str, width: int, height: int) -> bool:
+    lines = text.split("\n")
+    return len(lines) <= height and max(map(len, lines)) <= width
 
 
 class SmallScreen(Window[None]):

@@ -222,10 +222,12 @@ class LinesPane(Pane):
         self.action_move(by * max(self.query_one(Lines).size.height - 1, 1))
 
     def action_choose(self) -> None:
-        """Pick the line of the cursor for good."""
+        """Pick the line of the cursor for good; where there is no cursor yet, show it."""
         at = self._find(self.query_one(Lines).lines, self._key)
         if at is not None:
             self._go_to(at, go=True)
+        else:
+            self.action_move(0)
 
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
         """A click on a line."""

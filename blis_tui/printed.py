@@ -1,0 +1,111 @@
+"""What is printed while something else has the terminal, by plug-ins above all: the last lines of it are kept."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from contextlib import contextmanager
+from io import RawIOBase, TextIOBase
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TextIO, cast
+
+from blis_tui.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LINES: Final = 1_000
+"""Lines kept."""
+_LONG: Final = 2_000
+"""Characters kept of a line."""
+
+
+class Printed:
+    """The last lines printed, from whichever thread.
+
+    Attributes:
+        total: lines begun so far.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lines: deque[str] = deque(maxlen=LINES)
+        self._open = False
+        self._lock = Lock()
+
+    def write(self, text: str) -> None:
+        """Take what is printed, which may be a part of a line, or several."""
+        with self._lock:
+            for part in text.splitlines(keepends=True):
+                said = part.rstrip("\r\n")
+                if self._open:
+                    said = self._lines.pop() + said
+                else:
+                    self.total += 1
+                self._lines.append(said[:_LONG])
+                self._open = not part.endswith(("\r", "\n"))
+
+    def lines(self) -> tuple[str, ...]:
+        """The lines kept, the oldest first, without what a terminal would act on."""
+        with self._lock:
+            return tuple(printable(one) for one in self._lines)
+
+    def take(self) -> str:
+        """The lines kept, as one text; they are forgotten."""
+        lines = self.lines()
+        with self._lock:
+            self._lines.clear()
+            self._open = False
+        return "".join(f"{one}\n" for one in lines)
+
+
+class Stream(TextIOBase):
+    """Stands for standard output or standard error: hands on what is written to it, text or bytes."""
+
+    def __init__(self, take: Callable[[str], object]) -> None:
+        self._take = take
+        self.buffer = _Bytes(take)
+
+    def write(self, text: str, /) -> int:
+        """Hand it on."""
+        self._take(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        """It is for writing only."""
+        return True
+
+
+class _Bytes(RawIOBase):
+    def __init__(self, take: Callable[[str], object]) -> None:
+        self._take = take
+
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]
+        self._take(bytes(data).decode(errors="replace"))
+        return len(data)
+
+    def writable(self) -> bool:
+        return True
+
+
+class _Late:
+    """Stands for standard error where it may be kept, as handlers of ``logging`` do: it is whatever that is by then."""
+
+    def __init__(self, before: TextIO) -> None:
+        self._before = before
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._before if sys.stderr is cast("TextIO", self) else sys.stderr or self._before, name)
+
+
+@contextmanager
+def late_errors() -> Iterator[None]:
+    """Within the block who keeps ``sys.stderr`` writes to what stands for it when something is written."""
+    before = sys.stderr
+    late = cast("TextIO", _Late(before))
+    sys.stderr = before if before is None else late
+    try:
+        yield
+    finally:
+        if sys.stderr is late:
+            sys.stderr = before
