@@ -62,6 +62,8 @@ class Traits:
     pipelines: str = ""
     """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
     ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""
+    pipelined: bool = False
+    """It has a pipeline: batches under way overlap. The engine says so, of rules that say when they form batches."""
     ranks: bool = False
     """Ranks that share the experts of a model may take their steps together (``engine.data_parallel``)."""
     sizes_pool: str = ""
@@ -110,7 +112,7 @@ def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: 
     if eager:
         traits = replace(traits, captured_sizes=False)
     if pipelined:
-        traits = replace(traits, plans_ahead=False)
+        traits = replace(traits, plans_ahead=False, pipelined=True)
     if not swaps and recompute is None:
         return traits
     return replace(traits, keeps_output=swaps or recompute == "all")
