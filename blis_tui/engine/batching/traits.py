@@ -87,12 +87,19 @@ class Traits:
     """Priority comes before the scheduler's order: 1 = the smallest goes first, -1 = the largest; 0 = it does not."""
     step_tokens: int = 0
     """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
+    step_tokens_setting: str = ""
+    """Which setting that is, such as ``chunked_prefill_size``; empty = it has none."""
     serves_behind_own_victim: bool = False
     """Requests behind one that is its own victim get their tokens in the same step, whatever chooses victims."""
     ending_use_adapters: bool = False
     """A request whose last token is being computed counts among those that use LoRA adapters."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
+
+    @property
+    def budget_name(self) -> str:
+        """What the token budget of a step is called: a setting of the rule, or ``max_num_batched_tokens``."""
+        return self.step_tokens_setting or "max_num_batched_tokens"
 
     def spare_blocks(self, total: int) -> int:
         """The blocks that the watermark keeps free."""
