@@ -514,6 +514,9 @@ def test_prefixes() -> None:
     }
     made = blis_tui.run(blis_tui.load("kv-pressure", set={"workload.clients": [client], "workload.requests": 60}))
     assert "none is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
+    off = finding(report("shared-prefixes", engine__enable_prefix_caching=False, workload__requests=60), "prefix-cache")
+    assert off.message.endswith("nothing was found in the cache: prefix caching is off.")
+    assert off.keys == ("engine.enable_prefix_caching",)
 
 
 def test_prefill_beside_decode() -> None:

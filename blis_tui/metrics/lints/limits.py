@@ -298,12 +298,17 @@ def prefix_cache(seen: Seen) -> Finding | str:
         return ""
     longest = max(prefixes)
     why = f"; none is as long as a block ({size} tokens)" if longest < size else ""
+    advice = "Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help."
+    keys: tuple[str, ...] = ("workload.clients", "engine.block_size_tokens", "engine.kv_blocks")
+    if not any(instance.pool.caching for instance in seen.cluster.instances):
+        why, advice = ": prefix caching is off", "Set engine.enable_prefix_caching to true."
+        keys = ("engine.enable_prefix_caching",)
     return Finding(
         id="prefix-cache",
         message=f"Prompts share prefixes of up to {longest:,} tokens, but nothing was found in the cache{why}.",
         figures={"longest_prefix_tokens": longest, "block_size_tokens": size, "cached_tokens": 0},
-        advice="Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help.",
-        keys=("workload.clients", "engine.block_size_tokens", "engine.kv_blocks"),
+        advice=advice,
+        keys=keys,
     )
 
 
