@@ -393,11 +393,12 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
             + say(f"of its prefill ({percent_text(live.computed_tokens, live.target_tokens)}).")
         )
     else:
+        adds = "each step that decodes adds" if instance.profile.traits.prefills_apart else "each step adds"
         sentences.append(
             say(
                 "It runs on ",
                 here,
-                f" and has generated {plural(live.generated_tokens, 'token')}; each step adds one.",
+                f" and has generated {plural(live.generated_tokens, 'token')}; {adds} one.",
             )
         )
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
@@ -454,7 +455,7 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         return [started + say(facts)]
     if name in step.admitted:
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
-    if live.phase in ("prefill", "stalled"):
+    if live.phase in ("prefill", "stalled") or not step.decode_requests:
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
     return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it.")]
 
