@@ -664,12 +664,12 @@ def test_a_host_link_that_nobody_uses() -> None:
 # ---- users in step ----
 
 
-def closed_loop(shortest: int) -> Report:
+def closed_loop(shortest: int, **more: object) -> Report:
     """Eight users whose answers have so many to 60 tokens."""
     lengths = {"input_tokens": 200, "output_tokens": {"kind": "uniform", "min": shortest, "max": 60}}
     client = {"id": "users", "arrivals": {"kind": "closed-loop", "users": 8}, **lengths}
     changed = {"workload": {"requests": 64, "clients": [client]}, "expect": [], "cluster": {"instances": 1}, **BY_HAND}
-    return blis_tui.run(blis_tui.load("quickstart", set=changed))
+    return blis_tui.run(blis_tui.load("quickstart", set={**changed, **more}))
 
 
 def test_users_whose_answers_are_equally_long_stay_in_step() -> None:
@@ -678,6 +678,10 @@ def test_users_whose_answers_are_equally_long_stay_in_step() -> None:
     together = sum(count for count in ends.values() if count > 1)
     assert finding(found, "users-in-step").figures == {"ended_together": together, "completed": 64, "users": 8}
     assert together > 32
+    assert finding(found, "users-in-step").keys == ("workload.clients", "engine.front_end")
+    one_by_one = finding(closed_loop(60, **{"engine.front_end": {"request_us": 1}}), "users-in-step")
+    assert one_by_one.keys == ("workload.clients",)
+    assert "front_end" not in one_by_one.advice
 
 
 def test_users_whose_answers_differ_do_not() -> None:

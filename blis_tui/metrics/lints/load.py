@@ -158,7 +158,7 @@ def users_in_step(seen: Seen) -> Finding | str:
             " `{kind: until-eos, max}`."
             + ("" if _has_front_end(seen) else " An API server takes requests in one by one: `engine.front_end: {}`.")
         ),
-        keys=("workload.clients", "engine.front_end"),
+        keys=("workload.clients", *(() if _has_front_end(seen) else ("engine.front_end",))),
     )
 
 
