@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 _QUEUED: Final = 1
 """Priorities of instance events at a tie. A completion beats the timeout of the same microsecond."""
 _TIMEOUT: Final = 5
+_NAMED_LIMITS: Final = (
+    "max_model_len",
+    "max_num_encoder_input_tokens",
+    "encoder_cache_size",
+    "max_num_batched_tokens",
+)
+"""Those that reasons name; the others are about KV blocks."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -49,6 +56,7 @@ class Instance(Kept):
         routed: requests the router sent here.
         input_tokens: prompt tokens of all requests that entered its queue.
         front_end: the process that takes requests in; None = it takes no time of its own.
+        turned_down: requests that can never be served here, by the limit of the engine that they exceed.
     """
 
     __slots__ = (
@@ -71,6 +79,7 @@ class Instance(Kept):
         "seen",
         "steps",
         "tallies",
+        "turned_down",
         "waiting",
     )
 
@@ -85,6 +94,7 @@ class Instance(Kept):
         self.seen = steps.seen
         self.routed = 0
         self.input_tokens = 0
+        self.turned_down: dict[str, int] = {}
         self.order_queued = instance_order(_QUEUED, steps.index)
         self._order_timeout = instance_order(_TIMEOUT, steps.index)
         self._roomy_tokens = roomy_tokens(batch)
@@ -205,6 +215,8 @@ class Instance(Kept):
     def turn_down(self, request: Request, reason: str, now: int) -> None:
         """It can never be served here."""
         request.state = RequestState.DROPPED_UNSERVABLE
+        limit = next((name for name in _NAMED_LIMITS if name in reason), "kv_blocks")
+        self.turned_down[limit] = self.turned_down.get(limit, 0) + 1
         observers = self._observers
         if Dropped in observers.kinds:
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))

@@ -384,8 +384,8 @@ class StepFinished(Record):
         colour="primary",
         meaning="an instance ran a step",
         explanation=(
-            "An engine step: the instance scheduled a batch, computed it on the GPU, and gave every decoding request"
-            " one more token."
+            "An engine step: the instance scheduled a batch and computed it on the GPU; requests that decode in it get"
+            " their next tokens."
         ),
         sentence="instance {instance} ran step {step:,}",
         result=True,

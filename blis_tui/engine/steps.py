@@ -267,6 +267,7 @@ class Steps(Kept):
         if members and batch.speculative is not None and batch.speculative.first:
             first_tokens = sorted([*first_tokens, *batch.speculative.first], key=slot_of)
         thinking = bool(cohort.answers)
+        held = _held_up(batch, plan) if batch.traits.prefills_apart else 0
         for request in prefilled:
             if request.handover is not None:
                 request.handover.last_step_us = duration
@@ -278,13 +279,12 @@ class Steps(Kept):
         full_budget = tokens + prefill_tokens >= batch.limits.max_num_batched_tokens
         tallies.steps += 1
         tallies.busy_us += duration
-        if full_budget:
-            tallies.full_budget_us += duration
+        tallies.full_budget_us += duration * full_budget
         if plan.chunks:
             tallies.prefill_tokens += prefill_tokens
             tallies.cached_tokens += cached_tokens
             tallies.prefill_us += duration
-            tallies.beside_prefill_us += duration * decodes
+            tallies.beside_prefill_us += duration * (decodes + held)
         if batch.waiting.items and not batch.traits.plans_ahead:
             tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
         if observed:
@@ -424,6 +424,11 @@ class Steps(Kept):
             stopped = Stopped(PLACES, 1) if plan is None else plan.stopped
             if stopped is not None:
                 emit_stopped(self.observers, self.index, self.tallies.steps + later, now, stopped)
+
+
+def _held_up(batch: Batch, plan: Plan) -> int:
+    """How many requests that decode get nothing from a step because it computes prompts alone."""
+    return len(batch.stalled) + (0 if plan.decodes else batch.load.decode_requests)
 
 
 def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:

@@ -31,7 +31,8 @@ class Tallies(Kept):
         cached_tokens: found in the cache when a step admitted their request; prompts that were found as a whole are
             left out.
         prefill_us: of steps that computed prompt tokens.
-        beside_prefill_us: of these steps, once for each request that decoded in them.
+        beside_prefill_us: of these steps, once for each request that decoded in them, or that they kept from decoding
+            because the rule computes prompts apart.
         full_budget_us: of steps that used up ``max_num_batched_tokens``.
         kv_wait_us: of steps that left requests waiting for want of KV blocks (preempted requests wait, too). Where
             steps are planned ahead, a request that waits during a step was left out by the plan for the step after it:

@@ -100,8 +100,10 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         for key, message, hint in refusals(str(kind), traits, stages, str(drafter), adapts=adapts, budgets=budgets):
             path = (*engine, *key.split("."))
             yield about(document, path, "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
-        if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
-            message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
+        chunked_by = traits.step_tokens_setting
+        if document.get(*engine, "long_prefill_token_threshold") and (chunked_by or traits.prefills_apart):
+            how = f"splits prompts by `{chunked_by}` alone" if chunked_by else "never splits a prompt"
+            message = f"`{kind}` batching {how}, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
 

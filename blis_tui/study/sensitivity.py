@@ -50,6 +50,13 @@ KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
     "policy.preemption.victim": ("tail", "cheapest-recompute"),
 }
 """What may be turned, and how: halved and doubled, by one, by 5 % of the whole, over, or to another of these values."""
+_CHUNKS: Final[Mapping[str, str | tuple[Json, ...]]] = {
+    "policy.batching.chunked_prefill_size": _HALVES,
+    "policy.batching.enable_mixed_chunk": _SWITCH,
+}
+"""The same, of a rule with a budget of its own for prompts."""
+_NOT_BESIDE_CHUNKS: Final = ("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold")
+"""What such a rule does not read."""
 _LEFT_OUT: Final[Mapping[str, Json]] = {"engine.enforce_eager": False, "engine.long_prefill_token_threshold": 0}
 """What a resolved experiment that does not say a key has there."""
 _STEP: Final = 0.05
@@ -172,7 +179,10 @@ def _search(study: Study, tried: Sequence[tuple[str, Json, Json]]) -> Generator[
 def _tried(document: Document) -> list[tuple[str, Json, Json]]:
     """The keys of an experiment that can be turned: path, value now, value to try."""
     found = []
-    for path, how in KNOBS.items():
+    knobs: Mapping[str, str | tuple[Json, ...]] = KNOBS
+    if document.get("policy", "batching", "chunked_prefill_size") is not None:
+        knobs = {**{path: how for path, how in KNOBS.items() if path not in _NOT_BESIDE_CHUNKS}, **_CHUNKS}
+    for path, how in knobs.items():
         steps = tuple(path.split("."))
         now = document.get(*steps)
         if isinstance(now, dict):

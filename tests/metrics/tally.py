@@ -49,7 +49,7 @@ class Tally:
         instances: by index.
         counts: events by kind.
         prefill_us: durations of the steps that computed prompt tokens.
-        beside_prefill_us: the same, once for each request that decoded in them.
+        beside_prefill_us: the same, once for each request that decoded in them, or that they kept from decoding.
         full_budget_us: those of steps that used up the token budget.
         kv_wait_us: those of steps that left somebody waiting for want of KV blocks. Where steps are planned ahead, this
             and ``seqs_wait_us`` go by the plan that is made when the step starts, for the one after it.
@@ -127,7 +127,9 @@ class Tally:
         full = step.batch_tokens >= self._profile.limits.max_num_batched_tokens
         self.full_budget_us += duration if full else 0
         self.prefill_us += duration if step.prefill_tokens else 0
-        self.beside_prefill_us += duration * step.decode_requests if step.prefill_tokens else 0
+        apart = self._profile.traits.prefills_apart
+        decoding = step.decode_requests + (step.stalled if apart else 0)
+        self.beside_prefill_us += duration * decoding if step.prefill_tokens else 0
         if not self._plans_ahead:
             if step.waiting:
                 self._wait(tape.stop(row.event, step.number), step, duration, full=full)

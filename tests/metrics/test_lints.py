@@ -16,6 +16,7 @@ from blis_tui.cli.main import cli
 from blis_tui.cluster.records import TransferFinished, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, Seen, load_keys
@@ -274,6 +275,15 @@ def test_few_requests() -> None:
     assert "few-requests" not in ids(chat(5, workload__requests=100))
 
 
+def test_a_run_is_made_longer_by_the_key_that_ends_it() -> None:
+    cut = chat(80, horizon_us=1_000_000)
+    assert finding(cut, "few-requests").keys == finding(cut, "start-and-drain").keys == ("horizon_us",)
+    assert "(horizon_us)" in finding(cut, "few-requests").advice
+    talks = report("conversations", workload__sessions=10)
+    assert finding(talks, "few-requests").keys == ("workload.sessions",)
+    assert finding(chat(5, workload__requests=40), "few-requests").keys == ("workload.requests",)
+
+
 def test_the_horizon_leaves_a_queue() -> None:
     made = chat(80, horizon_us=6_000_000)
     figures = finding(made, "unfinished").figures
@@ -325,6 +335,16 @@ def test_the_capacity_that_is_named_is_what_an_overloaded_instance_serves(latenc
     assert 0.6 * served < named.figures["one_serves_requests_per_s"] < 1.05 * served
 
 
+def test_where_requests_wait_no_instance_is_too_many() -> None:
+    """All go to one instance, which is overloaded: fewer instances would change nothing."""
+    changed = {"policy__routing": "always-busiest", "workload__rate_per_s": 80, "workload__requests": 600}
+    made = report("quickstart", **BY_HAND, cluster__instances=5, **changed)
+    assert {"overload", "imbalance"} <= set(ids(made))
+    assert "unused-capacity" not in ids(made)
+    spread = report("quickstart", **BY_HAND, cluster__instances=5, **{**changed, "policy__routing": "least-loaded"})
+    assert "overload" not in ids(spread)
+
+
 def test_imbalance() -> None:
     simulation = blis_tui.Simulation(experiment("three instances"))
     simulation.run()
@@ -350,6 +370,23 @@ def test_requests_that_were_not_served() -> None:
     dropped = finding(short, "dropped")
     assert (short.warnings[0].id, dropped.severity) == ("dropped", "error")
     assert dropped.request == next(row.request_id for row in short.rows if row.state == "dropped-unservable")
+
+
+UNSERVABLE: dict[str, tuple[dict[str, object], list[str]]] = {
+    "too long": ({"engine.max_model_len": 600}, ["engine.max_model_len"]),
+    "too large": ({"engine.max_model_len": "none", "engine.kv_blocks": 40}, ["engine.kv_blocks"]),
+    "as long as the cache": ({"engine.max_model_len": "auto", "engine.kv_blocks": 40}, ["engine.kv_blocks"]),
+}
+
+
+@pytest.mark.parametrize("name", UNSERVABLE)
+def test_what_can_never_be_served_says_which_limit_to_raise(name: str) -> None:
+    changed, keys = UNSERVABLE[name]
+    changed = {"workload.requests": 60, "expect": [], **changed}
+    found = finding(blis_tui.run(blis_tui.load("kv-pressure", set=changed)), "dropped")
+    assert list(found.keys) == keys
+    raised = {**changed, keys[0]: 4096}
+    assert "dropped" not in ids(blis_tui.run(blis_tui.load("kv-pressure", set=raised)))
 
 
 # ---- limits ----
@@ -495,6 +532,9 @@ def test_prefixes() -> None:
     }
     made = blis_tui.run(blis_tui.load("kv-pressure", set={"workload.clients": [client], "workload.requests": 60}))
     assert "none is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
+    off = finding(report("shared-prefixes", engine__enable_prefix_caching=False, workload__requests=60), "prefix-cache")
+    assert off.message.endswith("nothing was found in the cache: prefix caching is off.")
+    assert off.keys == ("engine.enable_prefix_caching",)
 
 
 def test_prefill_beside_decode() -> None:
@@ -516,12 +556,62 @@ def test_prefill_beside_decode() -> None:
     assert smaller.latency.itl_ms.p99 < found.figures["itl_p99_ms"]
 
 
+@pytest.mark.parametrize("rule", ["sglang", "nano"])
+def test_decodes_that_wait_for_steps_of_prompts_alone(rule: str) -> None:
+    """Steps that prefill do not decode: who has a first token and not the last one waits meanwhile."""
+    whole = {"max_num_batched_tokens": 16384, "max_model_len": 16384}
+    apart = {"latency": "roofline", "policy": rule, "engine": {} if rule == "sglang" else whole}
+    simulation = blis_tui.Simulation(blis_tui.load("chunked-prefill", set=apart))
+    steps: list[StepFinished] = []
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.run()
+    found = finding(simulation.report(), "decode-tail")
+    decoding: dict[str, bool] = {}
+    held_us = 0
+    for step in steps:
+        if step.chunks:
+            assert not step.decode_requests
+            held_us += step.duration_us * len(decoding)
+        decoding |= dict.fromkeys(step.first_tokens, True)
+        for name in step.completed:
+            decoding.pop(name, None)
+    assert found.figures["beside_prefill_us"] == held_us > 0
+    assert "waiting for steps that computed prompts" in found.message
+    advised: dict[str, object] = {"policy.batching": "vllm-v1"}
+    if rule == "sglang":
+        advised = {"policy.batching.enable_mixed_chunk": True, "policy.batching.chunked_prefill_size": 512}
+    assert [key for key in found.keys if key != "cluster.instances"] == [*advised]
+    shorter = blis_tui.run(blis_tui.load("chunked-prefill", set={**apart, **advised})).latency.itl_ms.p99
+    assert shorter is not None
+    assert shorter < found.figures["itl_p99_ms"]
+
+
+def test_the_budget_of_a_rule_is_named_as_it_has_it() -> None:
+    """SGLang's chunks have a size of their own: a warning names that key, and raising it helps."""
+    mixed = {"kind": "sglang", "chunked_prefill_size": 256, "enable_mixed_chunk": True}
+    small: dict[str, object] = {"policy.batching": mixed, "workload.rate_per_s": 3, "latency": "roofline", "engine": {}}
+    made = blis_tui.run(blis_tui.load("chunked-prefill", set=small))
+    found = finding(made, "token-budget")
+    key = found.keys[0]
+    assert key == "policy.batching.chunked_prefill_size"
+    assert key in found.advice
+    raised = blis_tui.run(blis_tui.load("chunked-prefill", set={**small, key: 2048}))
+    assert "token-budget" not in ids(raised)
+    assert "unread-keys" not in ids(raised)
+
+
 @pytest.mark.parametrize(("itl_us", "beside_us", "found"), [(40, 80, True), (40, 79, False), (39, 80, False)])
 def test_decodes_have_a_tail_from_their_bounds_on(itl_us: int, beside_us: int, found: bool) -> None:
     """From four times the median, and a fifth of all time between tokens: 32 * 10 + 2 * 40 is five times 80."""
     gaps_us = {10: 32, itl_us: 2}
     limits = SimpleNamespace(max_num_batched_tokens=64)
-    stub = SimpleNamespace(gaps_us=gaps_us, total={"beside_prefill_us": beside_us}.__getitem__, limits=limits)
+    instance = SimpleNamespace(batch=SimpleNamespace(traits=Traits()))
+    stub = SimpleNamespace(
+        gaps_us=gaps_us,
+        total={"beside_prefill_us": beside_us}.__getitem__,
+        limits=limits,
+        cluster=SimpleNamespace(instances=[instance]),
+    )
     assert isinstance(decode_tail(cast("Seen", stub)), Finding) == found
 
 
@@ -592,12 +682,12 @@ def test_a_host_link_that_nobody_uses() -> None:
 # ---- users in step ----
 
 
-def closed_loop(shortest: int) -> Report:
+def closed_loop(shortest: int, **more: object) -> Report:
     """Eight users whose answers have so many to 60 tokens."""
     lengths = {"input_tokens": 200, "output_tokens": {"kind": "uniform", "min": shortest, "max": 60}}
     client = {"id": "users", "arrivals": {"kind": "closed-loop", "users": 8}, **lengths}
     changed = {"workload": {"requests": 64, "clients": [client]}, "expect": [], "cluster": {"instances": 1}, **BY_HAND}
-    return blis_tui.run(blis_tui.load("quickstart", set=changed))
+    return blis_tui.run(blis_tui.load("quickstart", set={**changed, **more}))
 
 
 def test_users_whose_answers_are_equally_long_stay_in_step() -> None:
@@ -606,6 +696,10 @@ def test_users_whose_answers_are_equally_long_stay_in_step() -> None:
     together = sum(count for count in ends.values() if count > 1)
     assert finding(found, "users-in-step").figures == {"ended_together": together, "completed": 64, "users": 8}
     assert together > 32
+    assert finding(found, "users-in-step").keys == ("workload.clients", "engine.front_end")
+    one_by_one = finding(closed_loop(60, **{"engine.front_end": {"request_us": 1}}), "users-in-step")
+    assert one_by_one.keys == ("workload.clients",)
+    assert "front_end" not in one_by_one.advice
 
 
 def test_users_whose_answers_differ_do_not() -> None:

@@ -737,7 +737,8 @@ class Oracle:
         if load.chunks:
             instance.prefill_tokens += sum(chunk.new for chunk in load.chunks)
             instance.prefill_us += duration
-            instance.beside_prefill_us += duration * load.decode_requests
+            held = len(stalled) if instance.rule == "nano" else 0
+            instance.beside_prefill_us += duration * (load.decode_requests + held)
         if sum(plan.tokens.values()) >= instance.engine.max_num_batched_tokens:
             instance.full_budget_us += duration
         if sum(each.steps for each in self.instances) > self._max_steps:

@@ -11,7 +11,7 @@ from blis_tui.debugger.why.waits import CAUSES, cause_text, wait_causes
 from blis_tui.units import count_text, plural, span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.debugger.why.lifespans import Life, Span
@@ -67,8 +67,9 @@ class Breakdown:
     shares: tuple[Share, ...]
 
     def us(self, *kinds: str) -> int:
-        """How much of it is of these kinds."""
-        return sum(share.us for share in self.all if share.kind in kinds)
+        """How much of it is of these kinds; causes of waits are none, though one is called as a kind is."""
+        told = [inner for share in self.shares if share.kind == "decode" for inner in share.inner]
+        return sum(share.us for share in (*self.shares, *told) if share.kind in kinds)
 
     def tokens(self, kind: str) -> int:
         """How many tokens of others the steps of that kind computed."""
@@ -198,7 +199,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
     if others:
         note += f", alongside {count_text(others)} of others"
     inner: tuple[Share, ...] = ()
-    if us > own_us:
+    if us > own_us and not _overlapping(tape, spans):
         inner = (
             Share("own", "its own chunks", own_us, plural(steps, "step")),
             Share("idle", "steps without a chunk of its own", us - own_us, plural(idle, "step")),
@@ -218,6 +219,9 @@ class _Steps:
 
 def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     """Steps of decodes only, steps that computed prompts of others, too, and steps in which it stalled."""
+    if _overlapping(tape, spans):
+        whole = Share("pipeline", "passes through the pipeline", us)
+        return Share("decode", KINDS["decode"], us, "beside other batches in the pipeline", (whole,))
     plain, mixed, stalled = _told_apart(spans, life, tape)
     inner = (
         Share("decode-only", "decode-only steps", plain.us, _each(plain)),
@@ -232,7 +236,7 @@ def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     """What held decoding up: the event at which a decode began -> a few words, where there is something to tell."""
     lines: dict[int, str] = {}
     for span in life.spans:
-        if span.what != "decode":
+        if span.what != "decode" or _overlapping(tape, [span]):
             continue
         plain, mixed, stalled = _told_apart([span], life, tape)
         pieces = []
@@ -250,7 +254,7 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
     events = [
         event
         for span in life.spans
-        if span.what == "decode" and not span.gone
+        if span.what == "decode" and not span.gone and not _overlapping(tape, [span])
         for event, _, _, tokens in _decode_steps(life, tape, span)
         if tokens
     ]
@@ -265,6 +269,11 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
     return [(tape.name(number), tokens[number]) for number in ranked]
 
 
+def _overlapping(tape: Tape, spans: Iterable[Span]) -> bool:
+    """Whether steps overlap in a pipeline: they count their decodes and do not name them, so whose they are is open."""
+    return any(tape.profiles[span.instance].traits.pipelined for span in spans)
+
+
 def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int, int, int]]:
     """The steps of a decode (event, start, duration, tokens of others' prompts).
 
@@ -272,10 +281,14 @@ def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int
     """
     since_us = min(tape.time_us(span.first), span.start_us) if span.handed else span.start_us
     figures = "duration_us", "prefill_tokens"
+    over_us = -1
     for event, start_us, duration_us, tokens in steps_within(
         tape, span.instance, since_us, span.end_us, life.settled, *figures
     ):
+        if start_us < over_us:
+            continue  # under `blis` one may begin before one is over that all who ran have their last tokens of
         if start_us + duration_us > span.start_us:
+            over_us = start_us + duration_us
             yield event, start_us, duration_us, tokens
 
 

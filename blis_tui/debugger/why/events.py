@@ -227,7 +227,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     phase = LAST_PHASE if here is None else here
     head = (
         f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
-        f" {plural(figures.batch_tokens, 'token')} for {plural(figures.running + figures.completed, 'request')}"
+        f" {plural(figures.batch_tokens, 'token')} for {plural(figures.served, 'request')}"
     )
     parts = [_batch(record, figures, drafts_of(records))]
     if phase >= _EXECUTE:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import RequestEvent, StepRow, StopRow
     from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.engine.profile import Profile
 
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
@@ -249,7 +250,6 @@ def _why_stopped(
 ) -> list[Sentence]:
     """What the batching rule said, with who has what was short; ``row``: the latest step, which ``plan`` may follow."""
     profile = instance.profile
-    limits = profile.limits
     sentence = cause_sentence(stop, profile, row)
     if stop.cause == PREEMPTED and plan.preempted:
         return [step + _preemptions(plan), say("A step that preempts schedules no request from the queue.")]
@@ -259,7 +259,7 @@ def _why_stopped(
             facts.append(say(f"At its end {plural(plan.row.completed, 'request')} completed; ", *_next_look(plan)))
         return facts
     if stop.cause == TOKENS and not stop.had and plan.row.batch_tokens:
-        return [step + _budget(plan, limits.max_num_batched_tokens)]
+        return [step + _budget(plan, profile)]
     if stop.cause in (BLOCKS, WATERMARK, ANSWERS):
         return _blocks(debugger, stop, instance, plan, step)
     since = [say(f"That was found at {time_text(stop.tried_us)}{_SINCE}.")] if _found_before(stop, plan) else []
@@ -309,10 +309,10 @@ def _preemptions(latest: LatestStep) -> Sentence:
     )
 
 
-def _budget(latest: LatestStep, budget: int) -> Sentence:
+def _budget(latest: LatestStep, profile: Profile) -> Sentence:
     """Who spent a step's tokens."""
-    step = latest.step
-    pieces: list[str | Ref] = [f"the whole token budget of {budget:,} was spent (max_num_batched_tokens)"]
+    step, budget = latest.step, profile.limits.max_num_batched_tokens
+    pieces: list[str | Ref] = [f"the whole token budget of {budget:,} was spent ({profile.traits.budget_name})"]
     chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
     separator = ": "
     if step.decode_requests:
@@ -393,11 +393,12 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
             + say(f"of its prefill ({percent_text(live.computed_tokens, live.target_tokens)}).")
         )
     else:
+        adds = "each step that decodes adds" if instance.profile.traits.prefills_apart else "each step adds"
         sentences.append(
             say(
                 "It runs on ",
                 here,
-                f" and has generated {plural(live.generated_tokens, 'token')}; each step adds one.",
+                f" and has generated {plural(live.generated_tokens, 'token')}; {adds} one.",
             )
         )
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
@@ -454,7 +455,7 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         return [started + say(facts)]
     if name in step.admitted:
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
-    if live.phase in ("prefill", "stalled"):
+    if live.phase in ("prefill", "stalled") or not step.decode_requests:
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
     return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it.")]
 
@@ -470,7 +471,7 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     if traits.limits_each_step and latest.row.served >= limits.max_num_seqs:
         return [say(f"It served {limits.max_num_seqs:,} others, which is the limit (max_num_seqs).")]
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
-        facts = _budget(latest, limits.max_num_batched_tokens)
+        facts = _budget(latest, profile)
         order = "arrived" if traits.in_order_of_arrival else "were scheduled"
         return [say(f"Running requests are served in the order in which they {order}: ") + facts]
     if latest.row.preempted:

@@ -41,7 +41,7 @@ GROUPS: Final = {
     "planned for the next step": ("planned",),
     "preemption": PREEMPTION,
     "prefill": ("prefill",),
-    "decode": ("decode-only",),
+    "decode": ("decode-only", "pipeline"),
     "prefill of others in decode steps": ("beside-prefill",),
     "stalls": ("stalled",),
     "client side": ("client",),
@@ -158,7 +158,7 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
                 say(share.note) if share.note else (),
             )
         )
-        if [inner.kind for inner in share.inner] == ["decode-only"]:
+        if [inner.kind for inner in share.inner] in (["decode-only"], ["pipeline"]):
             continue
         rows += [
             Row(

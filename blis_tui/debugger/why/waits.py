@@ -124,7 +124,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         return "Requests stayed in the queue, and the batching rule does not say why."
     limits = profile.limits
     amounts = f" ({stop.need:,} needed, {stop.had:,} left)" if stop.need else ""
-    spent = f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens)."
+    spent = f"The step spent the token budget of {limits.max_num_batched_tokens:,} ({profile.traits.budget_name})."
     if stop.had:
         spent = f"The next prompt did not fit into what was left of the token budget, and is not split{amounts}."
     known = {

@@ -162,6 +162,7 @@ class SglangBatching(Plain):
             adapters="in-step",
             priorities=sign,
             step_tokens=settings.chunked_prefill_size or settings.max_prefill_tokens,
+            step_tokens_setting="chunked_prefill_size" if settings.chunked_prefill_size else "max_prefill_tokens",
         )
 
     # ---- what it says of itself ----

@@ -62,6 +62,8 @@ class Traits:
     pipelines: str = ""
     """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
     ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""
+    pipelined: bool = False
+    """It has a pipeline: batches under way overlap. The engine says so, of rules that say when they form batches."""
     ranks: bool = False
     """Ranks that share the experts of a model may take their steps together (``engine.data_parallel``)."""
     sizes_pool: str = ""
@@ -85,12 +87,19 @@ class Traits:
     """Priority comes before the scheduler's order: 1 = the smallest goes first, -1 = the largest; 0 = it does not."""
     step_tokens: int = 0
     """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
+    step_tokens_setting: str = ""
+    """Which setting that is, such as ``chunked_prefill_size``; empty = it has none."""
     serves_behind_own_victim: bool = False
     """Requests behind one that is its own victim get their tokens in the same step, whatever chooses victims."""
     ending_use_adapters: bool = False
     """A request whose last token is being computed counts among those that use LoRA adapters."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
+
+    @property
+    def budget_name(self) -> str:
+        """What the token budget of a step is called: a setting of the rule, or ``max_num_batched_tokens``."""
+        return self.step_tokens_setting or "max_num_batched_tokens"
 
     def spare_blocks(self, total: int) -> int:
         """The blocks that the watermark keeps free."""
@@ -110,7 +119,7 @@ def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: 
     if eager:
         traits = replace(traits, captured_sizes=False)
     if pipelined:
-        traits = replace(traits, plans_ahead=False)
+        traits = replace(traits, plans_ahead=False, pipelined=True)
     if not swaps and recompute is None:
         return traits
     return replace(traits, keeps_output=swaps or recompute == "all")

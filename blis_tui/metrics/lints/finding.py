@@ -57,6 +57,22 @@ def load_keys(experiment: Experiment) -> tuple[str, ...]:
     return ("workload.rate_per_s",)
 
 
+def longer_keys(seen: Seen) -> tuple[str, ...]:
+    """The keys that let more requests be simulated: where the horizon ended the run, nothing else does."""
+    if seen.cluster.queue.head():
+        return ("horizon_us",)
+    workload = seen.experiment.workload
+    if workload.trace is not None and workload.requests is None:
+        return ("workload.trace",)
+    return ("workload.sessions",) if workload.sessions is not None else ("workload.requests",)
+
+
+def budget_key(instance: Instance) -> str:
+    """The key of the token budget of its steps."""
+    traits = instance.batch.traits
+    return f"{'policy.batching' if traits.step_tokens_setting else 'engine'}.{traits.budget_name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The instances of a pool: what is said about limits is said of instances that are alike."""

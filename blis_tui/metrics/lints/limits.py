@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import MANY, Finding, worst
+from blis_tui.metrics.lints.finding import MANY, Finding, budget_key, worst
 from blis_tui.metrics.load import THRASHING
 from blis_tui.metrics.stats import of_histogram
 from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
+    from blis_tui.engine.instance import Instance
     from blis_tui.metrics.lints.finding import Group, Seen
 
 
@@ -207,8 +208,8 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
             "instances_us": there_us,
             "max_num_batched_tokens": budget,
         },
-        advice="Raise engine.max_num_batched_tokens, or add instances.",
-        keys=("engine.max_num_batched_tokens", "cluster.instances"),
+        advice=f"Raise {budget_key(pool.instances[0])}, or add instances.",
+        keys=(budget_key(pool.instances[0]), "cluster.instances"),
     )
 
 
@@ -225,12 +226,15 @@ def decode_tail(seen: Seen) -> Finding | str:
     if itl.p99 < _TAIL * itl.p50 or 100 * beside_us < _BESIDE_SHARE * total_us:
         return ""
     budget = seen.limits.max_num_batched_tokens
+    instance = seen.cluster.instances[0]
+    apart = instance.batch.traits.prefills_apart
+    advice, keys = _shorter_tail(instance)
     return Finding(
         id="decode-tail",
         message=(
             f"The p99 of the inter-token latency, {itl.p99:,.1f} ms, is {itl.p99 / itl.p50:,.1f} times its median of"
-            f" {itl.p50:,.1f} ms: decodes spent {percent_text(beside_us, total_us)} of their time in steps that also"
-            " computed prompts of other requests."
+            f" {itl.p50:,.1f} ms: decodes spent {percent_text(beside_us, total_us)} of their time"
+            f" {'waiting for steps that' if apart else 'in steps that also'} computed prompts of other requests."
         ),
         figures={
             "itl_p50_ms": itl.p50,
@@ -239,12 +243,23 @@ def decode_tail(seen: Seen) -> Finding | str:
             "inter_token_us": total_us,
             "max_num_batched_tokens": budget,
         },
-        advice=(
-            "Smaller prefill chunks shorten those steps, at the price of a later first token: lower"
-            " engine.max_num_batched_tokens, or set engine.long_prefill_token_threshold."
-        ),
-        keys=("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold", "cluster.instances"),
+        advice=advice,
+        keys=(*keys, "cluster.instances"),
     )
+
+
+def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
+    """What lets decodes wait less for prompts: advice and keys."""
+    traits, budget = instance.batch.traits, budget_key(instance)
+    if traits.prefills_apart and traits.step_tokens_setting:
+        mix = "policy.batching.enable_mixed_chunk"
+        return f"Set {mix}, so that decodes go on beside prompts, and lower {budget}.", (mix, budget)
+    if traits.prefills_apart:
+        other = "The rule computes prompts or decodes; others (policy.batching), such as `vllm-v1`, do both in a step."
+        return other, ("policy.batching",)
+    keys = (budget,) if traits.step_tokens_setting else (budget, "engine.long_prefill_token_threshold")
+    shorten = "Smaller prefill chunks shorten those steps, at the price of a later first token: lower"
+    return f"{shorten} {', or set '.join(keys)}.", keys
 
 
 def max_num_seqs(seen: Seen) -> Finding | str:
@@ -284,12 +299,17 @@ def prefix_cache(seen: Seen) -> Finding | str:
         return ""
     longest = max(prefixes)
     why = f"; none is as long as a block ({size} tokens)" if longest < size else ""
+    advice = "Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help."
+    keys: tuple[str, ...] = ("workload.clients", "engine.block_size_tokens", "engine.kv_blocks")
+    if not any(instance.pool.caching for instance in seen.cluster.instances):
+        why, advice = ": prefix caching is off", "Set engine.enable_prefix_caching to true."
+        keys = ("engine.enable_prefix_caching",)
     return Finding(
         id="prefix-cache",
         message=f"Prompts share prefixes of up to {longest:,} tokens, but nothing was found in the cache{why}.",
         figures={"longest_prefix_tokens": longest, "block_size_tokens": size, "cached_tokens": 0},
-        advice="Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help.",
-        keys=("workload.clients", "engine.block_size_tokens", "engine.kv_blocks"),
+        advice=advice,
+        keys=keys,
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import MANY, Finding, load_keys, worst
+from blis_tui.metrics.lints.finding import MANY, Finding, load_keys, longer_keys, worst
+from blis_tui.metrics.lints.limits import kv_cache, max_num_seqs
 from blis_tui.units import percent_text, plural, span_text
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -98,12 +99,13 @@ def few_requests(seen: Seen) -> Finding | str:
     completed = seen.flow.states[RequestState.COMPLETED]
     if not 0 < completed < _P99:
         return ""
+    longer = longer_keys(seen)
     return Finding(
         id="few-requests",
         message=f"Only {plural(completed, 'request')} completed: p99 is practically the slowest of them.",
         figures={"completed": completed, "needed": _P99},
-        advice=f"Simulate at least {_P99} requests before reading p99, better {10 * _P99:,} (workload.requests).",
-        keys=("workload.requests",),
+        advice=f"Simulate at least {_P99} requests before reading p99, better {10 * _P99:,} ({longer[0]}).",
+        keys=longer,
     )
 
 
@@ -124,6 +126,7 @@ def edges(seen: Seen) -> Finding | str:
     start_us, drain_us, run_us = min(running_us, last - first), seen.duration_us - last, seen.duration_us - first
     if 100 * (start_us + drain_us) <= _EDGES_SHARE * run_us:
         return ""
+    longer = longer_keys(seen)
     return Finding(
         id="start-and-drain",
         message=(
@@ -134,9 +137,9 @@ def edges(seen: Seen) -> Finding | str:
         figures={"mean_running_us": running_us, "drain_us": drain_us, "run_us": run_us},
         advice=(
             "Throughput and latencies of the whole run say little about a steady load: simulate more requests"
-            " (workload.requests), and compare `steady` with `offered`."
+            f" ({longer[0]}), and compare `steady` with `offered`."
         ),
-        keys=("workload.requests",),
+        keys=longer,
     )
 
 
@@ -175,7 +178,7 @@ def users_in_step(seen: Seen) -> Finding | str:
             " `{kind: until-eos, max}`."
             + ("" if _has_front_end(seen) else " An API server takes requests in one by one: `engine.front_end: {}`.")
         ),
-        keys=("workload.clients", "engine.front_end"),
+        keys=("workload.clients", *(() if _has_front_end(seen) else ("engine.front_end",))),
     )
 
 
@@ -242,8 +245,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
         return "the gateway decides how much the instances get"
     if not seen.done:
         return "the run has not ended yet"
-    if not isinstance(overload(seen), str):
-        return "under overload fewer would not be enough, as the requests are routed"
+    if any(isinstance(check(seen), Finding) for check in (overload, kv_cache, max_num_seqs)):
+        return "requests have to wait"
     completed = flow.states[RequestState.COMPLETED]
     rate = flow.offered(0).requests_per_s
     if completed < _P99 or rate is None:

@@ -9,11 +9,20 @@ from blis_tui.metrics.lints.finding import Finding, load_keys
 from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
+    from blis_tui.engine.instance import Instance
     from blis_tui.metrics.lints.finding import Seen
 
 _UNFINISHED_SHARE: Final = 5
 REJECTED_SHARE: Final = 5
 """Percent of all requests from which on a check speaks."""
+_LIMITS: Final = {
+    "max_model_len": "engine.max_model_len",
+    "kv_blocks": "engine.kv_blocks",
+    "max_num_encoder_input_tokens": "engine.encoder.max_num_encoder_input_tokens",
+    "encoder_cache_size": "engine.encoder.encoder_cache_size",
+    "max_num_batched_tokens": "engine.max_num_batched_tokens",
+}
+"""What a request may exceed -> the key to raise."""
 
 
 def _lost(seen: Seen, state: RequestState) -> tuple[int, int, str, str]:
@@ -28,15 +37,25 @@ def dropped(seen: Seen) -> Finding | str:
     count, arrived, share, first = _lost(seen, RequestState.DROPPED_UNSERVABLE)
     if not count:
         return ""
+    exceeded = [_exceeded(instance, limit) for instance in seen.cluster.instances for limit in instance.turned_down]
+    keys = tuple([key for limit, key in _LIMITS.items() if limit in exceeded])
     return Finding(
         id="dropped",
         severity="error",
         message=f"{plural(count, 'request')} of {arrived:,} ({share}) can never be served; the first is {first}.",
         figures={"dropped": count, "arrived": arrived},
-        advice="Raise engine.max_model_len or engine.kv_blocks, or shorten the prompts.",
-        keys=("engine.max_model_len", "engine.kv_blocks"),
+        advice=f"Raise {' and '.join(keys)}, or shorten the prompts.",
+        keys=keys,
         request=first,
     )
+
+
+def _exceeded(instance: Instance, limit: str) -> str:
+    """The limit to raise: ``max_model_len: auto`` is no more than the KV cache takes."""
+    limits = instance.batch.limits
+    if limit == "max_model_len" and (limits.max_model_len or 0) >= limits.kv_blocks * limits.block_size_tokens:
+        return "kv_blocks"
+    return limit
 
 
 def timed_out(seen: Seen) -> Finding | str:

@@ -448,6 +448,8 @@ class _Configuration:
         if load.path and wanted is not None:
             flooded, idle = yield [self._flood(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
             (idle,) = self._judged([idle])
+            if trouble(idle):  # requests that come in bursts meet at any rate, and more instances may part them
+                (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
             if wrong := trouble(idle):
                 return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
             capacity = capacity_of(flooded, load.of)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import (
     DECODES,
@@ -23,9 +23,6 @@ from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from blis_tui.units import span_text
 from tests.debugger.pressed_runs import RUNS, finished
-
-if TYPE_CHECKING:
-    from blis_tui.debugger.debugger import Debugger
 
 
 def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
@@ -68,6 +65,49 @@ def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
         else:
             check(so_far_breakdown(life, debugger.tape))
     assert seen > 10
+
+
+ALONE = [
+    {
+        "id": "chat",
+        "input_tokens": {"kind": "constant", "value": 400},
+        "output_tokens": {"kind": "constant", "value": 3},
+    }
+]
+OVERLAPPING: dict[str, dict[str, object]] = {
+    "a step begins while the last tokens of all who ran are computed": {
+        "workload.clients": ALONE,
+        "workload.rate_per_s": 60,
+    },
+    "batches planned when the first stage is free": {
+        "policy.batching": "llm-serving-sim",
+        "engine.pipeline_parallel": 2,
+        "engine.max_num_seqs": 6,
+        "workload.requests": 40,
+    },
+    "a queue of batches": {"policy.batching": "vllm-v1", "engine.pipeline_parallel": 4, "workload.requests": 40},
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_shares_add_up_where_steps_overlap(name: str) -> None:
+    """No time counts twice: a step is no part of a decode because it is under way meanwhile."""
+    debugger = Debugger(blis_tui.load("kv-pressure", set=OVERLAPPING[name]))
+    run_to_stop(debugger.run())
+    tape = debugger.tape
+    rows = [tape.row(event) for event in range(1, len(tape) + 1) if tape.is_step(event)]
+    ends = [row.time_us + tape.step(row.step).duration_us for row in rows]
+    assert any(later.time_us < end for later, end in zip(rows[1:], ends, strict=False))
+    for life in lives(debugger, debugger.frontier):
+        whole, first = e2e_breakdown(life, tape), ttft_breakdown(life, tape)
+        assert whole is not None
+        assert first is not None
+        check(whole)
+        check(first)
+        if tape.profiles[0].traits.pipelined:
+            assert whole.us("pipeline") == whole.us("decode")
+            assert not decode_lines(tape, life)
+            assert not prefill_of_others(life, tape)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown
 from blis_tui.debugger.why.lifespans import read_life
@@ -9,8 +11,9 @@ from blis_tui.debugger.why.past import compare
 from tests.debugger.pressed_runs import finished
 
 
-def test_the_difference_to_the_median_is_told_by_its_largest_part_first() -> None:
-    debugger = finished("kv-pressure")
+@pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption"])
+def test_the_difference_to_the_median_is_told_by_its_largest_part_first(name: str) -> None:
+    debugger = finished(name)
     run_to_stop(debugger.seek(debugger.frontier))  # other tests move it
     tape, rows = debugger.tape, debugger.report().rows
     took = sorted(row.e2e_us for row in rows if row.e2e_us is not None)

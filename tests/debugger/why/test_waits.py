@@ -370,6 +370,21 @@ def told(debugger: Debugger, name: str, until: int) -> Mapping[int, str]:
     return wait_lines(debugger.tape, life)
 
 
+@pytest.mark.parametrize(
+    ("batching", "name"),
+    [
+        ({"kind": "sglang", "chunked_prefill_size": 64}, "chunked_prefill_size"),
+        ({"kind": "sglang", "chunked_prefill_size": "none"}, "max_prefill_tokens"),
+        ({"kind": "vllm-v1"}, "max_num_batched_tokens"),
+    ],
+)
+def test_a_budget_is_called_as_the_rule_calls_it(batching: dict[str, object], name: str) -> None:
+    profile = profiles(blis_tui.load("kv-pressure", set={"policy.batching": batching}))[0]
+    row = StepRow(*[0] * len(StepRow._fields))
+    sentence = cause_sentence(StopRow(stopped.TOKENS, -1, 1, 0, 0, 0), profile, row)
+    assert sentence == f"The step spent the token budget of {profile.limits.max_num_batched_tokens:,} ({name})."
+
+
 def test_wait_lines() -> None:
     debugger = finished("small batch")
     tape = debugger.tape

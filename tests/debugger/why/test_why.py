@@ -496,3 +496,26 @@ def test_a_step_tells_when_it_was_planned_and_who_is_planned_waits_for_the_step_
         assert rows["planned for the next step"] == span_text(started.time_us - scheduled.time_us)
         checked += 1
     assert checked
+
+
+@pytest.mark.parametrize("rule", ["sglang", "nano"])
+def test_a_step_is_of_those_whom_it_computes_something_for(rule: str) -> None:
+    """Who runs and waits for others' prompts gets nothing of the step, and is not counted."""
+    limits = {"engine.max_model_len": 2048, "engine.max_num_batched_tokens": 2048}
+    changed = {"policy": rule, "workload.requests": 30, **({} if rule == "sglang" else limits)}
+    debugger = Debugger(blis_tui.load("kv-pressure", set=changed))
+    run_to_stop(debugger.run())
+    held = 0
+    for event in [one for one in range(1, debugger.frontier + 1) if debugger.tape.is_step(one)]:
+        step = next(one for one in debugger.records_of(event) if isinstance(one, StepFinished))
+        served = plural(len(step.chunks) + step.decode_requests, "request")
+        if step.chunks and not step.decode_requests and step.running > len(step.chunks) and held < 5:
+            assert f" for {served} in " in explain_event(debugger, event).headline
+            run_to_stop(debugger.seek(event))
+            (instance,) = debugger.simulation.snapshot().instances
+            for request in instance.running:
+                if request.phase != "prefill" and request.request_id not in step.first_tokens:
+                    now = sentences(part(explain_request(debugger, request.request_id), "What it does now"))
+                    assert ") computed nothing for it." in now or ") computes nothing for it." in now
+                    held += 1
+    assert held

@@ -403,8 +403,21 @@ def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -
     found = plan(question(rate_per_s=5.0, bound=1.0), HereRunner(), store)
     assert found.best is None
     assert found.candidates[0].why_not.startswith("no number of instances holds: even on an idle cluster latency")
-    assert found.runs == 2
+    assert found.runs == 3
     assert plan_text(found).startswith(f"Nothing that was tried holds {TTFT} <= 1.")
+
+
+def test_requests_that_meet_at_any_rate_are_parted_by_more_instances(store: MemoryStore) -> None:
+    """In bursts they come together however rarely they come: a small cluster is never idle for all of them."""
+    bursts = {"workload.clients.0.arrivals": {"kind": "gamma", "cv": 6.0}}
+    asked = question(rate_per_s=20.0, bound=60.0)
+    document = {**asked.study.document, "set": {**SHORT, **bursts}}
+    found = plan(replace(asked, study=read_study(parse(Source("x", json.dumps(document))))), HereRunner(), store)
+    assert by_hand(42, **bursts, **{"workload.rate_per_s": 0.02}) > 60.0
+    assert found.best is not None
+    assert found.best.size is not None
+    values = {**bursts, "workload.rate_per_s": 20.0, "cluster.instances": found.best.size}
+    assert max(by_hand(seed, **values) for seed in (42, 43)) <= 60.0
 
 
 def test_without_bounds_there_is_nothing_to_plan_for() -> None:
