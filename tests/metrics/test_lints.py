@@ -420,8 +420,8 @@ def test_a_threshold_that_no_service_class_reaches(threshold: int, warns: bool) 
         assert finding(made, "priorities-apart").figures["largest_difference"] == 4
 
 
-@pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption"])
-def test_memory_pressure(name: str) -> None:
+@pytest.mark.parametrize(("name", "with_watermark"), [("kv-pressure", False), ("vllm-preemption", True)])
+def test_memory_pressure(name: str, *, with_watermark: bool) -> None:
     made = report(name)
     assert ids(made) == ["kv-cache", "thrashing"]
     counts = {row.request_id: row.preemptions for row in made.rows}
@@ -436,6 +436,7 @@ def test_memory_pressure(name: str) -> None:
     }
     assert counts[str(thrashing.request)] == max(counts.values())
     assert str(thrashing.request) in thrashing.message
+    assert ("policy.batching.watermark" in thrashing.keys) == ("watermark" in thrashing.advice) == with_watermark
 
 
 def test_more_memory_ends_them() -> None:

@@ -28,7 +28,7 @@ _TAIL: Final = 4
 """Times the median inter-token latency that the 99th percentile is worth a warning from."""
 _BESIDE_SHARE: Final = 20
 """Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
-_AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs", "policy.batching.watermark")
+_AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
 
 def kv_cache(seen: Seen) -> Finding | str:
@@ -111,7 +111,10 @@ def thrashing(seen: Seen) -> Finding | str:
         return ""
     most, number = seen.flow.worst
     name = seen.table.name(number)
-    advice, keys = "more KV blocks, a lower max_num_seqs, or a watermark (vllm-v1) help", _AGAINST_THRASHING
+    advice, keys = "more KV blocks, or a lower max_num_seqs, help", _AGAINST_THRASHING
+    if "watermark" in seen.experiment.policy.batching.settings:
+        advice = "more KV blocks, a lower max_num_seqs, or a watermark help"
+        keys = (*keys, "policy.batching.watermark")
     if seen.total("outranked"):
         advice = "a larger priority_scheduling_preemption_threshold, or more instances, help"
         keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")
