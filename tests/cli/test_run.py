@@ -55,11 +55,11 @@ def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
     crowded = ["run", "quickstart", "--set", "cluster.instances=1", "--set", "workload.rate_per_s=80"]
     run = blis(*crowded)
     assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs"]
-    told = "The load is above the capacity: in the second half of the arrivals"
-    assert run.stderr.startswith(f"warning[overload]: {told} 72.5 requests/s arrived and")
+    told = "More requests arrived than were served: in the second half of the arrivals"
+    assert run.stderr.startswith(f"warning[overload]: {told} 72.5 requests/s\n  arrived and")
     assert "  = help: " in run.stderr
     table = blis(*crowded, "--format", "table")
-    assert "\nwarning[overload]: The load is above the capacity" in table.stdout
+    assert "\nwarning[overload]: More requests arrived than were served" in table.stdout
     assert "warning" not in table.stderr
     calm = blis("run", str(small), "--set", "workload.requests=400")
     assert (json.loads(calm.stdout)["warnings"], calm.stderr) == ([], "")

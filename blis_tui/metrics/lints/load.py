@@ -55,7 +55,7 @@ def overload(seen: Seen) -> Finding | str:
     arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
     lighter = load_keys(seen.experiment)
     uneven = _left_alone(seen)
-    where = uneven or "The load is above the capacity"
+    where = uneven or "More requests arrived than were served"
     return Finding(
         id="overload",
         message=(
@@ -71,8 +71,8 @@ def overload(seen: Seen) -> Finding | str:
             "waiting_last_quarter": means[3],
         },
         advice=(
-            f"Latencies depend on how long the run is. {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or"
-            " see what keeps requests waiting."
+            f"Latencies depend on how long the run is: a longer one ({longer_keys(seen)[0]}) tells overload from a"
+            f" burst. {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or see what keeps requests waiting."
         ),
         keys=("policy.routing" if uneven else "cluster.instances", *lighter),
     )
