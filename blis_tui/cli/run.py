@@ -93,7 +93,7 @@ def run(
         _warn(report)
     if not complete:
         if listed := outputs.listed():
-            tell(f"interrupted: of what happened until then tells {listed}")
+            tell(f"interrupted; written is what happened until then: {listed}")
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)

@@ -66,7 +66,7 @@ def test_a_signal_stops_a_run_between_two_events_and_what_has_happened_is_report
     report = json.loads(out)
     assert code == ExitCode.INTERRUPTED
     assert "Traceback" not in err
-    assert f"interrupted: of what happened until then tells {rows}, {records}\n" in err
+    assert f"interrupted; written is what happened until then: {rows}, {records}\n" in err
     assert report["meta"]["complete"] is False
     assert set(report["invariants"].values()) == {"not checked"}
     assert len(rows.read_text().splitlines()) == report["requests"]["total"] + 1
