@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json
-from blis_tui.observe.answers import error_text, read_stream, read_whole
+from blis_tui.observe.answers import error_text, read_answer
 from blis_tui.observe.exchange import Reply
 from blis_tui.observe.metrics import settings
 from blis_tui.observe.prompts import TextScale
@@ -90,10 +90,10 @@ async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: floa
         raise InputError(f"the server does not answer a first request: {why}") from error
     if reply.status != 200:
         raise InputError(
-            f"the server refuses a first request: {error_text(reply.body, reply.status)}",
+            f"the server refuses a first request: {error_text(reply.body, reply.status, reply.headers)}",
             help="see --api, --model, --vocabulary and --dialect",
         )
-    answer = read_stream(reply.pieces) if asking.stream else read_whole(reply.body, reply.done_ns)
+    answer = read_answer(reply.pieces, reply.done_ns, reply.headers, stream=asking.stream)
     if answer.error or not answer.chunks:
         raise InputError(f"the server's first answer has no tokens: {answer.error or 'there is nothing in it'}")
     return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -130,6 +131,25 @@ def out_of_capacity(asked: Asked, reply: Replying) -> None:
     reply.whole("503 Service Unavailable", {"error": {"message": "queue is full", "code": 503}})
 
 
+def later(asked: Asked, reply: Replying) -> None:
+    reply.writer.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n")
+
+
+def elsewhere(asked: Asked, reply: Replying) -> None:
+    reply.writer.write(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: https://x/v1\r\nContent-Length: 0\r\n\r\n")
+
+
+def compressed(asked: Asked, reply: Replying) -> None:
+    body = gzip.compress(b"data: [DONE]\n\n")
+    reply.writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def in_one_piece(asked: Asked, reply: Replying) -> None:
+    body = b'{"choices": [{"text": "a b", "finish_reason": "length"}], "usage": {"completion_tokens": 2}}'
+    kind = b"Content-Type: application/json\r\nContent-Length: %d" % len(body)
+    reply.writer.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % kind + body)
+
+
 def a_page(asked: Asked, reply: Replying) -> None:
     reply.head("502 Bad Gateway", length=22)
     reply.writer.write(b"<html>bad gateway</html>"[:22])
@@ -150,6 +170,10 @@ def a_page(asked: Asked, reply: Replying) -> None:
         (empty, "unreadable", 0, "no tokens"),
         (out_of_capacity, "rejected", 0, "HTTP 503: queue is full"),
         (a_page, "rejected", 0, "HTTP 502: <html>bad gateway"),
+        (later, "rejected", 0, "HTTP 429 (Retry-After: 7)"),
+        (elsewhere, "rejected", 0, "HTTP 307 (Location: https://x/v1)"),
+        (compressed, "unreadable", 0, "compressed (gzip)"),
+        (in_one_piece, "unreadable", 0, "in one piece"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
