@@ -23,6 +23,7 @@ from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
+from blis_tui.errors import InputError
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
@@ -254,6 +255,8 @@ def observe(
         from blis_tui.observe.kv_events import KvEvents  # noqa: PLC0415
 
         listener = KvEvents(watched.kv_events)
+    if not output:  # which would be this folder
+        raise InputError("cannot write the recording: the name of the folder is empty", help="-o FOLDER")
     folder = Folder(Path(output))
     line = ProgressLine(shown.progress)
     say = _status_line if shown.status_lines else _shown_on(line)

@@ -237,6 +237,7 @@ class Load:
             completion_tokens=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
             told_ids=answer.told_ids,
+            whole=not self._prompts.asking.stream,
             merged=answer.merged,
             status=reply.status,
             finish_reason=answer.finish_reason,

@@ -47,6 +47,16 @@ def test_the_server_itself_is_its_own_twin(tmp_path: Path) -> None:
     assert twin.notes == ()
 
 
+def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
+    made = experiment()
+    recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, whole=True))
+    twin = of_simulated(recording, made, "same")
+    assert len(twin.pairs) == 60
+    assert set(twin.errors) == {"e2e"}
+    assert twin.errors["e2e"].mape == 0
+    assert {one.left["ttft"] for one in twin.course} == {None}
+
+
 def test_figures_are_those_of_the_requests(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, chunks=_later(row, 1.1)))
