@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import whole_sum
 from blis_tui.twin.replay import Batch
-from blis_tui.units import count_text, plural, span_text, time_text
+from blis_tui.units import count_text, plural, share_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,8 @@ class Parting:
     """The request that it is about; empty = no single one."""
     cause: str
     """``front end`` (a request came to the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
-    rule or limit), or ``step time`` (a step began before a request was sent on one side, after it on the other)."""
+    rule or limit), ``step time`` (a step began before a request was sent on one side, after it on the other), or
+    ``not known``, where there is no log."""
     text: str
     """What both sides did."""
     why: str
@@ -278,10 +279,18 @@ def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
         step=None,
         time_us=time_us,
         request=row.request_id,
-        cause="step time",
+        cause="not known",
         text=f"{row.request_id} got its first token {span_text(abs(by_us))} {word} in the simulation",
-        why="step times or batches: record the server's log to tell which (--log)",
+        why="it may be step times, batches, preemption or the cache: the server's log would tell (observe --log)",
     )
+
+
+def alike_text(*, logged: bool) -> str:
+    """What is known of both sides where no parting was found; ``logged``: whether the recording has steps."""
+    if logged:
+        return "nowhere, batch by batch the same"
+    far = f"{share_text(_LATER, 0)} and {span_text(_LATER_US)}"
+    return f"not known without the log (observe --log); no first token is off by {far}"
 
 
 def where(parting: Parting) -> str:

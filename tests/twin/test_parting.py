@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
+from blis_tui.twin.text import twin_text
 from blis_tui.twin.twin import of_simulated
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
@@ -87,3 +88,17 @@ def test_an_explanation_says_what_the_log_shows(tmp_path: Path) -> None:
     parting = of_simulated(recorded(experiment(engine__max_num_seqs=4), tmp_path / "r"), experiment(), "other").parting
     assert parting is not None
     assert parting.why.startswith("the server never had more than 4 requests in a step (max_num_seqs); the server took")
+
+
+@pytest.mark.parametrize("change", [_steps(3.0), {"engine__max_num_seqs": 2}, {}])
+def test_without_a_log_no_cause_is_named(change: Mapping[str, object], tmp_path: Path) -> None:
+    recording = replace(recorded(experiment(**change), tmp_path / "r"), steps=())
+    twin = of_simulated(recording, experiment(), "s")
+    said = twin_text(twin)
+    if change:
+        assert twin.parting is not None
+        assert twin.parting.cause == "not known"
+        assert "they part first at" in said
+    else:  # which is not to say that the batches are the same
+        assert twin.parting is None
+        assert "they part first: not known without the log (observe --log); no first token is off by 20 %" in said
