@@ -26,6 +26,8 @@ from blis_tui.cli.options import (
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from blis_tui.serving.server import Endpoint
 
 _ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -112,6 +114,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     experiment = build(resolved)
     require_spared(written.files(), resolved.files)
     with ExitStack() as opened:
+        files = _opened(written, opened)
         publisher = None
         if address.kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
@@ -131,7 +134,18 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
         except OSError as error:
             tell(f"error: cannot listen on {address.host}:{address.port}: {error.strerror or error}")
             sys.exit(ExitCode.IO)
-    _finish(endpoint, written)
+        _finish(endpoint, files)
+
+
+def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO | None]:
+    """The files of the report and of the requests: what cannot be written is told before anything is served."""
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+
+    report, requests = (
+        None if name is None else opened.enter_context(atomic_text(name))
+        for name in (written.output, written.requests_file)
+    )
+    return report, requests
 
 
 async def _served(endpoint: Endpoint, host: str, port: int) -> None:
@@ -152,20 +166,19 @@ async def _served(endpoint: Endpoint, host: str, port: int) -> None:
     await run(endpoint, host, port, said, stop)
 
 
-def _finish(endpoint: Endpoint, written: _Written) -> None:
-    """Write what was served, say how it went, and exit accordingly."""
-    from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
+def _finish(endpoint: Endpoint, files: tuple[TextIO | None, TextIO | None]) -> None:
+    """Write what was served, and say how it went."""
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
     from blis_tui.units import plural, span_text  # noqa: PLC0415
 
     if endpoint.failure is not None:
         raise endpoint.failure
     report = endpoint.core.simulation.report(complete=False, verify=False)
-    if written.requests_file is not None:
-        with atomic_text(written.requests_file) as file:
-            file.writelines(served_csv(endpoint.core.requests, report.rows))
-    if written.output is not None:
-        write_text(written.output, report.to_json())
+    report_file, requests_file = files
+    if requests_file is not None:
+        requests_file.writelines(served_csv(endpoint.core.requests, report.rows))
+    if report_file is not None:
+        report_file.write(report.to_json())
     tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
     if endpoint.late_us > _LATE_US:
         tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind its clock: this machine was busy")
