@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -23,14 +22,15 @@ from blis_tui.cli.options import (
     seed_option,
     set_option,
 )
+from blis_tui.cli.signals import told_on_signals
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from blis_tui.cli.signals import Told
     from blis_tui.serving.server import Endpoint
 
-_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _LATE_US: Final = 20_000
 
 
@@ -113,7 +113,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     resolved = resolve_source(source, overrides=changed.overrides, seed=changed.seed, plugins=known)
     experiment = build(resolved)
     require_spared(written.files(), resolved.files)
-    with ExitStack() as opened:
+    with told_on_signals() as told, ExitStack() as opened:
         files = _opened(written, opened)
         publisher = None
         if address.kv_events is not None:
@@ -126,7 +126,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
 
         async def main() -> Endpoint:
             endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
-            await _served(endpoint, address.host, address.port)
+            await _served(endpoint, address.host, address.port, told)
             return endpoint
 
         try:
@@ -148,16 +148,13 @@ def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO
     return report, requests
 
 
-async def _served(endpoint: Endpoint, host: str, port: int) -> None:
+async def _served(endpoint: Endpoint, host: str, port: int, told: Told) -> None:
     """Serve until a signal comes."""
     from blis_tui.serving.server import run  # noqa: PLC0415
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in _ENDING:
-        if hasattr(signal, name):
-            with suppress(NotImplementedError):  # Windows has only Ctrl-C, which raises KeyboardInterrupt
-                loop.add_signal_handler(getattr(signal, name), stop.set)
+    told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
 
     def said(opened: int) -> None:
         where = f"[{host}]" if ":" in host else host
