@@ -75,6 +75,9 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     """
     from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
 
+    if (path / "recording.json").is_file():
+        files = f"{path / 'requests.csv'}, or steps.csv there"
+        raise InputError(f"{path} is the folder of a recording, not a file of it", help=f"name {files}")
     content = read_input(path, limit=MAX_BYTES)
     try:
         text = content.decode()

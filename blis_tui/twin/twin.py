@@ -130,12 +130,19 @@ def of_two(left: Recording, right: Recording) -> Twin:
     paces = pace_of(left), pace_of(right)
     sides = of_recording(left, paces[0]), of_recording(right, paces[1])
     common = sides[0].sent_us.keys() & sides[1].sent_us.keys()
-    if len(common) < _SHARED * max(len(sides[0].sent_us), 1):
+    asked = [{row.request_id: (row.input_tokens, row.output_tokens) for row in one.requests} for one in (left, right)]
+    others = [name for name in asked[0] if name in common and asked[0][name] != asked[1][name]]
+    same = len(common) - len(others)
+    if same < _SHARED * max(len(sides[0].sent_us), 1):
+        lengths = f" with equal lengths; {plural(len(others), 'name')} stand for others" if others else ""
         raise InputError(
-            f"{right.folder} and {left.folder} have {plural(len(common), 'request')} in common",
+            f"{right.folder} and {left.folder} have {plural(same, 'request')} in common{lengths}",
             help="recordings are compared request by request: record the same workload with the same seed",
         )
     twin = _compared(*sides)
+    if others:
+        told = f"{plural(len(others), 'request')} asked for other lengths on both sides, {others[0]} first"
+        twin = replace(twin, notes=(told,))
     course = stretches(twin.pairs, levels_of_recording(left, paces[0]), levels_of_recording(right, paces[1]))
     return replace(twin, course=course)
 

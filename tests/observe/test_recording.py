@@ -213,6 +213,8 @@ def test_calibrate_reads_requests_and_steps(tmp_path: Path) -> None:
         assert len(found.requests) == 29  # type: ignore[union-attr]
         assert found.requests[0].ttft_us == 20_000  # type: ignore[union-attr]
         assert found.requests[0].e2e_us == 50_000  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="is the folder of a recording, not a file of it"):
+        measured(recording.folder, pool)
     steps = measured(recording.folder / "steps.csv", pool)
     assert [step.duration_us for step in steps.steps] == [15_000] * 30  # type: ignore[union-attr]
 

@@ -263,6 +263,19 @@ def test_two_recordings_are_compared_by_their_requests(tmp_path: Path) -> None:
         of_two(june, renamed)
 
 
+def test_two_recordings_of_different_workloads_are_not_compared_by_their_names(tmp_path: Path) -> None:
+    june = recorded(experiment(), tmp_path / "june")
+    other = recorded(experiment(seed=5), tmp_path / "other")  # its requests have the same names
+    told = r"have \d requests? in common with equal lengths; \d+ names stand for others"
+    with pytest.raises(InputError, match=told):
+        of_two(june, other)
+    rows = june.requests
+    changed = replace(june, requests=(replace(rows[0], output_tokens=rows[0].output_tokens + 1), *rows[1:]))
+    name = rows[0].request_id
+    assert of_two(june, changed).notes == (f"1 request asked for other lengths on both sides, {name} first",)
+    assert not of_two(june, june).notes
+
+
 def test_a_recording_is_of_one_instance(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
     with pytest.raises(PolicyError, match="one instance"):
