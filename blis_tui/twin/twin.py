@@ -140,11 +140,11 @@ def of_two(left: Recording, right: Recording) -> Twin:
             help="recordings are compared request by request: record the same workload with the same seed",
         )
     twin = _compared(*sides)
+    notes = [*_broken_off(left), *_broken_off(right)]
     if others:
-        told = f"{plural(len(others), 'request')} asked for other lengths on both sides, {others[0]} first"
-        twin = replace(twin, notes=(told,))
+        notes.append(f"{plural(len(others), 'request')} asked for other lengths on both sides, {others[0]} first")
     course = stretches(twin.pairs, levels_of_recording(left, paces[0]), levels_of_recording(right, paces[1]))
-    return replace(twin, course=course)
+    return replace(twin, course=course, notes=tuple(notes))
 
 
 def of_simulated(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
@@ -292,7 +292,8 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
         ("tokens in a block", server.block_size_tokens, engine.block_size_tokens, "engine.block_size_tokens"),
         ("tokens in its longest context", server.max_model_len, engine.max_model_len, "engine.max_model_len"),
     )
-    notes = [
+    notes = _broken_off(recording)
+    notes += [
         f"the server has {theirs} {what}, the experiment {ours}: --set {key}={theirs}"
         for what, theirs, ours, key in told
         if theirs is not None and theirs != ours
@@ -306,6 +307,13 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
     if server.engines is not None and server.engines > 1:
         notes.append(f"the server has {server.engines} engines, the simulation one")
     return notes
+
+
+def _broken_off(recording: Recording) -> list[str]:
+    """What a recording lacks that did not come to its end."""
+    if recording.about.get("complete") is not False:
+        return []
+    return [f"{recording.folder} was broken off: what was under way or was to come is not part of it, or not whole"]
 
 
 def _limit(recording: Recording) -> int | None:

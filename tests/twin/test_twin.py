@@ -76,6 +76,14 @@ def test_the_metrics_tell_how_many_requests_the_server_runs(
     assert not of_simulated(recording, experiment(engine__max_num_seqs=3), "s").notes
 
 
+def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
+    recording = recorded(experiment(), tmp_path / "r")
+    broken = replace(recording, about={**recording.about, "complete": False})
+    told = f"{broken.folder} was broken off: what was under way or was to come is not part of it, or not whole"
+    assert of_simulated(broken, experiment(), "s").notes == (told,)
+    assert of_two(recording, broken).notes == (told,)
+
+
 def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, whole=True))
