@@ -75,6 +75,9 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     """
     from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
 
+    if (path / "recording.json").is_file():
+        files = f"{path / 'requests.csv'}, or steps.csv there"
+        raise InputError(f"{path} is the folder of a recording, not a file of it", help=f"name {files}")
     content = read_input(path, limit=MAX_BYTES)
     try:
         text = content.decode()
@@ -99,7 +102,8 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     if len(found) < _FEWEST:
         raise InputError(
             f"{path} holds {plural(len(found), 'completed request')}, too few to compare with",
-            help=f"at least {_FEWEST} are needed" + (f"; {failed} have no answer" if failed else ""),
+            help=f"at least {_FEWEST} are needed"
+            + (f"; {failed} have no answer, or not the time of its first token" if failed else ""),
         )
     for number, one in enumerate(found, 1):
         if not (one.input_tokens >= 1 and one.output_tokens >= 1 and 0 < one.ttft_us <= one.e2e_us < float("inf")):
@@ -205,6 +209,8 @@ def _inference_perf(row: Mapping[str, object]) -> Measured | None:
 
 def _trace_v2(row: Mapping[str, str]) -> Measured | None:
     if row.get("status", "ok") not in ("ok", "completed", "") or not row["last_chunk_time_us"]:
+        return None
+    if row["first_chunk_time_us"] in ("", "0"):  # nobody knows when its first token was there
         return None
     start = _finite(float(row.get("send_time_us") or row["arrival_time_us"]))
     return Measured(

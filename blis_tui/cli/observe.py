@@ -7,9 +7,7 @@ import gc
 import json
 import os
 import secrets
-import signal
 import sys
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,16 +21,18 @@ from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
+from blis_tui.cli.signals import told_on_signals
+from blis_tui.errors import InputError
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from blis_tui.cli.signals import Told
     from blis_tui.observe.observer import Observer, Plan
     from blis_tui.observe.status import Status
     from blis_tui.traffic.opening import Load
 
-_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or for what --duration"
 
 
@@ -254,15 +254,18 @@ def observe(
         from blis_tui.observe.kv_events import KvEvents  # noqa: PLC0415
 
         listener = KvEvents(watched.kv_events)
+    if not output:  # which would be this folder
+        raise InputError("cannot write the recording: the name of the folder is empty", help="-o FOLDER")
     folder = Folder(Path(output))
     line = ProgressLine(shown.progress)
     say = _status_line if shown.status_lines else _shown_on(line)
     observer = Observer(plan, folder, log=tail, kv_events=listener, tell=say)
-    try:
-        complete = _run(observer)
-    finally:
-        line.clear()
-    _finish(folder.path, shown.output_format, complete=complete)
+    with told_on_signals() as told:
+        try:
+            complete = _run(observer, told)
+        finally:
+            line.clear()
+        _finish(folder.path, shown.output_format, complete=complete)
 
 
 def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched, drawn: _Drawn) -> Plan:
@@ -363,21 +366,12 @@ def _status_line(status: Status) -> None:
     tell(json.dumps(asdict(status)))
 
 
-def _run(observer: Observer) -> bool:
+def _run(observer: Observer, told: Told) -> bool:
     """Observe; a first signal ends it in good order, a second one at once."""
 
     async def main() -> bool:
         loop = asyncio.get_running_loop()
-        numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
-
-        def stop() -> None:
-            observer.stop()
-            for number in numbers:
-                loop.remove_signal_handler(number)
-
-        for number in numbers:
-            with suppress(NotImplementedError):  # Windows has only Ctrl-C, which raises KeyboardInterrupt
-                loop.add_signal_handler(number, stop)
+        told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(observer.stop)
         return await observer.run()
 
     # In a full collection of garbage, 13 ms with all that is imported, no chunk is read: what is there is left out.

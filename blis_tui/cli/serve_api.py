@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -23,12 +22,15 @@ from blis_tui.cli.options import (
     seed_option,
     set_option,
 )
+from blis_tui.cli.signals import told_on_signals
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
+    from blis_tui.cli.signals import Told
     from blis_tui.serving.server import Endpoint
 
-_ENDING: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _LATE_US: Final = 20_000
 
 
@@ -111,7 +113,8 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     resolved = resolve_source(source, overrides=changed.overrides, seed=changed.seed, plugins=known)
     experiment = build(resolved)
     require_spared(written.files(), resolved.files)
-    with ExitStack() as opened:
+    with told_on_signals() as told, ExitStack() as opened:
+        files = _opened(written, opened)
         publisher = None
         if address.kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
@@ -123,7 +126,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
 
         async def main() -> Endpoint:
             endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
-            await _served(endpoint, address.host, address.port)
+            await _served(endpoint, address.host, address.port, told)
             return endpoint
 
         try:
@@ -131,19 +134,27 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
         except OSError as error:
             tell(f"error: cannot listen on {address.host}:{address.port}: {error.strerror or error}")
             sys.exit(ExitCode.IO)
-    _finish(endpoint, written)
+        _finish(endpoint, files)
 
 
-async def _served(endpoint: Endpoint, host: str, port: int) -> None:
+def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO | None]:
+    """The files of the report and of the requests: what cannot be written is told before anything is served."""
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+
+    report, requests = (
+        None if name is None else opened.enter_context(atomic_text(name))
+        for name in (written.output, written.requests_file)
+    )
+    return report, requests
+
+
+async def _served(endpoint: Endpoint, host: str, port: int, told: Told) -> None:
     """Serve until a signal comes."""
     from blis_tui.serving.server import run  # noqa: PLC0415
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in _ENDING:
-        if hasattr(signal, name):
-            with suppress(NotImplementedError):  # Windows has only Ctrl-C, which raises KeyboardInterrupt
-                loop.add_signal_handler(getattr(signal, name), stop.set)
+    told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
 
     def said(opened: int) -> None:
         where = f"[{host}]" if ":" in host else host
@@ -152,20 +163,19 @@ async def _served(endpoint: Endpoint, host: str, port: int) -> None:
     await run(endpoint, host, port, said, stop)
 
 
-def _finish(endpoint: Endpoint, written: _Written) -> None:
-    """Write what was served, say how it went, and exit accordingly."""
-    from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
+def _finish(endpoint: Endpoint, files: tuple[TextIO | None, TextIO | None]) -> None:
+    """Write what was served, and say how it went."""
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
     from blis_tui.units import plural, span_text  # noqa: PLC0415
 
     if endpoint.failure is not None:
         raise endpoint.failure
     report = endpoint.core.simulation.report(complete=False, verify=False)
-    if written.requests_file is not None:
-        with atomic_text(written.requests_file) as file:
-            file.writelines(served_csv(endpoint.core.requests, report.rows))
-    if written.output is not None:
-        write_text(written.output, report.to_json())
+    report_file, requests_file = files
+    if requests_file is not None:
+        requests_file.writelines(served_csv(endpoint.core.requests, report.rows))
+    if report_file is not None:
+        report_file.write(report.to_json())
     tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
     if endpoint.late_us > _LATE_US:
         tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind its clock: this machine was busy")

@@ -99,3 +99,41 @@ def ending_on_signals() -> Iterator[Signals]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+class Told:
+    """What the first signal does to a program that serves or loads: it is told, and ends in good order.
+
+    Attributes:
+        tell: what the first signal calls, wherever the program is; None = it is an exception.
+    """
+
+    def __init__(self) -> None:
+        self.tell: Callable[[], object] | None = None
+        self._first_s: float | None = None
+
+    def handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (a handler's signature)
+        """A signal to end has come."""
+        now_s = time.monotonic()
+        if self._first_s is None and self.tell is not None:
+            self._first_s = now_s
+            self.tell()
+        elif self._first_s is None or now_s - self._first_s >= _ECHO_S:
+            raise Interrupted
+
+
+@contextmanager
+def told_on_signals() -> Iterator[Told]:
+    """Within the block the first signal is told, its echo is none, and another one is a ``KeyboardInterrupt``.
+
+    An event loop's own handlers are gone when it has ended, and results are written after that. Ctrl-C counts even
+    where it was ignored: shells do that for what they start in the background, where it has to end a server, too.
+    """
+    told = Told()
+    heeded = dict.fromkeys([*numbers(), signal.SIGINT])
+    previous = {number: signal.signal(number, told.handle) for number in heeded}
+    try:
+        yield told
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

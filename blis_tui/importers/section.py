@@ -196,7 +196,7 @@ class Section:
         """One of ``names``; ``otherwise`` when it was left out."""
         value = self.text(key) or otherwise
         if value not in names and value != otherwise:
-            hint = suggestion(value, names, otherwise="BLIS knows")
+            hint = suggestion(value, names, otherwise="what can be imported is")
             self.source.problem((*self.path, key), f"unknown value {show(value)}", hint=hint)
             return otherwise
         return value

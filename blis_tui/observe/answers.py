@@ -86,8 +86,44 @@ def read_whole(body: bytes, stamp_ns: int) -> Answer:
     return answer
 
 
-def error_text(body: bytes, status: int) -> str:
-    """What a refusal says."""
+def read_answer(
+    pieces: Sequence[tuple[int, bytes]], stamp_ns: int, headers: Mapping[str, str], *, stream: bool
+) -> Answer:
+    """What came as an answer; where it cannot be read because it came in another way than was asked, that is the error.
+
+    Args:
+        pieces: the body as it came.
+        stamp_ns: when the last of it came.
+        headers: of HTTP, in small letters.
+        stream: whether it was to come token by token.
+    """
+    encoding = headers.get("content-encoding", "")
+    if encoding.lower() not in ("", "identity"):
+        return Answer(error=f"the answer is compressed ({_brief(encoding)}), which was not asked for")
+    if not stream:
+        return read_whole(b"".join(piece for _, piece in pieces), stamp_ns)
+    answer = read_stream(pieces)
+    kind = headers.get("content-type", "")
+    if not answer.chunks and not answer.error and kind.partition(";")[0].strip().lower() == "application/json":
+        told = read_whole(b"".join(piece for _, piece in pieces), stamp_ns)
+        answer.error = (
+            told.error if not told.chunks else ""
+        ) or "the answer came in one piece, not as a stream of tokens"
+    return answer
+
+
+def error_text(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> str:
+    """What a refusal says, and where it points to, or when it wants to be asked again."""
+    known = headers or {}
+    told = [f"{name}: {_brief(known[name.lower()])}" for name in ("Location", "Retry-After") if name.lower() in known]
+    return " ".join([_refusal(body, status), *([f"({', '.join(told)})"] if told else [])])
+
+
+def _brief(header: str) -> str:
+    return header[:_ERROR_TEXT]
+
+
+def _refusal(body: bytes, status: int) -> str:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

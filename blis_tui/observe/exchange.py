@@ -21,6 +21,7 @@ _IDLE_NS: Final = 1_000_000_000
 """An idle connection is used again within a second; servers keep them for five or more."""
 MOST_BYTES: Final = 1 << 28
 """An answer that is longer is given up: nothing that generates tokens sends 256 MiB."""
+_KEPT_HEADERS: Final = frozenset({"content-encoding", "content-type", "location", "retry-after"})
 
 
 class BrokenError(OSError):
@@ -41,6 +42,7 @@ class Reply:
         sent_ns: when the request's first byte was handed to the kernel.
         done_ns: when the answer was complete, or known to stay as it is; 0 = not yet.
         kernel_stamps: whether times are the kernel's.
+        headers: those that say what the body is, or what to do in the place of asking again.
     """
 
     status: int = 0
@@ -48,6 +50,7 @@ class Reply:
     sent_ns: int = 0
     done_ns: int = 0
     kernel_stamps: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def body(self) -> bytes:
@@ -94,8 +97,11 @@ class _Reading:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header of the answer."""
-        if name.lower() in (b"content-length", b"transfer-encoding"):
+        key = name.decode("latin-1").lower()
+        if key in ("content-length", "transfer-encoding"):
             self._delimited = bool(value) or self._delimited
+        elif key in _KEPT_HEADERS:
+            self.reply.headers[key] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
         """Status and headers are there."""
@@ -110,6 +116,7 @@ class _Reading:
         """The answer is complete."""
         if 100 <= self.reply.status < 200:  # only an announcement
             self._headed = self._delimited = False
+            self.reply.headers.clear()
             return
         self.reusable = self._parser.should_keep_alive()
         self._finish()

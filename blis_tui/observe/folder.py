@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from blis_tui.canonical import to_json
 from blis_tui.errors import InputError
 from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
 from blis_tui.observe.lines import STEP_COLUMNS, request_line, scrape_line, server_document, step_line
-from blis_tui.observe.reading import ABOUT, METRICS, REQUESTS, STEPS, VERSION
+from blis_tui.observe.reading import ABOUT, KV_EVENTS, METRICS, REQUESTS, STEPS, VERSION
 from blis_tui.observe.recording import BROKEN, COMPLETED, SERVED, TIMED_OUT
 from blis_tui.observe.timeline import write_timeline
 from blis_tui.records.files import atomic_bytes, atomic_text, write_text
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
     from blis_tui.observe.recording import Observed, Recording, Scrape, Server, Step
 
-KV_EVENTS: Final = "kv-events.jsonl"
 TABLE: Final = "requests.csv"
 TRACE: Final = "trace.csv"
 TRACE_HEADER: Final = "trace.yaml"
@@ -46,7 +45,6 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kv_blocks: int | None = None
-        self._files = ExitStack()
         self._open: dict[str, TextIO] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -85,21 +83,34 @@ class Folder:
         self._append(KV_EVENTS, json.dumps(document, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
-        """Nothing more comes; a folder into which nothing came is gone again."""
-        self._files.close()
+        """Nothing more comes; a folder into which nothing came is gone again.
+
+        Raises:
+            InputError: what is left of a file cannot be written.
+        """
+        broken: InputError | None = None
+        for name, file in self._open.items():
+            try:
+                file.close()
+            except OSError as error:  # likewise where a line could not be written before: the file still has it
+                broken = broken or self._unwritten(name, error)
         self._open.clear()
         with suppress(OSError):
             self.path.rmdir()
+        if broken is not None:
+            raise broken
 
     def _append(self, name: str, line: str) -> None:
         try:
             if name not in self._open:
-                opened = (self.path / name).open("w", encoding="utf-8", newline="\n")
-                self._open[name] = self._files.enter_context(opened)
+                self._open[name] = (self.path / name).open("w", encoding="utf-8", newline="\n")
             self._open[name].write(line)
             self._open[name].flush()
         except OSError as error:
-            raise InputError(f"cannot write {self.path / name}: {error.strerror or error}") from error
+            raise self._unwritten(name, error) from error
+
+    def _unwritten(self, name: str, error: OSError) -> InputError:
+        return InputError(f"cannot write {self.path / name}: {error.strerror or error}")
 
 
 def write_tables(recording: Recording) -> None:
@@ -184,6 +195,7 @@ def _trace_csv(rows: Sequence[Observed]) -> Iterator[str]:
     for number, row in enumerate(rows):
         group, shared = row.segments[0] if len(row.segments) == 1 else ("", 0)
         first_us, last_us = (row.chunks[0][0], row.chunks[-1][0]) if row.chunks else (0, 0)
+        first_us = 0 if row.whole else first_us
         status = _STATUS.get(row.outcome, "error")
         yield csv_line(
             (

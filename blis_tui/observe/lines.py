@@ -33,6 +33,8 @@ def request_line(row: Observed) -> str:
     document["chunks"] = [list(chunk) for chunk in row.chunks]
     document |= {name: value for name in _COUNTS if (value := getattr(row, name)) is not None}
     document["told_ids"] = row.told_ids
+    if row.whole:
+        document["whole"] = True
     document |= {name: value for name in (*_TEXTS, *_NUMBERS) if (value := getattr(row, name))}
     if row.segments:
         document["segments"] = segments_cell(row.segments)
@@ -65,6 +67,7 @@ def read_request(line: str) -> Observed:
         completion_tokens=_optional(found, "completion_tokens"),
         cached_tokens=_optional(found, "cached_tokens"),
         told_ids=found.get("told_ids") is True,
+        whole=found.get("whole") is True,
         merged=_optional(found, "merged") or 0,
         status=_optional(found, "status") or 0,
         finish_reason=_text(found, "finish_reason", ""),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
-from blis_tui.observe.answers import Answer, error_text, read_stream, read_whole
+from blis_tui.observe.answers import Answer, error_text, read_answer
 from blis_tui.observe.exchange import NotHttpError, Reply
 from blis_tui.observe.recording import (
     BROKEN,
@@ -203,7 +203,7 @@ class Load:
         """Put down what came of a request, and tell the workload."""
         answer = Answer()
         if reply.status and not 200 <= reply.status < 300:
-            outcome, error = REJECTED, error_text(reply.body, reply.status)
+            outcome, error = REJECTED, error_text(reply.body, reply.status, reply.headers)
         elif reply.status:
             answer = self._read(reply)
             outcome, error = _judged(answer, outcome, error)
@@ -218,9 +218,7 @@ class Load:
         self._ended(row)
 
     def _read(self, reply: Reply) -> Answer:
-        if self._prompts.asking.stream:
-            return read_stream(reply.pieces)
-        return read_whole(reply.body, reply.done_ns)
+        return read_answer(reply.pieces, reply.done_ns, reply.headers, stream=self._prompts.asking.stream)
 
     def _row(self, request: Request, reply: Reply, answer: Answer, outcome: str, error: str) -> Observed:
         us, usage = self._clock.us, answer.usage
@@ -239,6 +237,7 @@ class Load:
             completion_tokens=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
             told_ids=answer.told_ids,
+            whole=not self._prompts.asking.stream,
             merged=answer.merged,
             status=reply.status,
             finish_reason=answer.finish_reason,

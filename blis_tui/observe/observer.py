@@ -88,6 +88,7 @@ class Observer:
         self._clock = Clock(time.monotonic_ns())
         self._load: Load | None = None
         self._stopped = False
+        self._lost_scrapes = 0
         self._running: asyncio.Task[bool] | None = None
         self._loading: asyncio.Task[None] | None = None
 
@@ -145,8 +146,9 @@ class Observer:
     async def _observe(self, asking: Asking, metrics: bool, scale: TextScale) -> None:
         assert self.server is not None  # noqa: S101  (it was asked)
         plan = self._plan
-        before = await self._counters() if metrics else {}
+        before = await self._counters() if metrics else None
         about = {**plan.about, **_said(asking), "complete": False}
+        about |= {"log": self._log is not None, "kv_events": self._kv_events is not None}
         self._folder.begin(about, self.server)
         if self._log is not None:
             for _ in self._log.lines():  # what warming up has left there
@@ -164,11 +166,10 @@ class Observer:
             beside.append(self._kv_events.listen(self._clock, self._folder.kv_event))
         await self._together(self._load, beside)
         self._say_how_it_goes()
-        counters = differences(before, await self._counters()) if metrics else {}
-        self._folder.say(
-            {**about, "complete": not self._stopped, "began_unix_s": round(began_s, 6), "counters": counters},
-            self.server,
-        )
+        after = None if before is None else await self._counters()
+        counters = {} if before is None or after is None else differences(before, after)
+        about |= {"complete": not self._stopped, "began_unix_s": round(began_s, 6), "counters": counters}
+        self._folder.say(about | {"lost_scrapes": self._lost_scrapes}, self.server)
 
     async def _together(self, load: Load, beside: list[Coroutine[None, None, None]]) -> None:
         """Load the server, and do beside what is to be done beside; what fails there ends the run."""
@@ -215,13 +216,16 @@ class Observer:
                 self._folder.scrape(Scrape(time_us=(asked_us + heard_us) // 2, values=found))
             await asyncio.sleep(max(self._plan.scrape_s - (heard_us - asked_us) / 1e6, 0.01))
 
-    async def _counters(self) -> dict[str, float]:
-        """What the metrics say now; nothing where the server does not answer."""
+    async def _counters(self) -> dict[str, float] | None:
+        """What the metrics say now; None where the server does not answer, which is counted."""
         try:
             reply = await fetch(self._exchanges, METRICS_PATH)
         except (OSError, TimeoutError):
-            return {}
-        return {} if reply is None else values(reply.body.decode(errors="replace"))
+            reply = None
+        if reply is None:
+            self._lost_scrapes += 1
+            return None
+        return values(reply.body.decode(errors="replace"))
 
     async def _read_log(self, log: Tail) -> None:
         while True:

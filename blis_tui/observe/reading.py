@@ -24,6 +24,7 @@ ABOUT: Final = "recording.json"
 REQUESTS: Final = "requests.jsonl"
 METRICS: Final = "metrics.jsonl"
 STEPS: Final = "steps.csv"
+KV_EVENTS: Final = "kv-events.jsonl"
 VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 31
 

@@ -68,6 +68,8 @@ class Observed:
     """Prompt tokens found in its prefix cache, as the server counts them; None = it does not say."""
     told_ids: bool = False
     """Whether the tokens of each chunk are known by their ids; else they are counted by their texts."""
+    whole: bool = False
+    """Whether its answer was asked for in one piece: then it is not known when its first token was there."""
     merged: int = 0
     """Chunks that were read together with an earlier one, and have its time."""
     status: int = 0
@@ -111,9 +113,14 @@ class Observed:
         return total
 
     @property
+    def guessed(self) -> bool:
+        """Whether its tokens are only the pieces in which it came."""
+        return not self.told_ids and self.completion_tokens is None
+
+    @property
     def ttft_us(self) -> int | None:
-        """From sending to the first token; None = there was none."""
-        return self.chunks[0][0] - self.sent_us if self.chunks else None
+        """From sending to the first token; None = there was none, or nobody knows when."""
+        return self.chunks[0][0] - self.sent_us if self.chunks and not self.whole else None
 
     @property
     def e2e_us(self) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import nearest_rank, whole_sum
 from blis_tui.observe.lines import server_document
+from blis_tui.observe.reading import KV_EVENTS
 from blis_tui.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.printable import printable
 from blis_tui.units import count_text, plural, span_text
@@ -22,6 +23,8 @@ _LATE_SHARE: Final = 0.1
 _LATE_US: Final = 5_000
 """But so much lateness is the clock's."""
 _MERGED_SHARE: Final = 0.05
+_OTHER_PROMPTS: Final = 0.05
+"""Prompts of words come out a little longer or shorter than was wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,13 @@ class Summary:
     late: Spread | None
     """How late requests were sent."""
     shorter: int
-    """Answers that have fewer tokens than was asked for."""
+    """Answers that have fewer tokens than was asked for; likewise more."""
+    longer: int
+    guessed: int
+    """Answers of which nothing but the number of their pieces is known."""
+    asked_tokens: int
+    """Of the prompts that the server counted, what was asked for; and what it counted."""
+    counted_tokens: int
     contradictions: int
     """Answers whose tokens are not as many as the server counted."""
     merged: int
@@ -76,6 +85,8 @@ def summed_up(rows: Sequence[Observed]) -> Summary:
     done = [row for row in rows if row.outcome == COMPLETED]
     outcomes = {name: len([row for row in rows if row.outcome == name]) for name in OUTCOMES}
     begin_us = min((row.sent_us for row in rows), default=0)
+    known = [row for row in done if not row.guessed]
+    counted = [row for row in done if row.prompt_tokens is not None]
     failures: dict[str, str] = {}
     for row in rows:
         if row.outcome != COMPLETED and row.error:
@@ -90,7 +101,11 @@ def summed_up(rows: Sequence[Observed]) -> Summary:
         itl=spread([gap for row in done if (gap := mean_gap_us(row)) is not None]),
         e2e=spread([row.e2e_us for row in done if row.e2e_us is not None]),
         late=spread([row.late_us for row in rows]),
-        shorter=len([row for row in done if row.tokens < row.output_tokens]),
+        shorter=len([row for row in known if row.tokens < row.output_tokens]),
+        longer=len([row for row in known if row.tokens > row.output_tokens]),
+        guessed=len(done) - len(known),
+        asked_tokens=whole_sum([row.input_tokens for row in counted]),
+        counted_tokens=whole_sum([row.prompt for row in counted]),
         contradictions=len([row for row in done if row.contradicts]),
         merged=whole_sum([row.merged for row in rows]),
         chunks=whole_sum([len(row.chunks) for row in rows]),
@@ -139,11 +154,49 @@ def warnings(summary: Summary, recording: Recording) -> list[str]:
         )
     if summary.contradictions:
         found.append(f"the server counted other tokens than it sent in {plural(summary.contradictions, 'answer')}")
+    found += _length_warnings(summary, recording)
+    found += _server_warnings(summary, recording)
+    found += _lost_warnings(recording)
+    return found
+
+
+def _length_warnings(summary: Summary, recording: Recording) -> list[str]:
+    """Where prompts and answers have other lengths than were asked for, or nobody knows."""
+    found = []
+    if summary.guessed:
+        found.append(
+            f"of {plural(summary.guessed, 'answer')} the server told neither token ids nor `usage`: each piece counts"
+            " as one token, and there may be more in it"
+        )
     if summary.shorter:
         found.append(
             f"{plural(summary.shorter, 'answer')} ended before the length that was asked for: they replay as they were"
         )
-    found += _server_warnings(summary, recording)
+    if summary.longer and recording.about.get("exact_lengths") is not False:
+        found.append(
+            f"{plural(summary.longer, 'answer')} went on beyond the length that was asked for: they replay as they were"
+        )
+    asked, counted = summary.asked_tokens, summary.counted_tokens
+    if abs(counted - asked) > _OTHER_PROMPTS * asked:
+        found.append(
+            f"prompts of {count_text(asked)} tokens were asked for, the server counted {count_text(counted)}: they"
+            " replay as it counted"
+        )
+    return found
+
+
+def _lost_warnings(recording: Recording) -> list[str]:
+    """What was to be recorded beside the answers, and is not there."""
+    about = recording.about
+    found = []
+    if about.get("log") is True and not recording.steps:
+        found.append("the log told no step: is it that of this server, and has it --enable-logging-iteration-details?")
+    if about.get("kv_events") is True and not (recording.folder / KV_EVENTS).is_file():
+        found.append("no event of the KV cache came: does the server publish them (--kv-events-config), and there?")
+    lost = about.get("lost_scrapes")
+    if isinstance(lost, int) and lost:
+        tries = plural(lost, "time")
+        found.append(f"the server's metrics could not be read {tries}: figures by the server are not complete")
     return found
 
 

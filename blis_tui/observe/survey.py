@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json
-from blis_tui.observe.answers import error_text, read_stream, read_whole
-from blis_tui.observe.exchange import Reply
+from blis_tui.observe.answers import error_text, read_answer
+from blis_tui.observe.exchange import BrokenError, Reply
 from blis_tui.observe.metrics import settings
 from blis_tui.observe.prompts import TextScale
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.observe.recording import Server
 
 _PATIENCE_S: Final = 10.0
+_UNTRUSTED: Final = "trust its certificate, or who signed it, in a file of PEM that the variable SSL_CERT_FILE names"
 _SHORT, _LONG = 20, 220
 """Words of the prompts that tell what a server makes of them."""
 METRICS_PATH: Final = "/metrics"
@@ -40,13 +42,20 @@ class Found:
 async def fetch(exchanges: Exchanges, path: str) -> Reply | None:
     """An answer to a question that not every server knows; None = it does not.
 
+    It is asked once more where the connection breaks: a server may close one that is idle just then, and nothing is
+    computed twice by that.
+
     Raises:
         OSError: it cannot be reached.
         TimeoutError: it says nothing.
     """
     reply = Reply()
     async with asyncio.timeout(_PATIENCE_S):
-        await exchanges.ask("GET", path, b"", reply)
+        try:
+            await exchanges.ask("GET", path, b"", reply)
+        except (BrokenError, ConnectionError):
+            reply = Reply()
+            await exchanges.ask("GET", path, b"", reply)
     return reply if reply.status == 200 else None
 
 
@@ -60,7 +69,9 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
         models, metrics, version = [await fetch(exchanges, path) for path in ("/v1/models", METRICS_PATH, "/version")]
     except (OSError, TimeoutError) as error:
         why = "it does not answer" if isinstance(error, TimeoutError) else str(error)
-        raise InputError(f"cannot reach {address}: {why}", help="is the server up, and the address right?") from error
+        untrusted = isinstance(error, ssl.SSLCertVerificationError)
+        hint = _UNTRUSTED if untrusted else "is the server up, and the address right?"
+        raise InputError(f"cannot reach {address}: {why}", help=hint) from error
     text = "" if metrics is None else metrics.body.decode(errors="replace")
     told = settings(text)
     model = _first_model(models)
@@ -90,10 +101,10 @@ async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: floa
         raise InputError(f"the server does not answer a first request: {why}") from error
     if reply.status != 200:
         raise InputError(
-            f"the server refuses a first request: {error_text(reply.body, reply.status)}",
+            f"the server refuses a first request: {error_text(reply.body, reply.status, reply.headers)}",
             help="see --api, --model, --vocabulary and --dialect",
         )
-    answer = read_stream(reply.pieces) if asking.stream else read_whole(reply.body, reply.done_ns)
+    answer = read_answer(reply.pieces, reply.done_ns, reply.headers, stream=asking.stream)
     if answer.error or not answer.chunks:
         raise InputError(f"the server's first answer has no tokens: {answer.error or 'there is nothing in it'}")
     return answer

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from blis_tui.classes import dataclass
@@ -14,6 +14,9 @@ from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_OURS: Final = ("content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade")
+"""Headers that would say something else than what is done."""
 
 _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, "tuple[str, int] | tuple[str, int, int, int]"]
 
@@ -48,15 +51,14 @@ class Target:
     def head(self, method: str, path: str, length: int) -> bytes:
         """The beginning of a request, up to its body."""
         name = f"[{self.host}]" if ":" in self.host else self.host
-        lines = [
-            f"{method} {self.root}{path} HTTP/1.1",
-            f"Host: {name}:{self.port}",
-            "Accept: */*",
-            "User-Agent: blis-tui",
-            *(f"{name}: {value}" for name, value in self.headers.items()),
-        ]
+        headers = {"Host": f"{name}:{self.port}", "Accept": "*/*", "User-Agent": "blis-tui"}
         if length:
-            lines += ["Content-Type: application/json", f"Content-Length: {length}"]
+            headers["Content-Type"] = "application/json"
+        given = [name.lower() for name in self.headers]
+        headers = {name: value for name, value in headers.items() if name.lower() not in given} | dict(self.headers)
+        lines = [f"{method} {self.root}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        if length:
+            lines.append(f"Content-Length: {length}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
@@ -70,6 +72,8 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
+        if any(one.isspace() or not one.isprintable() for one in url):
+            raise ValueError("it has a space, or another character that no URL has")  # noqa: TRY301
         parts.path.encode("ascii")
     except ValueError as error:
         raise InputError(f"{url!r} is no URL: {error}", help=hint) from error
@@ -80,6 +84,8 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
     for name, value in headers.items():
         if not (name + value).isascii() or any(one in name + value for one in "\r\n\0") or not name.strip():
             raise InputError(f"the header {name!r} cannot be sent")
+        if name.strip().lower() in _OURS:
+            raise InputError(f"the header {name!r} is not to be given", help="it follows from what is sent")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     root = parts.path.rstrip("/").removesuffix("/v1")
     return Target(host, (443 if tls else 80) if port is None else port, root, tls, headers)

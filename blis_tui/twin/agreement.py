@@ -47,6 +47,8 @@ class Agreement:
 
 def observed(row: Observed) -> dict[str, float]:
     """The latencies of a request that was observed, by name; none where its answer is not whole."""
+    if row.whole and row.e2e_us is not None:
+        return {"e2e": float(row.e2e_us)}
     return _latencies(row.ttft_us, row.e2e_us, row.tokens)
 
 

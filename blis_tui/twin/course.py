@@ -38,11 +38,13 @@ class Life:
     """How many there were then."""
     end_us: int
     completed: bool
+    whole: bool = False
+    """Whether all tokens came at once, whenever the first one was there."""
 
     @property
     def ttft_us(self) -> int | None:
-        """To its first token; None = there was none."""
-        return self.times_us[0] - self.sent_us if self.times_us else None
+        """To its first token; None = there was none, or nobody knows when."""
+        return self.times_us[0] - self.sent_us if self.times_us and not self.whole else None
 
     @property
     def e2e_us(self) -> int | None:
@@ -156,7 +158,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Course:
         times = tuple(time_us for time_us, _ in row.chunks)
         done = row.outcome == COMPLETED
         end_us = times[-1] if done and times else row.done_us
-        lives[row.request_id] = Life(row.request_id, row.sent_us, times, tuple(counts), end_us, done)
+        lives[row.request_id] = Life(row.request_id, row.sent_us, times, tuple(counts), end_us, done, row.whole)
     steps = _Steps()
     if pace is not None and pace.begins_us is not None:
         batches = tuple(batch_of(step) for step in pace.steps)
@@ -273,7 +275,7 @@ def stretches(
         sides = (
             {
                 **{name: _at(levels.get(name), until_us) for name in LEVELS},
-                **{name: _mean_ms([pair[name] for pair in latencies]) for name in LATENCIES},
+                **{name: _mean_ms([pair[name] for pair in latencies if name in pair]) for name in LATENCIES},
             }
             for levels, latencies in ((left, [one.left for one in sent]), (right, [one.right for one in sent]))
         )

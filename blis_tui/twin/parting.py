@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import whole_sum
 from blis_tui.twin.replay import Batch
-from blis_tui.units import count_text, plural, span_text, time_text
+from blis_tui.units import count_text, plural, share_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,8 @@ class Parting:
     """The request that it is about; empty = no single one."""
     cause: str
     """``front end`` (a request came to the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
-    rule or limit), or ``step time`` (a step began before a request was sent on one side, after it on the other)."""
+    rule or limit), ``step time`` (a step began before a request was sent on one side, after it on the other), or
+    ``not known``, where there is no log."""
     text: str
     """What both sides did."""
     why: str
@@ -110,6 +111,9 @@ class _Difference:
         if any(recomputed) or self._step.preempted:
             victim = self._step.preempted[0] if self._step.preempted else ""
             return victim, "preemption", "another request was preempted, or came back in another step"
+        if measured.prefill_requests and not (measured.decode_requests and simulated.decode_requests):
+            where = "simulation" if measured.decode_requests else "server"
+            return "", "batch", f"beside the prompt the {where} decoded nothing: batches follow another rule"
         who = f"{plural(abs(more), 'request')} {'more' if more > 0 else 'fewer'} decoded in the simulation"
         return "", "batch", f"{who}: answers ended in other steps, or limits differ (max_num_seqs, KV blocks)"
 
@@ -144,7 +148,9 @@ class _Difference:
             return name, "batch", f"{limit}{took}"
         if row is None or begins is None:
             return name, "front end", f"{name or 'a request'} came to the server's scheduler later{took}"
-        return name, "front end", f"{self._around(row)}, and no limit of the server is known that kept it{took}"
+        ahead = ": its front end, or a scheduler that plans a step ahead (async_scheduling)" if later == 1 else ""
+        kept = f"{self._around(row)}, and no limit of the server is known that kept it"
+        return name, "front end", f"{kept}{ahead or took}"
 
     def _taken_later(self) -> tuple[str, str, str]:
         """The server took a request that the simulation had not taken yet."""
@@ -164,15 +170,22 @@ class _Difference:
             return name, "step time", f"{self._around(row)}, the simulated step before that"
         return name, "front end", f"{self._around(row)}, and takes longer to the scheduler in the simulation"
 
+    def _token_limit(self) -> str | None:
+        """The same of what a step computes at most."""
+        steps, step = self._pace.steps, self._pace.steps[self._number]
+        most = max(_tokens(one) for one in steps)
+        if _tokens(step) == most and _often(_tokens(one) == most for one in steps):
+            return f"the server never had more than {plural(most, 'token')} in a step (max_num_batched_tokens)"
+        return None
+
     def _limit(self, row: Observed | None) -> str | None:
         """What kept the server from taking a request into the step, where its log shows that; None = nothing there."""
         steps, step = self._pace.steps, self._pace.steps[self._number]
         size = max(one.requests for one in steps)
         if step.requests == size and _often(one.requests == size for one in steps):
             return f"the server never had more than {plural(size, 'request')} in a step (max_num_seqs)"
-        most = max(_tokens(one) for one in steps)
-        if _tokens(step) == most and _often(_tokens(one) == most for one in steps):
-            return f"the server never had more than {plural(most, 'token')} in a step (max_num_batched_tokens)"
+        if (budget := self._token_limit()) is not None:
+            return budget
         server = self._recording.server
         # What ended in the step was still there when it was planned.
         shares = [
@@ -204,20 +217,32 @@ class _Difference:
                 f"{count_text(told)} tokens of {name} were cached on the server, {count_text(found)} here",
             )
         whole = row is not None and chunk is not None and chunk.new_tokens == row.input_tokens - found
+        if whole and (other := self._taken_instead()):
+            return name, "batch", f"the server took {other} in the place of {name}: queues are in another order"
         if whole and not fewer and self._simulated.prefill_requests == 1:
             return name, "front end", f"the server computed another request than {name}"
-        if told is None and (found or fewer):
-            limit = self._limit(None) if fewer else None
-            return (
-                (name, "cache", f"{where} found more of {name} in its prefix cache")
-                if limit is None
-                else (
-                    name,
-                    "batch",
-                    limit,
-                )
-            )
-        return name, "batch", f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
+        limit = self._token_limit() if fewer else None
+        if limit is None and told is None and (found or fewer):
+            return name, "cache", f"{where} found more of {name} in its prefix cache"
+        return name, "batch", limit or f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
+
+    def _taken_instead(self) -> str:
+        """The request that is as long as the only prompt of the server's step, and waits in the simulation; else empty.
+
+        That which the simulation took must have waited since the step before: else it may be the front end that changed
+        their order. Several are as long now and then: then it is the first one that was sent.
+        """
+        number, rows = self._number, self._recording.requests
+        if self._measured.prefill_requests != 1 or self._simulated.prefill_requests != 1 or not number:
+            return ""
+        sent_us = {row.request_id: row.sent_us for row in rows}
+        taken = next(iter(self._step.admitted), "")
+        if sent_us.get(taken, self._step.time_us) > self._run.steps[number - 1].time_us:
+            return ""
+        later = {name: None for step in self._run.steps[number + 1 :] for name in step.admitted}
+        waiting = [row for row in rows if row.sent_us <= self._step.time_us and row.request_id in later]
+        computed = self._measured.prefill_tokens
+        return next((row.request_id for row in waiting if row.prompt - (row.cached_tokens or 0) == computed), "")
 
     def _steps_until(self, pace: Pace, prefills: int) -> int | None:
         after = pace.steps[self._number + 1 : self._number + _AHEAD]
@@ -278,10 +303,18 @@ def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
         step=None,
         time_us=time_us,
         request=row.request_id,
-        cause="step time",
+        cause="not known",
         text=f"{row.request_id} got its first token {span_text(abs(by_us))} {word} in the simulation",
-        why="step times or batches: record the server's log to tell which (--log)",
+        why="it may be step times, batches, preemption or the cache: the server's log would tell (observe --log)",
     )
+
+
+def alike_text(*, logged: bool) -> str:
+    """What is known of both sides where no parting was found; ``logged``: whether the recording has steps."""
+    if logged:
+        return "nowhere, batch by batch the same"
+    far = f"{share_text(_LATER, 0)} and {span_text(_LATER_US)}"
+    return f"not known without the log (observe --log); no first token is off by {far}"
 
 
 def where(parting: Parting) -> str:

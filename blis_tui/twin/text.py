@@ -10,7 +10,7 @@ from blis_tui.printable import printable
 from blis_tui.records.tables import csv_line
 from blis_tui.twin.course import KV, LATENCIES, LEVELS
 from blis_tui.twin.fitting import BLOCK_STEPS
-from blis_tui.twin.parting import where
+from blis_tui.twin.parting import alike_text, where
 from blis_tui.units import count_text, plural, share_change_text, share_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def twin_text(twin: Twin) -> str:
 def _head(twin: Twin) -> list[str]:
     right = "simulated" if twin.simulated else "then"
     lines = [f"measured   {twin.left.name}", f"{right:10} {twin.right.name}"]
-    shared = f"{plural(len(twin.pairs), 'request')} answered on both sides"
+    shared = f"{count_text(len(twin.pairs))} answered on both sides"
     more = [
         f"{count_text(count)} only {side}"
         for count, side in ((twin.only_left, "measured"), (twin.only_right, right))
@@ -123,7 +123,7 @@ def _parting(twin: Twin) -> list[str]:
 def _told(head: str, twin: Twin, *, measured: bool = False) -> list[str]:
     parting = twin.rungs[-1].parting if measured else twin.parting
     if parting is None:
-        return [f"{head}: never"]
+        return [f"{head.removesuffix(' at')}: {alike_text(logged=twin.left.batches is not None)}"]
     return [f"{head} {where(parting)}: {parting.text}", f"  {parting.cause}: {parting.why}"]
 
 

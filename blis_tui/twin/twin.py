@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
+from blis_tui.observe.metrics import GAUGES
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
 from blis_tui.twin.course import levels_of_recording, levels_of_simulation, stretches
 from blis_tui.twin.fitting import fit, front_end_us, predicted_us
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 STEPS: Final = ("model", "measured", "fitted")
 """Where the step times of a simulation come from: the experiment's model, the recording's log, or a fit to that."""
+_LOOKS: Final = 5
+_NEARLY_ALWAYS: Final = 0.8
+_ROOM: Final = 0.8
+"""A limit is seen in so many looks at the metrics, in such a share of those with requests that wait, with no more than
+this share of the KV blocks in use."""
 _SHARED: Final = 0.5
 """Two recordings with fewer common requests than this share are of different workloads."""
 
@@ -124,14 +130,21 @@ def of_two(left: Recording, right: Recording) -> Twin:
     paces = pace_of(left), pace_of(right)
     sides = of_recording(left, paces[0]), of_recording(right, paces[1])
     common = sides[0].sent_us.keys() & sides[1].sent_us.keys()
-    if len(common) < _SHARED * max(len(sides[0].sent_us), 1):
+    asked = [{row.request_id: (row.input_tokens, row.output_tokens) for row in one.requests} for one in (left, right)]
+    others = [name for name in asked[0] if name in common and asked[0][name] != asked[1][name]]
+    same = len(common) - len(others)
+    if same < _SHARED * max(len(sides[0].sent_us), 1):
+        lengths = f" with equal lengths; {plural(len(others), 'name')} stand for others" if others else ""
         raise InputError(
-            f"{right.folder} and {left.folder} have {plural(len(common), 'request')} in common",
+            f"{right.folder} and {left.folder} have {plural(same, 'request')} in common{lengths}",
             help="recordings are compared request by request: record the same workload with the same seed",
         )
     twin = _compared(*sides)
+    notes = [*_broken_off(left), *_broken_off(right)]
+    if others:
+        notes.append(f"{plural(len(others), 'request')} asked for other lengths on both sides, {others[0]} first")
     course = stretches(twin.pairs, levels_of_recording(left, paces[0]), levels_of_recording(right, paces[1]))
-    return replace(twin, course=course)
+    return replace(twin, course=course, notes=tuple(notes))
 
 
 def of_simulated(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
@@ -279,7 +292,8 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
         ("tokens in a block", server.block_size_tokens, engine.block_size_tokens, "engine.block_size_tokens"),
         ("tokens in its longest context", server.max_model_len, engine.max_model_len, "engine.max_model_len"),
     )
-    notes = [
+    notes = _broken_off(recording)
+    notes += [
         f"the server has {theirs} {what}, the experiment {ours}: --set {key}={theirs}"
         for what, theirs, ours, key in told
         if theirs is not None and theirs != ours
@@ -287,6 +301,32 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
     if server.prefix_caching is not None and server.prefix_caching != engine.enable_prefix_caching:
         word = str(server.prefix_caching).lower()
         notes.append(f"prefix caching differs: --set engine.enable_prefix_caching={word}")
+    if (limit := _limit(recording)) is not None and limit != engine.max_num_seqs:
+        waited = "while others waited and KV blocks were free"
+        notes.append(f"the server ran no more than {limit} requests {waited}: --set engine.max_num_seqs={limit}")
     if server.engines is not None and server.engines > 1:
         notes.append(f"the server has {server.engines} engines, the simulation one")
     return notes
+
+
+def _broken_off(recording: Recording) -> list[str]:
+    """What a recording lacks that did not come to its end."""
+    if recording.about.get("complete") is not False:
+        return []
+    return [f"{recording.folder} was broken off: what was under way or was to come is not part of it, or not whole"]
+
+
+def _limit(recording: Recording) -> int | None:
+    """How many requests one engine ran while others waited, where its metrics show that as a limit; None = they do not.
+
+    They do where it is nearly always the most that ever ran, and the KV cache was not what was short.
+    """
+    told = [one.values for one in recording.scrapes if all(name in one.values for name in GAUGES)]
+    running, waiting, kv = GAUGES
+    most = max((one[running] for one in told), default=0.0)
+    kept = [one for one in told if one[waiting] > 0]
+    full = [one for one in kept if one[running] == most]
+    many = len(full) >= _LOOKS and len(full) >= _NEARLY_ALWAYS * len(kept)
+    if not many or recording.server.engines not in (None, 1) or max(one[kv] for one in kept) > _ROOM:
+        return None
+    return int(most)

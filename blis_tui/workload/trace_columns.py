@@ -164,7 +164,7 @@ def resolve_columns(
     Raises:
         TraceError: a column is missing, unknown, or meant by two names.
     """
-    _check_shape(header, problems)
+    _check_shape(header, given, problems)
     familiar = _is_familiar(header, given)
     for what, name in given.items():
         if name not in header:
@@ -214,12 +214,13 @@ def resolve_columns(
     return Columns(names, time_unit or by_name or by_layout, native)
 
 
-def _check_shape(header: Sequence[str], problems: Problems) -> None:
+def _check_shape(header: Sequence[str], given: Mapping[str, str], problems: Problems) -> None:
     """Whether the first line can be the names of columns at all."""
     if len(header) == 1 and (mark := re.search(r"[;\t|]", header[0])) is not None:
         problems.add(1, "", f"the columns are separated by {mark.group()!r}", "separate them with commas")
     elif not any(re.search(r"[^\W\d]", name) for name in header):
-        problems.add(1, "", "the first line names no columns", f"start with {','.join(_EXAMPLE)}")
+        names = [given.get(what, name) for what, name in zip(REQUIRED, _EXAMPLE, strict=True)]
+        problems.add(1, "", "the first line names no columns", f"start with {','.join(names)}")
     problems.check()
 
 

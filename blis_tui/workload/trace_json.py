@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import chain
+from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -122,18 +123,24 @@ class JsonRow:
     line: int
     data: Mapping[str, object]
     problems: Problems
+    where: str = ""
+    """Its place within the value that begins in that line, such as ``[7]``; empty = it is that value."""
 
     @classmethod
-    def of(cls, line: int, value: object, problems: Problems) -> JsonRow | None:
+    def of(cls, line: int, value: object, problems: Problems, where: str = "") -> JsonRow | None:
         """The row of a value; what is no object is noted."""
         if isinstance(value, dict):
-            return cls(line, value, problems)
-        problems.add(line, "", f"{brief(value)} is not an object", "each request is an object: {…}")
+            return cls(line, value, problems, where)
+        problems.add(line, where, f"{brief(value)} is not an object", "each request is an object: {…}")
         return None
+
+    def at(self, key: str) -> str:
+        """The place of a key, for people."""
+        return f"{self.where}.{key}" if self.where and key else self.where or key
 
     def note(self, key: str, message: str, advice: str | None = None, *, cell: str = "") -> None:
         """Note that something is wrong with a key."""
-        self.problems.add(self.line, key, message, advice, cell=cell)
+        self.problems.add(self.line, self.at(key), message, advice, cell=cell)
 
     def whole(self, key: str, *, least: int = 0) -> int | None:
         """A count; None = what is there is none, which is noted."""
@@ -141,15 +148,15 @@ class JsonRow:
         if key not in self.data:
             self.note(key, f"there is no `{key}`", nearest(key, list(self.data)))
             return None
-        return whole_of(value, self.line, key, self.problems, least=least)
+        return whole_of(value, self.line, self.at(key), self.problems, least=least)
 
     def time_us(self, key: str, us: float) -> int | None:
         """A time in microseconds, from a number of units of ``us`` each; None = it is none, which is noted."""
         value = self.data.get(key)
         if key not in self.data:
             self.note(key, f"there is no `{key}`", "it says when the request arrives")
-        elif isinstance(value, bool) or not isinstance(value, int | float):
-            self.note(key, f"{brief(value)} is not a number", cell=brief(value))
+        elif isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
+            self.note(key, f"{brief(value)} is not a number", "it says when the request arrives", cell=brief(value))
         elif not 0 <= value * us <= LARGEST_NUMBER:
             wrong = "is negative" if value < 0 else "is too large for a time"
             self.note(key, f"{brief(value)} {wrong}", "times count from the start of the trace", cell=brief(value))

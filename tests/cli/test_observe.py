@@ -15,6 +15,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.observe import observer
 from blis_tui.observe.reading import read_recording
+from blis_tui.observe.target import target_of
 from tests.cli.test_signals import Child
 from tests.hostile import EVIL, SPEC, require_harmless
 from tests.observe import servers
@@ -210,6 +211,8 @@ def test_requests_without_an_answer_are_said_and_counted(tmp_path: Path) -> None
         (["--trace", "trace.csv", "--header", "X"], ExitCode.USAGE, "NAME=VALUE is wanted"),
         (["--trace", "trace.csv", "--kv-events", "nowhere"], ExitCode.IO, "no address to listen to"),
         (["--trace", "trace.csv", "--vocabulary", "1"], ExitCode.USAGE, "--vocabulary"),
+        (["--trace", "trace.csv", "--header", "content-length=5"], ExitCode.IO, "'content-length' is not to be given"),
+        (["--trace", "trace.csv", "-o", ""], ExitCode.IO, "the name of the folder is empty"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_sent(
@@ -223,11 +226,31 @@ def test_what_is_wrong_is_said_before_anything_is_sent(
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://u:p@x", "http://x?y", "http://[::1", "http://x:99999"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "http://", "http://u:p@x", "http://x?y", "http://[::1", "http://x:99999", "http://x/a b"]
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
     result = observe(url, "--trace", "trace.csv", "-o", "r")
     assert result.exit_code == ExitCode.IO
     assert "such as http://127.0.0.1:8000" in result.stderr
+
+
+def test_what_was_to_be_recorded_and_did_not_come_is_said(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("")
+    beside = ("--log", "server.log", "--kv-events", f"tcp://127.0.0.1:{free_port()}")
+    with served() as server:
+        result = observe(server.url, "--trace", "trace.csv", "-o", "r", *beside)
+    assert result.exit_code == ExitCode.OK, result.stderr
+    assert "warning: the log told no step: " in result.stderr
+    assert "warning: no event of the KV cache came: " in result.stderr
+
+
+def test_a_header_takes_the_place_of_the_one_that_is_sent_else(tmp_path: Path) -> None:
+    with served() as server:
+        result = observe(server.url, "--trace", "trace.csv", "-o", "r", "--header", "host=models.example.org")
+    assert result.exit_code == ExitCode.OK, result.stderr
+    assert {asked.headers["host"] for asked in server.asked} == {"models.example.org"}
+    assert target_of("x", {"HOST": "y"}).head("GET", "/", 0).lower().count(b"host:") == 1
 
 
 def test_a_server_that_is_not_there_is_one_error(tmp_path: Path) -> None:

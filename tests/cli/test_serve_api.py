@@ -114,6 +114,8 @@ def test_observing_it_closes_the_loop(tmp_path: Path, monkeypatch: pytest.Monkey
         (["quickstart", "--speed", "0"], ExitCode.USAGE, "--speed"),
         (["quickstart", "--kv-events", "nowhere"], ExitCode.IO, "cannot publish at 'nowhere'"),
         (["quickstart", "-o", "x", "--requests", "x"], ExitCode.USAGE, "must be different files"),
+        (["quickstart", "-o", "no-folder/x"], ExitCode.IO, "cannot write no-folder/x: "),
+        (["quickstart", "--requests", "no-folder/x"], ExitCode.IO, "cannot write no-folder/x: "),
     ],
 )
 def test_what_is_wrong_is_said_before_it_listens(

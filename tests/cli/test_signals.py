@@ -1,5 +1,6 @@
 """Signals as a user sends them: a run ends soon, whatever it computes, and leaves nothing half-written behind."""
 
+import asyncio
 import json
 import os
 import select
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from blis_tui.cli import signals
 from blis_tui.cli.failures import ExitCode
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
@@ -347,3 +349,31 @@ def test_every_command_ends_with_the_exit_code_of_an_interruption(
     code, out, err = Child(*command.split(), before=READING).end(number)
     assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "interrupted")
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")) == sorted(inputs)
+
+
+def test_what_ends_a_server_does_not_take_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The echo that `timeout` and terminals send comes when the loop has ended, and what was served is being written.
+    before = [signal.getsignal(number) for number in ENDING]
+    calls: list[None] = []
+
+    async def served(told: signals.Told) -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def tell() -> None:
+            calls.append(None)
+            loop.call_soon_threadsafe(stop.set)
+
+        told.tell = tell
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stop.wait(), LIMIT_S)
+
+    monkeypatch.setattr(signals, "_ECHO_S", LIMIT_S)
+    with signals.told_on_signals() as told:
+        asyncio.run(served(told))
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert len(calls) == 1
+        monkeypatch.setattr(signals, "_ECHO_S", 0)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert [signal.getsignal(number) for number in ENDING] == before

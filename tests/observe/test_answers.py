@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.observe.answers import Answer, Usage, error_text, read_stream, read_whole
+from blis_tui.observe.answers import Answer, Usage, error_text, read_answer, read_stream, read_whole
 
 
 def event(*ids: int, text: str = "x", finish: str | None = None, **more: object) -> bytes:
@@ -112,3 +112,20 @@ def test_refusals_are_quoted_in_the_words_of_the_server() -> None:
     assert error_text(b'{"detail": "Not Found"}', 404) == "HTTP 404: Not Found"
     assert error_text(b"<html>\n bad </html>", 502) == "HTTP 502: <html> bad </html>"
     assert error_text(b"", 500) == "HTTP 500"
+    assert error_text(b"", 307, {"location": "https://there/v1"}) == "HTTP 307 (Location: https://there/v1)"
+    assert error_text(b'{"detail": "busy"}', 429, {"retry-after": "7"}) == "HTTP 429: busy (Retry-After: 7)"
+
+
+def test_what_came_in_another_way_than_was_asked_is_said() -> None:
+    whole = b'{"choices": [{"text": "a b", "finish_reason": "length"}], "usage": {"completion_tokens": 2}}'
+    plain = {"content-type": "application/json; charset=utf-8"}
+    assert read_answer([(5, whole)], 5, plain, stream=False).chunks == [(5, 2)]
+    asked = read_answer([(5, whole)], 5, plain, stream=True)
+    assert (asked.chunks, asked.error) == ([], "the answer came in one piece, not as a stream of tokens")
+    failed = read_answer([(5, b'{"error": {"message": "no memory"}}')], 5, plain, stream=True)
+    assert (failed.chunks, failed.error) == ([], "no memory")
+    for stream in (True, False):
+        packed = read_answer([(5, b"\x1f\x8b")], 5, {"content-encoding": "gzip"}, stream=stream)
+        assert (packed.chunks, packed.error) == ([], "the answer is compressed (gzip), which was not asked for")
+    event = [(5, b'data: {"choices": [{"text": "a", "finish_reason": "stop"}]}\n\n')]
+    assert read_answer(event, 5, plain, stream=True).chunks == [(5, 1)]  # whatever it calls that

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.observe.exchange import Exchanges
 from blis_tui.observe.folder import Folder
 from blis_tui.observe.load import Limits
 from blis_tui.observe.observer import Observer, Plan
 from blis_tui.observe.prompts import Asking
 from blis_tui.observe.reading import read_recording
 from blis_tui.observe.summary import summed_up, warnings
+from blis_tui.observe.survey import survey
 from blis_tui.observe.target import target_of
 from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
@@ -33,7 +37,7 @@ def trace(arrivals_us: Sequence[int], tokens: int = TOKENS) -> TraceSource:
     return TraceSource(TraceTable(columns))
 
 
-def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.5) -> Observer:
+def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.5, warm_up: int = 0) -> Observer:
     plan = Plan(
         target=target_of(url, {}),
         address=url,
@@ -41,7 +45,7 @@ def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.
         total=requests,
         asking=Asking(dialect="vllm", model="m", seed="test"),
         limits=Limits(timeout_us=round(timeout_s * 1e6)),
-        warm_up=0,
+        warm_up=warm_up,
         scrape_s=0.05,
         about={},
         lead_s=0.02,
@@ -130,6 +134,25 @@ def out_of_capacity(asked: Asked, reply: Replying) -> None:
     reply.whole("503 Service Unavailable", {"error": {"message": "queue is full", "code": 503}})
 
 
+def later(asked: Asked, reply: Replying) -> None:
+    reply.writer.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n")
+
+
+def elsewhere(asked: Asked, reply: Replying) -> None:
+    reply.writer.write(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: https://x/v1\r\nContent-Length: 0\r\n\r\n")
+
+
+def compressed(asked: Asked, reply: Replying) -> None:
+    body = gzip.compress(b"data: [DONE]\n\n")
+    reply.writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def in_one_piece(asked: Asked, reply: Replying) -> None:
+    body = b'{"choices": [{"text": "a b", "finish_reason": "length"}], "usage": {"completion_tokens": 2}}'
+    kind = b"Content-Type: application/json\r\nContent-Length: %d" % len(body)
+    reply.writer.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n" % kind + body)
+
+
 def a_page(asked: Asked, reply: Replying) -> None:
     reply.head("502 Bad Gateway", length=22)
     reply.writer.write(b"<html>bad gateway</html>"[:22])
@@ -150,6 +173,10 @@ def a_page(asked: Asked, reply: Replying) -> None:
         (empty, "unreadable", 0, "no tokens"),
         (out_of_capacity, "rejected", 0, "HTTP 503: queue is full"),
         (a_page, "rejected", 0, "HTTP 502: <html>bad gateway"),
+        (later, "rejected", 0, "HTTP 429 (Retry-After: 7)"),
+        (elsewhere, "rejected", 0, "HTTP 307 (Location: https://x/v1)"),
+        (compressed, "unreadable", 0, "compressed (gzip)"),
+        (in_one_piece, "unreadable", 0, "in one piece"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -171,6 +198,92 @@ async def test_every_request_has_a_row_that_says_what_became_of_it(
     summary = summed_up(rows)
     assert summary.failed == 3
     assert any(f"3 {outcome}" in one for one in warnings(summary, recording))
+
+
+def without_usage(asked: Asked, reply: Replying) -> None:
+    reply.head()
+    for number in range(asked.tokens // 2):  # two tokens in a piece, which nobody can know
+        reply.event({"choices": [{"text": "ab cd", "finish_reason": "length" if number else None}]})
+    reply.done()
+
+
+async def test_tokens_that_are_only_pieces_are_said_to_be(tmp_path: Path) -> None:
+    async with serving(without_usage) as server:
+        recording = await observed(server, tmp_path / "r")
+    found = warnings(summed_up(recording.requests), recording)
+    assert [row.tokens for row in recording.requests] == [TOKENS // 2] * 6
+    assert any("of 6 answers the server told neither token ids nor `usage`" in one for one in found)
+    assert not any("ended before" in one for one in found)  # nobody knows
+
+
+async def test_lengths_that_are_others_than_were_asked_for_are_said(tmp_path: Path) -> None:
+    def otherwise(asked: Asked, reply: Replying) -> None:
+        reply.head()
+        reply.token(*range(asked.tokens + 3), finish="stop")
+        reply.usage(5, asked.tokens + 3)
+        reply.done()
+
+    async with serving(otherwise) as server:
+        recording = await observed(server, tmp_path / "r")
+    found = warnings(summed_up(recording.requests), recording)
+    assert any("6 answers went on beyond the length" in one for one in found)
+    assert any("prompts of 48 tokens were asked for, the server counted 30:" in one for one in found)
+
+
+async def test_metrics_that_cannot_be_read_are_no_counts_and_said(tmp_path: Path) -> None:
+    async with serving() as server:
+        observer = observer_of(server.url, tmp_path / "r", requests=6)
+        running = asyncio.create_task(observer.run())
+        await server.was_asked(2)
+        server.metrics = False
+        await asyncio.wait_for(running, 60)
+    recording = read_recording(tmp_path / "r")
+    assert recording.about["counters"] == {}
+    found = warnings(summed_up(recording.requests), recording)
+    assert any(one.startswith("the server's metrics could not be read") for one in found)
+
+
+async def test_counters_that_were_not_read_before_have_not_grown_from_nothing(tmp_path: Path) -> None:
+    server = Server()
+
+    def unread_before(asked: Asked, reply: Replying) -> object:
+        server.metrics = asked.number >= 2  # what was there before the load is not known
+        return well(asked, reply)
+
+    server.behave = unread_before
+    await server.start()
+    try:
+        await asyncio.wait_for(observer_of(server.url, tmp_path / "r", warm_up=1).run(), 60)
+    finally:
+        await server.kill()
+    recording = read_recording(tmp_path / "r")
+    assert recording.scrapes
+    assert recording.about["counters"] == {}
+
+
+async def test_a_server_that_closes_idle_connections_unsaid_can_be_asked_what_it_is(tmp_path: Path) -> None:
+    tasks: list[asyncio.Task[None] | None] = []
+
+    async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}")
+            # The client's next question is on its way before it can see that the connection is closed.
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer_and_close, "127.0.0.1", 0)
+    exchanges = Exchanges(target_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}))
+    try:
+        found = await asyncio.wait_for(survey(exchanges, "there"), 20)
+    finally:
+        exchanges.close()
+        server.close()
+        await asyncio.gather(*filter(None, tasks))
+    assert len(tasks) > 1
+    assert found.server.model == ""
 
 
 async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Path) -> None:

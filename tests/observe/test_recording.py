@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from blis_tui.observe.lines import (
 )
 from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
+from blis_tui.observe.summary import summed_up
 from blis_tui.shipped import builtin
 from blis_tui.spec.load import load
 from blis_tui.spec.model import Trace
@@ -63,6 +65,7 @@ def rows(draw: st.DrawFn) -> Observed:
         completion_tokens=draw(st.none() | _COUNT),
         cached_tokens=draw(st.none() | _COUNT),
         told_ids=draw(st.booleans()),
+        whole=draw(st.booleans()),
         merged=draw(_COUNT),
         status=draw(st.sampled_from([0, 200, 503])),
         finish_reason=draw(_TEXT),
@@ -210,6 +213,8 @@ def test_calibrate_reads_requests_and_steps(tmp_path: Path) -> None:
         assert len(found.requests) == 29  # type: ignore[union-attr]
         assert found.requests[0].ttft_us == 20_000  # type: ignore[union-attr]
         assert found.requests[0].e2e_us == 50_000  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="is the folder of a recording, not a file of it"):
+        measured(recording.folder, pool)
     steps = measured(recording.folder / "steps.csv", pool)
     assert [step.duration_us for step in steps.steps] == [15_000] * 30  # type: ignore[union-attr]
 
@@ -233,3 +238,31 @@ def test_a_folder_that_holds_something_is_not_written_into(tmp_path: Path) -> No
         Folder(tmp_path)
     with pytest.raises(InputError, match="no recording"):
         read_recording(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /dev/full")
+def test_a_full_disk_is_told_of_the_file_that_is_not_written(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "r")
+    (tmp_path / "r" / "requests.jsonl").symlink_to("/dev/full")
+    folder.begin({}, Server())
+    told = r"^cannot write .*requests\.jsonl: No space left on device$"
+    with pytest.raises(InputError, match=told):
+        folder.request(many()[0])
+    with pytest.raises(InputError, match=told):  # what is left of it is written when it is closed
+        folder.close()
+
+
+def test_of_an_answer_in_one_piece_nobody_knows_the_first_token(tmp_path: Path) -> None:
+    rows = [replace(row, whole=True) for row in many()]
+    recording = made(tmp_path / "r", rows)
+    assert {row.ttft_us for row in recording.requests} == {None}
+    assert any(row.e2e_us for row in recording.requests)
+    summary = summed_up(recording.requests)
+    assert summary.ttft is None
+    assert summary.e2e is not None
+    with (recording.folder / "requests.csv").open() as file:
+        assert {row["ttft_us"] for row in csv.DictReader(file)} == {""}
+    pool = load("quickstart").pools[0]
+    for name in ("requests.csv", "trace.csv"):
+        with pytest.raises(InputError, match="holds 0 completed requests, too few"):
+            measured(recording.folder / name, pool)

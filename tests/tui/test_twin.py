@@ -138,11 +138,12 @@ async def test_a_recording_without_steps_has_one_simulation(tmp_path: Path) -> N
     folder = tmp_path / "r"
     recorded(experiment(), folder)
     (folder / "steps.csv").unlink()
-    app = Alone(twin(read_recording(folder)))
+    app = Alone(twin(read_recording(folder), seed=7))
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "t", "end")
         assert app.twin.rung == 0
         assert "its steps were not recorded" in screen_text(app)
+        assert "Where they part: not known without the log" in screen_text(app)
 
 
 async def test_the_simulation_opens_in_the_debugger_at_that_time(recording: Recording) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
+from blis_tui.twin.text import twin_text
 from blis_tui.twin.twin import of_simulated
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
@@ -61,6 +62,13 @@ CASES: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, object], Chan
     "a larger batch": ({}, {"engine__max_num_seqs": 4}, _as_it_is, {"batch"}),
     "a smaller token budget": ({"engine__max_num_batched_tokens": 64}, {}, _as_it_is, {"batch"}),
     "a larger token budget": ({}, {"engine__max_num_batched_tokens": 64}, _as_it_is, {"batch"}),
+    "another order of the queue": (
+        {"policy__scheduling": "lof", "engine__max_num_seqs": 4},
+        {"engine__max_num_seqs": 4},
+        _as_it_is,
+        {"batch"},
+    ),
+    "another batching rule": ({"policy__batching": "nano"}, {}, _as_it_is, {"batch"}),
     "fewer KV blocks": ({"engine__kv_blocks": 70}, {}, _as_it_is, BLOCKS),
     "more KV blocks": ({}, {"engine__kv_blocks": 70}, _as_it_is, BLOCKS),
     "a cache that the simulation lacks": (SHARED, COLD, _in_group, {"cache"}),
@@ -87,3 +95,40 @@ def test_an_explanation_says_what_the_log_shows(tmp_path: Path) -> None:
     parting = of_simulated(recorded(experiment(engine__max_num_seqs=4), tmp_path / "r"), experiment(), "other").parting
     assert parting is not None
     assert parting.why.startswith("the server never had more than 4 requests in a step (max_num_seqs); the server took")
+
+
+@pytest.mark.parametrize(
+    ("server", "simulated", "why"),
+    [
+        (
+            {"policy__scheduling": "lof", "engine__max_num_seqs": 4},
+            {"engine__max_num_seqs": 4},
+            "the server took request_6 in the place of request_4: queues are in another order",
+        ),
+        ({"engine__max_num_batched_tokens": 128}, {}, "the server never had more than 128 tokens in a step"),
+        ({"policy__batching": "nano"}, {}, "beside the prompt the server decoded nothing: batches follow another rule"),
+        ({}, {"policy__batching": "nano"}, "beside the prompt the simulation decoded nothing: batches follow another"),
+        ({"policy__batching": "vllm-v1"}, {}, "or a scheduler that plans a step ahead (async_scheduling)"),
+    ],
+)
+def test_an_explanation_names_what_was_changed(
+    server: Mapping[str, object], simulated: Mapping[str, object], why: str, tmp_path: Path
+) -> None:
+    recording = recorded(experiment(seed=12, **server), tmp_path / "r")
+    parting = of_simulated(recording, experiment(seed=12, **simulated), "other").parting
+    assert parting is not None
+    assert why in parting.why
+
+
+@pytest.mark.parametrize("change", [_steps(3.0), {"engine__max_num_seqs": 2}, {}])
+def test_without_a_log_no_cause_is_named(change: Mapping[str, object], tmp_path: Path) -> None:
+    recording = replace(recorded(experiment(**change), tmp_path / "r"), steps=())
+    twin = of_simulated(recording, experiment(), "s")
+    said = twin_text(twin)
+    if change:
+        assert twin.parting is not None
+        assert twin.parting.cause == "not known"
+        assert "they part first at" in said
+    else:  # which is not to say that the batches are the same
+        assert twin.parting is None
+        assert "they part first: not known without the log (observe --log); no first token is off by 20 %" in said

@@ -12,6 +12,7 @@ import blis_tui
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.observe.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER
+from blis_tui.observe.recording import Scrape
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.replay import simulate
@@ -45,6 +46,52 @@ def test_the_server_itself_is_its_own_twin(tmp_path: Path) -> None:
     assert twin.seen["running"].r == pytest.approx(1)
     assert twin.seen["KV in use"].left == pytest.approx(twin.seen["KV in use"].right)
     assert twin.notes == ()
+
+
+LIMITED = [(3.0, waiting, 0.3) for waiting in (1.0, 2.0, 4.0, 2.0, 1.0)]
+"""Looks at the metrics: running and waiting requests, KV blocks in use."""
+
+
+@pytest.mark.parametrize(
+    ("looks", "note"),
+    [
+        ([(1.0, 0.0, 0.1), *LIMITED, (2.0, 1.0, 0.2)], True),
+        (LIMITED[1:], False),  # too few to tell
+        ([*LIMITED, (2.0, 1.0, 0.2), (2.0, 1.0, 0.2)], False),  # others waited where there was a place
+        ([*LIMITED, (4.0, 0.0, 0.2)], False),  # and there is room for more
+        ([*LIMITED, (3.0, 1.0, 0.9)], False),  # the KV cache may be what was short
+    ],
+)
+def test_the_metrics_tell_how_many_requests_the_server_runs(
+    looks: list[tuple[float, float, float]], note: bool, tmp_path: Path
+) -> None:
+    names = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
+    scrapes = tuple(
+        Scrape(time_us=number, values=dict(zip(names, look, strict=True))) for number, look in enumerate(looks)
+    )
+    recording = replace(recorded(experiment(), tmp_path / "r"), scrapes=scrapes)
+    told = [one for one in of_simulated(recording, experiment(), "s").notes if "max_num_seqs" in one]
+    said = "the server ran no more than 3 requests while others waited and KV blocks were free"
+    assert told == ([f"{said}: --set engine.max_num_seqs=3"] if note else [])
+    assert not of_simulated(recording, experiment(engine__max_num_seqs=3), "s").notes
+
+
+def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
+    recording = recorded(experiment(), tmp_path / "r")
+    broken = replace(recording, about={**recording.about, "complete": False})
+    told = f"{broken.folder} was broken off: what was under way or was to come is not part of it, or not whole"
+    assert of_simulated(broken, experiment(), "s").notes == (told,)
+    assert of_two(recording, broken).notes == (told,)
+
+
+def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
+    made = experiment()
+    recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, whole=True))
+    twin = of_simulated(recording, made, "same")
+    assert len(twin.pairs) == 60
+    assert set(twin.errors) == {"e2e"}
+    assert twin.errors["e2e"].mape == 0
+    assert {one.left["ttft"] for one in twin.course} == {None}
 
 
 def test_figures_are_those_of_the_requests(tmp_path: Path) -> None:
@@ -222,6 +269,19 @@ def test_two_recordings_are_compared_by_their_requests(tmp_path: Path) -> None:
     renamed = replace(june, requests=tuple(replace(row, request_id=f"x{row.request_id}") for row in june.requests))
     with pytest.raises(InputError, match="0 requests in common"):
         of_two(june, renamed)
+
+
+def test_two_recordings_of_different_workloads_are_not_compared_by_their_names(tmp_path: Path) -> None:
+    june = recorded(experiment(), tmp_path / "june")
+    other = recorded(experiment(seed=5), tmp_path / "other")  # its requests have the same names
+    told = r"have \d requests? in common with equal lengths; \d+ names stand for others"
+    with pytest.raises(InputError, match=told):
+        of_two(june, other)
+    rows = june.requests
+    changed = replace(june, requests=(replace(rows[0], output_tokens=rows[0].output_tokens + 1), *rows[1:]))
+    name = rows[0].request_id
+    assert of_two(june, changed).notes == (f"1 request asked for other lengths on both sides, {name} first",)
+    assert not of_two(june, june).notes
 
 
 def test_a_recording_is_of_one_instance(tmp_path: Path) -> None:

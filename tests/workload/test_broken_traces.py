@@ -33,6 +33,8 @@ SAID: Final = {
     "mooncake-rate": "rate_per_s: 5",
     "requests-slice": "slice: {from_s: 10}",
     "sharegpt-no-text": "rate_per_s: 5",
+    "sharegpt-nothing": "rate_per_s: 5",
+    "sharegpt-place": "rate_per_s: 5",
     "sharegpt-no-answer": "rate_per_s: 5",
     "sharegpt-not-complete": "rate_per_s: 5",
 }

@@ -223,6 +223,21 @@ def test_spans_of_opentelemetry(tmp_path: Path) -> None:
         assert [one.session_id for one in requests] == ["", "one", ""]
 
 
+def test_a_span_that_is_exported_twice_is_one_request_and_told(tmp_path: Path) -> None:
+    one = {"traceId": "a", "spanId": "1"}
+    calls = [
+        span(EPOCH, 200, 20) | one,
+        span(EPOCH, 200, 20) | one,
+        span(EPOCH, 100, 10) | one | {"traceId": "b"},
+        span(EPOCH, 50, 5),  # without ids each is its own
+        span(EPOCH, 50, 5),
+    ]
+    path = written(tmp_path, json.dumps(export(*calls)), "spans.json")
+    table = read_trace(Trace(path=str(path), format="otel", sha256=""), builtin())
+    assert [table.request(place).input_tokens for place in range(len(table))] == [200, 100, 50, 50]
+    assert [str(part) for part in table.left_out] == ["1 span with the ids of an earlier one"]
+
+
 def test_spans_alone_with_old_names(tmp_path: Path) -> None:
     one = {"name": "x", "start_time": "2025-10-09T08:53:20.5Z", "attributes": {"gen_ai.usage.prompt_tokens": 7}}
     one["attributes"]["gen_ai.usage.completion_tokens"] = 3  # type: ignore[index]

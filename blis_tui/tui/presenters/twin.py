@@ -14,7 +14,7 @@ from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_positi
 from blis_tui.tui.presenters.series import PAST
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end
 from blis_tui.twin.course import Levels, sampled
-from blis_tui.twin.parting import where, words_of
+from blis_tui.twin.parting import alike_text, where, words_of
 from blis_tui.units import count_text, share_change_text, share_text, span_text, time_text
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def parting_text(view: TwinView, width: int) -> Content:
 def _parted(view: TwinView) -> list[Content]:
     parting = view.simulated.parting
     if parting is None:
+        if view.twin.left.batches is None:
+            return [Content.styled(f"Where they part: {alike_text(logged=False)}.", _MUTED)]
         return [Content.styled("✓ Batch by batch the same, from the first step to the last.", "$success")]
     return [
         Content.styled(f"≠ first at {where(parting)}: {parting.text}", _LIT),

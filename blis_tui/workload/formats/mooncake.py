@@ -64,9 +64,9 @@ def _ids(row: JsonRow, prompt: int | None) -> list[int] | None:
     if len(known) < len(ids):
         return None
     if prompt is not None and len(ids) != -(-prompt // BLOCK_TOKENS):
-        message = (
-            f"a prompt of {prompt} tokens has {-(-prompt // BLOCK_TOKENS)} blocks of {BLOCK_TOKENS}, not {len(ids)}"
-        )
+        should = -(-prompt // BLOCK_TOKENS)
+        blocks = f"{should:,} block{'' if should == 1 else 's'} of {BLOCK_TOKENS}"
+        message = f"a prompt of {prompt:,} tokens has {blocks}, not {len(ids):,}"
         row.note(key, message, "each id stands for 512 tokens, the last one for what is left")
         return None
     return known

@@ -31,6 +31,8 @@ _CALLS: Final = frozenset(("", "chat", "text_completion", "generate_content"))
 _UNIX_EPOCH_NS: Final = timestamp_ns("1970-01-01 00:00:00") or 0
 _LATEST_NS: Final = 2**63
 _STARTS: Final = ("startTimeUnixNano", "start_time")
+_TRACE_IDS: Final = ("traceId", "trace_id")
+_SPAN_IDS: Final = ("spanId", "span_id")
 _ENDS: Final = ("endTimeUnixNano", "end_time")
 
 
@@ -45,13 +47,16 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
     inputs, outputs = array("q"), array("q")
     took, budgets = array("q"), array("q")
     sessions = Interned[str]()
-    spans = others = 0
+    spans = others = again = 0
+    known: set[bytes] = set()
     for line, value in json_values(text):
         for span in _spans(line, value, problems):
             spans += 1
             call = _call(span)
             others += call is None
-            if call is not None and (trace.limit is None or len(starts) < trace.limit):
+            if call is not None and _is_known(span, known):
+                again += 1
+            elif call is not None and (trace.limit is None or len(starts) < trace.limit):
                 starts.append(call[0])
                 inputs.append(call[1])
                 outputs.append(call[2])
@@ -73,8 +78,29 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
         session_id=sessions,
         e2e_us=took,
         max_output_tokens=budgets if any(budgets) else None,
-        left_out=(LeftOut(others, "span", "that are no calls of a model with their tokens"),) if others else (),
+        left_out=_left_out(others, again),
     )
+
+
+def _left_out(others: int, again: int) -> tuple[LeftOut, ...]:
+    """What is no request."""
+    found = (
+        LeftOut(others, "span", "that are no calls of a model with their tokens"),
+        LeftOut(again, "span", "with the ids of an earlier one"),
+    )
+    return tuple(one for one in found if one.count)
+
+
+def _is_known(span: JsonRow, known: set[bytes]) -> bool:
+    """Whether a span of this trace has had its id; else it is known from now on."""
+    ids = [span.text(names[0]) or span.text(names[1]) for names in (_TRACE_IDS, _SPAN_IDS)]
+    if not ids[1]:
+        return False
+    key = "/".join(ids).encode("utf-8", "replace")
+    if key in known:
+        return True
+    known.add(key)
+    return False
 
 
 def _spans(line: int, value: object, problems: Problems) -> Iterator[JsonRow]:
@@ -101,8 +127,8 @@ def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
     if not isinstance(value, list):
         row.note(key, f"`{key}` is {brief(value)}, not a list")
         return
-    for one in value:
-        found = JsonRow.of(row.line, one, row.problems)
+    for number, one in enumerate(value):
+        found = JsonRow.of(row.line, one, row.problems, f"{row.at(key)}[{number}]")
         if found is not None:
             yield found
 
@@ -116,16 +142,20 @@ def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
     names = [next((name for name in group if name in attributes), None) for group in (_INPUT, _OUTPUT)]
     if attributes.get(_OPERATION, "") not in _CALLS or names[0] is None or names[1] is None:
         return None
-    prompt = whole_of(_number(attributes[names[0]]), span.line, names[0], span.problems, least=1)
-    output = whole_of(_number(attributes[names[1]]), span.line, names[1], span.problems)
+    prompt = whole_of(_number(attributes[names[0]]), span.line, span.at(names[0]), span.problems, least=1)
+    output = whole_of(_number(attributes[names[1]]), span.line, span.at(names[1]), span.problems)
     start = _time(span, _STARTS)
     if prompt is None or output is None or start is None:
         return None
     conversation = str(attributes.get("gen_ai.conversation.id", "")).encode("utf-8", "replace").decode()
     end = _time(span, _ENDS) if any(key in span.data for key in _ENDS) else None
+    if end is not None and end < start:
+        key = next(name for name in _ENDS if name in span.data)
+        span.note(key, "the call ends before it begins", "are both times of one clock, in nanoseconds?")
+        return None
     budget = _number(attributes.get(_BUDGET))
     declared = budget if isinstance(budget, int) and budget >= output else 0
-    return start, prompt, output, conversation, -1 if end is None else max(0, end - start) // 1000, declared
+    return start, prompt, output, conversation, -1 if end is None else (end - start) // 1000, declared
 
 
 def _attributes(span: JsonRow) -> Mapping[str, object]:

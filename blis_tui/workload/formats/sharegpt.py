@@ -41,8 +41,9 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     inputs, outputs, rounds = array("q"), array("q"), array("q")
     sessions = Interned[str]()
     found = silent = later = 0
-    for line, value in json_values(text):
-        row = JsonRow.of(line, value, problems)
+    in_list = text.head()[:1] == "["  # all of which often stands in one line
+    for number, (line, value) in enumerate(json_values(text)):
+        row = JsonRow.of(line, value, problems, f"[{number}]" if in_list else "")
         if row is None:
             continue
         found += 1
@@ -51,19 +52,19 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         turns = _turns(row, messages if whole else messages[:2])
         silent += not turns
         later += len(messages) - 2 * len(turns) if turns else 0
-        for number, (prompt, answer) in enumerate(turns):
+        for turn, (prompt, answer) in enumerate(turns):
             if len(inputs) == trace.limit:
                 break
             inputs.append(said + prompt)
             outputs.append(answer)
-            rounds.append(number)
+            rounds.append(turn)
             sessions.extend([f"conversation-{found - 1}" if whole else ""])
             said += prompt + answer
         if len(inputs) == trace.limit:
             break
     problems.check()
     if not inputs and not text.cut:
-        message = f"none of {found} conversations has a message and an answer"
+        message = f"none of {found:,} conversations has a message and an answer" if found else "it has no conversations"
         problems.fail(1, "", message, 'a conversation is {"conversations": [{"from": …, "value": …}, …]}')
     columns = TraceColumns(
         arrival_us=None, input_tokens=inputs, output_tokens=outputs, left_out=_left_out(silent, later, whole=whole)

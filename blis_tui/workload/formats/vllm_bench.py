@@ -39,10 +39,10 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
     starts, prompts, outputs = (_list(document.get(name), name, problems) for name in _LISTS)
     problems.check()
     errors = document.get("errors")
-    failed = errors if isinstance(errors, list) and len(errors) == len(starts) else [""] * len(starts)
-    for name, column in zip(_LISTS, (starts, prompts, outputs), strict=True):
+    failed = errors if isinstance(errors, list) else [""] * len(starts)
+    for name, column in zip((*_LISTS, "errors"), (starts, prompts, outputs, failed), strict=True):
         if len(column) != len(starts):
-            problems.fail(1, name, f"it has {len(column)} entries, but `start_times` {len(starts)}", _ADVICE)
+            problems.fail(1, name, f"its length is {len(column):,}, that of `start_times` {len(starts):,}", _ADVICE)
     times: list[float] = []
     inputs, answers = array("q"), array("q")
     left_out = 0
