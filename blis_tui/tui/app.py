@@ -274,7 +274,9 @@ class BlisApp(InOrder, inherit_bindings=False):
         from blis_tui.tui.study_work import StudyWork  # noqa: PLC0415
 
         store = FolderStore.of_user() if start.store is None else start.store
-        return StudyScreen(StudyWork(start.study, store, jobs=start.jobs, early_stop=start.early_stop))
+        prints = self._keep_printed
+        work = StudyWork(start.study, store, jobs=start.jobs, early_stop=start.early_stop, prints=prints)
+        return StudyScreen(work)
 
     def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
         """Show what is wrong with an experiment, with a way to try again."""

@@ -18,7 +18,7 @@ from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep, progress_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from blis_tui.spec.model import Expectation
     from blis_tui.spec.study.model import Study
@@ -66,13 +66,23 @@ class StudyWork:
         store: where results are looked up and kept.
         jobs: runs at the same time; None = one for each core.
         early_stop: whether to end a run as soon as one of the constraints can no longer hold.
+        prints: is given what the processes of runs print, by the thread that works; else it goes to standard error.
     """
 
-    def __init__(self, study: Study, store: Store, *, jobs: int | None = None, early_stop: bool = False) -> None:
+    def __init__(
+        self,
+        study: Study,
+        store: Store,
+        *,
+        jobs: int | None = None,
+        early_stop: bool = False,
+        prints: Callable[[str], object] | None = None,
+    ) -> None:
         self.study = study
         self._kept = _Kept(store)
         self._sweep = Sweep(study, store=self._kept, early_stop=early_stop)
         self._jobs = jobs or os.cpu_count() or 1
+        self._prints = prints
         self._rows: SimpleQueue[Row] = SimpleQueue()
         self._runner: Runner | None = None
         self._began_s = 0.0
@@ -82,7 +92,7 @@ class StudyWork:
 
     def runner(self) -> Runner:
         """Where runs are made."""
-        return ProcessRunner(self._jobs, prints=_print)
+        return ProcessRunner(self._jobs, prints=self._prints)
 
     @property
     def problem(self) -> str:
@@ -144,12 +154,6 @@ class StudyWork:
         if self.doing and self._progress is None:
             return f"starting {self._jobs} processes"
         return progress_text(self._progress, monotonic() - self._began_s) if self.doing and self._progress else ""
-
-
-def _print(text: str) -> None:
-    """Print what was printed elsewhere: the application stands for standard error, and keeps it."""
-    if sys.stderr is not None:
-        sys.stderr.write(text)
 
 
 def _prepare_processes() -> None:

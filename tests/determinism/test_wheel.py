@@ -173,7 +173,7 @@ def test_a_server_of_the_readme_is_observed_as_written(shell: Shell) -> None:
         served.send_signal(signal.SIGINT)
         served.communicate(timeout=60)
     assert served.returncode == 0
-    assert "requests   10 requests answered on both sides" in done.stdout
+    assert "requests   10 answered on both sides" in done.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
