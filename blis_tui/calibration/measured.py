@@ -76,8 +76,7 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
 
     if (path / "recording.json").is_file():
-        files = f"{path / 'requests.csv'}, or steps.csv there"
-        raise InputError(f"{path} is the folder of a recording, not a file of it", help=f"name {files}")
+        raise InputError(f"{path} is the folder of a recording, not a file of it", help=_named_of(path))
     content = read_input(path, limit=MAX_BYTES)
     try:
         text = content.decode()
@@ -118,13 +117,20 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     return Recording(path, name, sha256(content).hexdigest(), moved, failed)
 
 
+def _named_of(recording: Path) -> str:
+    return f"of a recording, name {recording / 'requests.csv'}, or steps.csv there"
+
+
 def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
     """The format's name, and its requests; None = one without an answer."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} is not valid JSON: {error}") from error
+            beside = (path.parent / "recording.json").is_file()
+            raise InputError(
+                f"{path} is not valid JSON: {error}", help=_named_of(path.parent) if beside else None
+            ) from error
         if isinstance(document, dict) and "ttfts" in document:
             return "vllm bench serve", _vllm(document)
         if isinstance(document, dict) and _SUMMARY & document.keys():

@@ -15,6 +15,7 @@ from blis_tui.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_ENDPOINTS: Final = ("/v1/completions", "/v1/chat/completions", "/v1/models", "/metrics")
 _OURS: Final = ("content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade")
 """Headers that would say something else than what is done."""
 
@@ -87,5 +88,11 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
         if name.strip().lower() in _OURS:
             raise InputError(f"the header {name!r} is not to be given", help="it follows from what is sent")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
-    root = parts.path.rstrip("/").removesuffix("/v1")
+    root = parts.path.rstrip("/")
+    if root.endswith(_ENDPOINTS):
+        raise InputError(
+            f"{url!r} is one of the server's endpoints",
+            help="name the server alone; --api says which endpoint is asked",
+        )
+    root = root.removesuffix("/v1")
     return Target(host, (443 if tls else 80) if port is None else port, root, tls, headers)

@@ -235,6 +235,13 @@ def test_what_is_no_address_is_refused(url: str) -> None:
     assert "such as http://127.0.0.1:8000" in result.stderr
 
 
+@pytest.mark.parametrize("path", ["v1/completions", "v1/chat/completions/", "proxy/v1/models"])
+def test_an_endpoint_is_not_taken_for_the_server(path: str) -> None:
+    result = observe(f"http://127.0.0.1:1/{path}", "--trace", "trace.csv", "-o", "r")
+    assert result.exit_code == ExitCode.IO
+    assert "--api says which endpoint is asked" in result.stderr
+
+
 def test_what_was_to_be_recorded_and_did_not_come_is_said(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text("")
     beside = ("--log", "server.log", "--kv-events", f"tcp://127.0.0.1:{free_port()}")

@@ -215,6 +215,9 @@ def test_calibrate_reads_requests_and_steps(tmp_path: Path) -> None:
         assert found.requests[0].e2e_us == 50_000  # type: ignore[union-attr]
     with pytest.raises(InputError, match="is the folder of a recording, not a file of it"):
         measured(recording.folder, pool)
+    with pytest.raises(InputError, match="is not valid JSON") as caught:
+        measured(recording.folder / "requests.jsonl", pool)
+    assert caught.value.help == f"of a recording, name {recording.folder / 'requests.csv'}, or steps.csv there"
     steps = measured(recording.folder / "steps.csv", pool)
     assert [step.duration_us for step in steps.steps] == [15_000] * 30  # type: ignore[union-attr]
 
