@@ -89,7 +89,9 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
 
 def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """What the records say, where there is nothing to add."""
-    sentences = [sentence(record) for record in debugger.records_of(row.event)]
+    name = "" if row.request < 0 else debugger.tape.name(row.request)
+    said = [sentence(record) for record in debugger.records_of(row.event)]
+    sentences = [text if name and text.startswith(name) else text[:1].upper() + text[1:] for text in said]
     subject = () if row.request < 0 else (say("The request is ", _subject(debugger.tape, row), "."),)
     return f"{sentences[0]}.", [Part("Its records", (*subject, *(say(f"{text}.") for text in sentences)))]
 

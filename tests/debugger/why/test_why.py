@@ -68,6 +68,19 @@ def test_what_those_runs_have_not_can_be_explained_too(
     file_regression.check(everywhere(debugger))
 
 
+def test_what_happened_is_said_in_whole_sentences() -> None:
+    """Also of events of which the records alone tell, such as a prompt that is computed for another instance."""
+    debugger = finished("split")
+    kinds: dict[str, int] = {}
+    for event in range(1, debugger.frontier + 1):
+        kinds.setdefault(debugger.tape.row(event).kind, event)
+    assert "prefilled" in kinds
+    for event in kinds.values():
+        told = explain_event(debugger, event).headline
+        assert told[0].isupper() or told.startswith("request_"), told
+        assert told.endswith("."), told
+
+
 def everywhere(debugger: Debugger) -> str:
     """What is explained at seven places of a run, each form of a line once."""
     shown = Shown()
