@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.units import plural
 from blis_tui.workload.trace_json import JsonRow, csv_only, json_lines, whole_of
 from blis_tui.workload.trace_table import Interned, TraceColumns
 from blis_tui.workload.traces import TRACES
@@ -64,8 +65,7 @@ def _ids(row: JsonRow, prompt: int | None) -> list[int] | None:
     if len(known) < len(ids):
         return None
     if prompt is not None and len(ids) != -(-prompt // BLOCK_TOKENS):
-        should = -(-prompt // BLOCK_TOKENS)
-        blocks = f"{should:,} block{'' if should == 1 else 's'} of {BLOCK_TOKENS}"
+        blocks = f"{plural(-(-prompt // BLOCK_TOKENS), 'block')} of {BLOCK_TOKENS}"
         message = f"a prompt of {prompt:,} tokens has {blocks}, not {len(ids):,}"
         row.note(key, message, "each id stands for 512 tokens, the last one for what is left")
         return None
