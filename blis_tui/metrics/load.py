@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import accumulate, compress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
+from blis_tui.metrics.request_columns import happened, split, where
 from blis_tui.metrics.stats import whole_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from blis_tui.metrics.request_columns import Block
 
@@ -63,23 +64,22 @@ class Steady:
 
 
 class Presence:
-    """How many requests were somewhere, from when each came and when each left (in any order)."""
+    """How many requests were somewhere, from when each came and when each left (both in ascending order)."""
 
-    def __init__(self, came_us: Iterable[int], left_us: Iterable[int]) -> None:
-        self._came = sorted(came_us)
-        self._came_us = [0, *accumulate(self._came)]
-        self._left = sorted(left_us)
-        self._left_us = [0, *accumulate(self._left)]
+    def __init__(self, came_us: list[int], left_us: list[int]) -> None:
+        self._came = came_us
+        self._left = left_us
 
     def total_us(self, until_us: int) -> int:
         """The number present, added up over time until a moment: all stays until then."""
         came = bisect_right(self._came, until_us)
         left = bisect_right(self._left, until_us)
-        return (came - left) * until_us - self._came_us[came] + self._left_us[left]
+        return (came - left) * until_us - whole_sum(self._came[:came]) + whole_sum(self._left[:left])
 
-    def mean(self, start_us: int, end_us: int) -> float:
-        """The mean number present in a time that is not empty."""
-        return (self.total_us(end_us) - self.total_us(start_us)) / (end_us - start_us)
+    def means(self, cuts_us: Sequence[int]) -> list[float]:
+        """The mean number present between each moment of these and the next, which is later."""
+        totals = [(at, self.total_us(at)) for at in cuts_us]
+        return [(total - before) / (end - start) for (start, before), (end, total) in pairwise(totals)]
 
 
 class Flow:
@@ -107,75 +107,85 @@ class Flow:
         self.cached_tokens = 0
         self.thrashed = 0
         self.worst = (0, -1)
+        self._span: tuple[int, int] | None = None
         self._arrivals_us = array("q")
         self._waiting_us = array("q")
+        """Where requests wait in the instances' queues alone, they are ``_queued_us``."""
         self._queued_us = array("q")
         self._scheduled_us = array("q")
-        self._left_us = array("q")
+        self._turned_down_us = array("q")
         self._completed_us = array("q")
         self._answer_tokens = array("q")
-        self._waiting: Presence | None = None
-        """More than one check asks for it, and it takes sorting."""
+        self._sorted: dict[str, list[int]] = {}
+        """What has been sorted for one check serves the others."""
 
     def add(self, block: Block) -> None:
         """Take in requests."""
-        self._waiting = None
-        states = block.state
-        for state in dict.fromkeys(states):
-            if not self.states[state]:
-                self.first[state] = block.number[states.index(state)]
-            self.states[state] += states.count(state)
+        self._sorted.clear()
         self.input_tokens += whole_sum(block.input_tokens)
         self.cached_tokens += whole_sum(block.cached_tokens)
-        self._arrivals_us.extend(block.arrival_us)
+        arrivals = block.arrival_us
+        first, last = min(arrivals), max(arrivals)
+        self._span = (first, last) if self._span is None else (min(first, self._span[0]), max(last, self._span[1]))
+        self._arrivals_us.extend(arrivals)
         if any(block.preemptions):
             for number, preemptions in zip(block.number, block.preemptions, strict=True):
                 self.thrashed += preemptions >= THRASHING
                 if preemptions > self.worst[0]:
                     self.worst = (preemptions, number)
-        self._add_times(block)
+        for state, part in split(block, block.state):
+            if not self.states[state]:
+                self.first[state] = part.number[0]
+            self.states[state] += len(part.number)
+            self._add_times(state, part)
 
-    def _add_times(self, block: Block) -> None:
-        """Note when they were where."""
-        states, queued_us, first_us = block.state, block.queued_us, block.first_token_us
-        completed = [state == RequestState.COMPLETED for state in states]
-        # A prompt that was computed for another instance may be on its way there, or may not have fitted there.
-        halfway = [state == RequestState.CREATED and at >= 0 for state, at in zip(states, queued_us, strict=True)]
-        turned_down = [
-            state == RequestState.DROPPED_UNSERVABLE and at >= 0 for state, at in zip(states, first_us, strict=True)
-        ]
-        served = [
-            state in _SERVED or on_its_way or gone
-            for state, on_its_way, gone in zip(states, halfway, turned_down, strict=True)
-        ]
-        self._queued_us.extend(compress(queued_us, served))
-        if self._held:
-            waited = [one or state == RequestState.CREATED for one, state in zip(served, states, strict=True)]
-            self._waiting_us.extend(compress(block.arrival_us, waited))
-        else:
-            self._waiting_us.extend(compress(queued_us, served))
-        self._scheduled_us.extend([at for at in compress(block.scheduled_us, served) if at >= 0])
-        self._left_us.extend(compress(first_us, turned_down))
-        self._left_us.extend(compress(block.completed_us, completed))
-        self._completed_us.extend(compress(block.completed_us, completed))
-        self._answer_tokens.extend(compress(block.output_tokens, completed))
-        self.answer_tokens += whole_sum(compress(block.output_tokens, completed))
+    def _add_times(self, state: int, block: Block) -> None:
+        """Note when requests in this state were where."""
+        if self._held and (state == RequestState.CREATED or state in _SERVED):
+            self._waiting_us.extend(block.arrival_us)
+        if state == RequestState.CREATED:
+            # A prompt that was computed for another instance may be on its way there.
+            block = where(block, block.queued_us)
+        elif state == RequestState.DROPPED_UNSERVABLE:
+            # It may also not have fitted there.
+            block = where(block, block.first_token_us)
+            self._turned_down_us.extend(block.first_token_us)
+            if self._held:
+                self._waiting_us.extend(block.arrival_us)
+        elif state not in _SERVED:
+            return
+        self._queued_us.extend(block.queued_us)
+        self._scheduled_us.extend(happened(block.scheduled_us))
+        if state == RequestState.COMPLETED:
+            self._completed_us.extend(block.completed_us)
+            self._answer_tokens.extend(block.output_tokens)
+            self.answer_tokens += whole_sum(block.output_tokens)
 
     # No book says when a request timed out: the three below are without those.
 
     def present(self) -> Presence:
         """Requests in queues, batches and transfers."""
-        return Presence(self._queued_us, self._left_us)
+        return Presence(self._in_order("queued"), self._in_order("left"))
 
     def waiting(self) -> Presence:
         """Requests in queues that have never run yet."""
-        if self._waiting is None:
-            self._waiting = Presence(self._waiting_us, self._scheduled_us)
-        return self._waiting
+        return Presence(self._in_order("waiting" if self._held else "queued"), self._in_order("scheduled"))
 
     def running(self) -> Presence:
         """Requests from the first step that worked on them to their last token."""
-        return Presence(self._scheduled_us, self._left_us)
+        return Presence(self._in_order("scheduled"), self._in_order("left"))
+
+    def _in_order(self, what: str) -> list[int]:
+        """Moments of all requests, in ascending order."""
+        if what not in self._sorted:
+            moments = {
+                "queued": self._queued_us,
+                "waiting": self._waiting_us,
+                "scheduled": self._scheduled_us,
+                "left": self._completed_us + self._turned_down_us,
+            }
+            self._sorted[what] = sorted(moments[what])
+        return self._sorted[what]
 
     def mean_run_us(self, now_us: int) -> int:
         """How long a request has run on average, from its first step to its last token or to now, rounded down."""
@@ -190,7 +200,9 @@ class Flow:
 
     def arrivals(self) -> tuple[int, int] | None:
         """The first arrival and the last; None when no time lies between them."""
-        first, last = min(self._arrivals_us, default=0), max(self._arrivals_us, default=0)
+        if self._span is None:
+            return None
+        first, last = self._span
         return (first, last) if last > first else None
 
     def offered(self, output_tokens: int) -> Offered:
@@ -231,7 +243,7 @@ class Flow:
             if start < completed <= end
         ]
         arrived = len([arrival for arrival in self._arrivals_us if arrival > start])
-        *_, tokens = accumulate(answers, initial=0)
+        tokens = whole_sum(answers)
         seconds = (end - start) / 1e6
         return Steady(
             start_us=start,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from dataclasses import field, fields, is_dataclass, replace
 from functools import cache, cached_property
-from itertools import compress
+from operator import sub
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
@@ -18,7 +19,7 @@ from blis_tui.metrics.lifecycle import lifecycle_report
 from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
-from blis_tui.metrics.request_columns import split
+from blis_tui.metrics.request_columns import happened, split, where
 from blis_tui.metrics.sections import Sections, sections_apply
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples, whole_sum
 from blis_tui.metrics.step_time import step_times
@@ -319,13 +320,13 @@ class _Tally:
         self.capped += whole_sum(block.length_capped)
         self.output_tokens += whole_sum(block.output_tokens)
         self.cached_tokens += whole_sum(block.cached_tokens)
-        arrivals, ttfts, e2es = block.arrival_us, block.ttft_us, block.e2e_us
-        counted = [arrival >= warm_up_us for arrival in arrivals]
-        times = compress(zip(block.scheduled_us, arrivals, strict=True), counted)
-        self.delays_us.extend([at - arrival for at, arrival in times if at >= 0])
-        self.ttft_us.extend([ttft for ttft in compress(ttfts, counted) if ttft >= 0])
-        self.e2e_us.extend([e2e for e2e in compress(e2es, counted) if e2e >= 0])
-        answers = compress(zip(e2es, ttfts, block.output_tokens, strict=True), counted)
+        counted = where(block, [arrival - warm_up_us for arrival in block.arrival_us]) if warm_up_us else block
+        ttfts, e2es = counted.ttft_us, counted.e2e_us
+        started = where(counted, counted.scheduled_us)
+        self.delays_us.extend(map(sub, started.scheduled_us, started.arrival_us))
+        self.ttft_us.extend(happened(ttfts))
+        self.e2e_us.extend(happened(e2es))
+        answers = zip(e2es, ttfts, counted.output_tokens, strict=True)
         self.per_token_us.extend(
             [(e2e - ttft) / (tokens - 1) for e2e, ttft, tokens in answers if e2e >= 0 and tokens > 1]
         )
@@ -415,11 +416,13 @@ class _Tallies:
         self.tenants = _by_name([(tenant, tally) for (_, tenant), tally in alike.items()])
 
     def _add_instances(self, block: Block) -> None:
-        completed, output_tokens = self.completed, self.output_tokens
-        for instance, state, tokens in zip(block.instance, block.state, block.output_tokens, strict=True):
-            if instance >= 0:
-                completed[instance] += state == RequestState.COMPLETED
-                output_tokens[instance] += tokens
+        there, output_tokens = where(block, block.instance), self.output_tokens
+        for instance, tokens in zip(there.instance, there.output_tokens, strict=True):
+            output_tokens[instance] += tokens
+        done = dict(split(block, block.state)).get(RequestState.COMPLETED)
+        if done is not None:
+            for instance, count in Counter(done.instance).items():
+                self.completed[instance] += count
 
 
 def _by_name(tallies: Sequence[tuple[str, _Tally]]) -> dict[str, _Tally]:
@@ -522,8 +525,9 @@ def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
     """How often clients saw each inter-token latency, after the warm-up: what ``latency.itl_ms`` sums up."""
     merged: dict[int, int] = {}
     for instance, counted in zip(cluster.instances, _gaps_us(cluster), strict=True):
+        overhead_us = instance.latency.output_token_overhead_us
         for gap, count in counted.items():
-            seen = gap + instance.latency.output_token_overhead_us
+            seen = gap + overhead_us
             merged[seen] = merged.get(seen, 0) + count
     return merged
 

@@ -82,6 +82,19 @@ def split(block: Block, names: Sequence[_Name]) -> Iterator[tuple[_Name, Block]]
         yield name, Block._make(zip(*of_name, strict=True))
 
 
+def where(block: Block, moments: Sequence[int]) -> Block:
+    """The rows where something happened, by one moment for each row; negative = never."""
+    if min(moments, default=0) >= 0:
+        return block
+    rows = [row for row, at in zip(zip(*block, strict=True), moments, strict=True) if at >= 0]
+    return Block._make(zip(*rows, strict=True) if rows else [()] * len(Block._fields))
+
+
+def happened(moments: Sequence[int]) -> Sequence[int]:
+    """The moments at which something happened; negative = never."""
+    return moments if min(moments, default=0) >= 0 else [at for at in moments if at >= 0]
+
+
 class RequestColumns:
     """What the columns of a request table say of some of its rows.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from itertools import accumulate
 from math import fsum
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -59,7 +58,7 @@ NOTHING: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None,
 
 def whole_sum(values: Iterable[int]) -> int:
     """The sum of whole numbers; that of others would depend on the version of Python."""
-    return deque(accumulate(values, initial=0), maxlen=1)[0]
+    return sum(values)
 
 
 def of_samples(samples_us: Sequence[int]) -> Distribution:
@@ -91,7 +90,7 @@ class Expanded:
 
     def __init__(self, counts: Mapping[int, int], offset: int = 0) -> None:
         self._values = sorted(counts)
-        self._cumulative = [*accumulate(counts[value] for value in self._values)]
+        self._cumulative = [*accumulate(map(counts.__getitem__, self._values))]
         self._offset = offset
 
     def __len__(self) -> int:

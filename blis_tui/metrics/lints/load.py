@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -46,9 +45,7 @@ def overload(seen: Seen) -> Finding | str:
     first, last = span
     if last - first < 4:
         return "all requests arrived at once"
-    waiting = seen.flow.waiting()
-    cuts = [first + (last - first) * quarter // 4 for quarter in range(5)]
-    means = [waiting.mean(start, end) for start, end in pairwise(cuts)]
+    means = seen.flow.waiting().means([first + (last - first) * quarter // 4 for quarter in range(5)])
     if not (means[1] < means[2] < means[3] and means[3] >= _GROWN and means[3] >= 2 * means[1]):
         return ""
     steady = seen.flow.steady()
