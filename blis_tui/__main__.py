@@ -20,6 +20,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     finally:
         command_ended()
+        gc.freeze()  # or Python would look through everything for garbage several times before it ends
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, is_dataclass
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
@@ -67,15 +68,26 @@ def requests_csv(rows: RequestTable, columns: Sequence[str] = PLAIN_COLUMNS) -> 
 
 def csv_lines(columns: Sequence[Sequence[int | str | None]]) -> Iterator[str]:
     """Lines of CSV from the columns of their cells, each of numbers or of texts alone; None = an empty cell."""
-    *cells, last = map(_cells, columns)
-    return map(",".join, zip(*cells, [f"{one}\n" for one in last], strict=True))
+    places: list[str] = []
+    varying: list[Sequence[int | str]] = []
+    for column in columns:
+        if column.count(column[0]) == len(column):
+            places.append(_cell(column[0]).replace("%", "%%"))
+        else:
+            places.append("%s")
+            varying.append(_cells(column))
+    line = ",".join(places) + "\n"
+    rows = zip(*varying, strict=True) if varying else repeat((), len(columns[0]))
+    return map(line.__mod__, rows)
 
 
-def _cells(column: Sequence[int | str | None]) -> list[str]:
-    if not isinstance(column[0], str):
-        return ["" if one is None else f"{one}" for one in column]
+def _cells(column: Sequence[int | str | None]) -> Sequence[int | str]:
+    if None in column:
+        return ["" if one is None else _cell(one) for one in column]
     texts = cast("Sequence[str]", column)
-    return list(map(_cell, texts)) if _SUSPECT.search("".join(texts)) else list(texts)
+    if isinstance(column[0], str) and _SUSPECT.search("".join(texts)):
+        return list(map(_cell, texts))
+    return cast("Sequence[int | str]", column)
 
 
 def csv_line(cells: Iterable[int | str | None]) -> str:
