@@ -35,6 +35,8 @@ _FIELDS: Final = "__dataclass_fields__"
 _PARAMETERS: Final = "__dataclass_params__"
 _FACTORY: Final = object()
 """Stands for an argument that a factory makes."""
+_UNCOMPILED: Final = 32
+"""So many objects take less time without a compiled ``__init__`` than it takes to compile one."""
 
 
 def _dataclass(
@@ -159,12 +161,41 @@ def _with_slots(cls: type, names: tuple[str, ...]) -> type:
 
 
 def _init(cls: type) -> Method:
-    """An ``__init__`` that compiles the real one when it is first called, and leaves its place to it."""
+    """An ``__init__`` that does what it should for some objects, and then leaves its place to one that is compiled."""
+    fields: tuple[Field[object], ...] = ()
+    put: Method = setattr
+    finish: Method | None = None
+    made = 0
 
     def __init__(self: object, *args: object, **kwargs: object) -> None:  # noqa: N807  (it is one)
-        made = _compiled_init(cls)
-        setattr(cls, "__init__", made)  # noqa: B010  (mypy knows better)
-        made(self, *args, **kwargs)
+        nonlocal fields, put, finish, made
+        if not made:
+            fields = dataclasses.fields(cls)
+            finish = getattr(cls, "__post_init__", None)
+            if getattr(cls, _PARAMETERS).frozen:
+                put = object.__setattr__
+        made += 1
+        given, left = kwargs, len(args) + len(kwargs) if made <= _UNCOMPILED else -1
+        if args:
+            names = [one.name for one in fields if one.init and not one.kw_only]
+            given = dict(zip(names, args, strict=False)) | kwargs
+        for one in fields if left >= 0 else ():
+            name = one.name
+            if one.init and name in given:
+                left -= 1
+                put(self, name, given[name])
+            elif one.default is not MISSING:
+                put(self, name, one.default)
+            elif one.default_factory is not MISSING:
+                put(self, name, one.default_factory())
+            elif one.init:  # it is missing
+                left = -1
+        if left:  # arguments are wrong, which this says, or from now on it pays
+            compiled = _compiled_init(cls)
+            setattr(cls, "__init__", compiled)  # noqa: B010  (mypy knows better)
+            compiled(self, *args, **kwargs)
+        elif finish is not None:
+            finish(self)
 
     return __init__
 

@@ -235,7 +235,7 @@ def test_a_default_that_can_change_is_refused() -> None:
             a: list[int] = []  # noqa: RUF012
 
 
-def test_only_its_first_object_compiles_anything() -> None:
+def test_nothing_is_compiled_for_few_objects_and_once_for_many() -> None:
     compiled: list[object] = []
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
@@ -249,12 +249,53 @@ def test_only_its_first_object_compiles_anything() -> None:
     class New:
         a: int
 
-    assert compiled == []
-    New(1)
-    assert len(compiled) == 1
     assert {New(2), New(2), New(3)} == {New(2), New(3)}
+    assert compiled == []
+    for number in range(100):
+        assert New(number) == New(a=number)
     assert len(compiled) == 1
     watching = False
+
+
+def test_all_objects_of_a_class_are_made_alike_from_the_first_to_the_last() -> None:
+    @classes.dataclass(frozen=True, slots=True)
+    class Alike:
+        a: int
+        b: list[int] = dataclasses.field(default_factory=list)
+        c: int = dataclasses.field(default=3, kw_only=True)
+        d: int = dataclasses.field(init=False, default=4)
+        e: int = dataclasses.field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "e", self.a + 1)
+
+    made = [Alike(1, c=5) for _ in range(100)]
+    assert {repr(one) for one in made} == {repr(made[0])} == {repr(made[0]).replace("c=3", "c=5")}
+    made[0].b.append(1)
+    assert [one.b for one in made[1:]] == [[]] * 99
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "missing 1 required positional argument: 'a'"),
+        ((1, 2, 3), {}, "takes from 2 to 3 positional arguments but 4 were given"),
+        ((1,), {"a": 2}, "got multiple values for argument 'a'"),
+        ((1,), {"d": 2}, "got an unexpected keyword argument 'd'"),
+    ],
+)
+def test_wrong_arguments_are_told_of_the_first_object(
+    args: tuple[int, ...], kwargs: dict[str, int], message: str
+) -> None:
+    @classes.dataclass(frozen=True)
+    class Strict:
+        a: int
+        b: int = 2
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match=message):
+            Strict(*args, **kwargs)
+    assert Strict(1) == Strict(1, 2)
 
 
 # ---- named tuples ----
