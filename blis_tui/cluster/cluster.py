@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.assembly import assembled
-from blis_tui.cluster.loop import heard, unheard
+from blis_tui.cluster.loop import Running, heard, unheard
 from blis_tui.cluster.passage import LIFECYCLE, QUEUED, Background
 from blis_tui.cluster.roster import Count
 from blis_tui.kept import Kept
@@ -32,7 +32,7 @@ _ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", QUEUE
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Cluster(Kept):
+class Cluster(Running):
     """All mutable state of a simulation. It pickles: no lambdas, files, threads or callbacks of users.
 
     Args:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.passage import QUEUED, Passage
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
+from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
-    from blis_tui.engine.events import Entry, Event, StepEntry
+    from blis_tui.engine.events import Event
     from blis_tui.engine.flow import Flow
 
 
-class Running(Protocol):
-    """What the loop drives."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Running(Kept):
+    """What the loop drives; what it has is said at ``Cluster``."""
 
     pipeline: Pipeline
     clock_went_back: int
@@ -86,28 +89,30 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
     event: Event
     try:
         while True:  # (as above)
-            due_us = heap[0][0] if heap else bound
-            if steps and ((time := steps[0][0]) < due_us or (time == due_us and _step_is_first(heap, steps))):
-                _, order, _, event = steps[0]
-                if time >= bound:
-                    break
-                flow = event.flow
+            bar = heap[0][0] if heap and heap[0][0] < bound else bound
+            if steps and ((time := steps[0][0]) < bar or (time == bar < bound and steps[0][1] <= heap[0][1])):
+                _, order, _, step = steps[0]
+                event, flow = step, step.flow
                 if time != flow.due_us and not exact:  # it has been due before
                     heappop(steps)
                     continue
-                bar = due_us if due_us < bound else bound  # noqa: FURB136  (min() is a call)
-                if len(steps) > 1:  # one of these two is the next
-                    bar = min(bar, steps[1][0], steps[-1 if len(steps) == 2 else 2][0])
-                count, latest, upcoming = (flow.advance if exact else flow.advance_deferring)(time, bar, last - events)
+                if len(steps) > 1 and steps[1][0] < bar:  # this one is the next, or the one behind it
+                    bar = steps[1][0]
+                if len(steps) > 2 and steps[2][0] < bar:
+                    bar = steps[2][0]
+                if exact:
+                    count, latest, upcoming = flow.advance(time, bar, last - events)
+                else:
+                    count, latest, upcoming = flow.advance_deferring(time, bar, last - events)
                 if upcoming >= 0:  # it is still the first: what a step schedules lies after it
-                    heapreplace(steps, (upcoming, order, 0, event))
+                    heapreplace(steps, (upcoming, order, 0, step))
                 else:
                     heappop(steps)
-                    event.drop()
+                    step.drop()
                 if not count:
                     continue
                 events += count
-            elif not heap or due_us >= bound:
+            elif bar >= bound:
                 break
             else:
                 time, order, _, event = heappop(heap)
@@ -136,11 +141,6 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
     finally:
         pipeline.now, pipeline.events = reached, events
     return bound
-
-
-def _step_is_first(heap: list[Entry], steps: list[StepEntry]) -> bool:
-    """Whether of a step and another event of the same time the step comes first."""
-    return not heap or steps[0][1] <= heap[0][1]
 
 
 def _catch_up(pipeline: Pipeline, bar: int) -> None:

@@ -30,6 +30,7 @@ class DecodeCohort(Kept):
         answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
         classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot;
             made for the first member, and a class without members may share its dictionary with others.
+        dues: how many these are, of each class.
         last_advance_us: when the latest advance ended.
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
         drafted: tokens that the latest advance verified beside those that were due.
@@ -46,6 +47,7 @@ class DecodeCohort(Kept):
         "classes",
         "clock",
         "drafted",
+        "dues",
         "last_advance_us",
         "load",
         "uneven",
@@ -62,6 +64,7 @@ class DecodeCohort(Kept):
         self.calendar: dict[int, dict[int, Request]] = {}
         self.answers: dict[int, list[Request]] = {}
         self.classes: list[dict[int, Request]] = []
+        self.dues: list[int] = []
         self.last_advance_us = -1
         self.uneven = False
         self.ahead = 0
@@ -86,11 +89,13 @@ class DecodeCohort(Kept):
         classes = self.classes
         if not classes:  # a block may have thousands of tokens, and a cluster thousands of instances
             classes += [{}] * self.block_size_tokens
+            self.dues += [0] * self.block_size_tokens
         number = (clock - context) % self.block_size_tokens
         if members := classes[number]:
             members[request.batch_slot] = request
         else:
             classes[number] = {request.batch_slot: request}
+        self.dues[number] += 1
         load = self.load
         load.decode_requests += 1
         load.decode_context_tokens += context
@@ -112,7 +117,9 @@ class DecodeCohort(Kept):
         reasoning = request.reasoning
         answer = 0 if reasoning is None else self._answer_clock(reasoning, request)
         size = self.block_size_tokens
-        del self.classes[(joined - request.computed_tokens) % size][request.batch_slot]
+        number = (joined - request.computed_tokens) % size
+        del self.classes[number][request.batch_slot]
+        self.dues[number] -= 1
         if joined != clock:
             request.joined_us = self.last_advance_us
             request.computed_tokens += clock - joined
@@ -136,7 +143,7 @@ class DecodeCohort(Kept):
 
     def asks(self, threshold: int) -> tuple[int, int]:  # noqa: ARG002  (no member asks for more than one token)
         """Tokens and KV blocks for the next advance of all members."""
-        return self.load.decode_requests, len(self.due()) if self.load.decode_requests else 0
+        return self.load.decode_requests, self.due_blocks() if self.load.decode_requests else 0
 
     def take(self, pool: BlockPool, blocks: int) -> None:
         """Take the KV blocks that all members ask for."""
@@ -153,26 +160,25 @@ class DecodeCohort(Kept):
 
     def due_blocks(self) -> int:
         """How many blocks they need."""
-        return len(self.classes[self.clock % self.block_size_tokens])
+        return self.dues[self.clock % self.block_size_tokens]
 
     def due_within(self, advances: int) -> int:
         """How many blocks members need for so many advances, the one that is planned already not counted."""
-        size, classes = self.block_size_tokens, self.classes
+        size, dues = self.block_size_tokens, self.dues
         first = (self.clock + self.ahead) % size
         if advances == 1:
-            return len(classes[first])
-        rounds, blocks = 0, 0
-        if first + advances > size:
-            rounds, advances = divmod(advances, size)
-            blocks = rounds * self.load.decode_requests
-            blocks += sum(map(len, classes[: max(0, first + advances - size)]))
-        return blocks + sum(map(len, classes[first : first + advances]))
+            return dues[first]
+        if first + advances <= size:
+            return sum(dues[first : first + advances])
+        rounds, rest = divmod(advances, size)
+        blocks = rounds * self.load.decode_requests + sum(dues[first : first + rest])
+        return blocks + sum(dues[: first + rest - size]) if first + rest > size else blocks
 
     def affordable(self, blocks: int) -> int:
         """For how many advances that many blocks are enough; they are not enough for very many."""
-        advances, size = 0, self.block_size_tokens
+        advances, size, dues = 0, self.block_size_tokens, self.dues
         first = self.clock + self.ahead
-        while (blocks := blocks - len(self.classes[(first + advances) % size])) >= 0:
+        while (blocks := blocks - dues[(first + advances) % size]) >= 0:
             advances += 1
         return advances
 

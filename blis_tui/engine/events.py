@@ -30,8 +30,11 @@ NO_STEP: Final = -2
 """A step's answer: there was nothing to do, or nothing can be done before KV blocks arrive; it did not happen."""
 
 
-class Stepper(Protocol):
-    """What takes the steps of an instance."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Stepper(Kept):
+    """What takes the steps of an instance; what they are is said at ``Flow``."""
+
+    __slots__ = ("due_us", "index", "next_us", "order", "step_pending")
 
     index: int
     order: int
@@ -42,18 +45,23 @@ class Stepper(Protocol):
     @property
     def has_work(self) -> bool:
         """Whether any request waits or runs."""
+        raise NotImplementedError
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+        raise NotImplementedError
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """Run that step, and those after it as far as nothing can come between (see ``Flow``)."""
+        """Run that step, and those after it as far as nothing can come between."""
+        raise NotImplementedError
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """The same, where plain decodes wait until their results are asked for (see ``Flow``)."""
+        """The same, where plain decodes wait until their results are asked for."""
+        raise NotImplementedError
 
     def catch_up(self, bar: int) -> None:
-        """Take the deferred plain decodes that start before ``bar`` (see ``Flow``)."""
+        """Take the deferred plain decodes that start before ``bar``."""
+        raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -10,10 +10,9 @@ from itertools import count as counted
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.engine.events import IDLE, NO_STEP, Step, instance_order
+from blis_tui.engine.events import IDLE, NO_STEP, Step, Stepper, instance_order
 from blis_tui.engine.plan import NO_PLAN, Ghost, Plan, Planned
 from blis_tui.engine.tallies import tally_wait
-from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -28,7 +27,7 @@ _FEW: Final = 32
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Flow(Kept):
+class Flow(Stepper):
     """When steps are planned and carried out.
 
     Attributes:
@@ -44,19 +43,7 @@ class Flow(Kept):
         late_us: when the latest of these started.
     """
 
-    __slots__ = (
-        "batch",
-        "busy_until_the_end",
-        "due_us",
-        "event",
-        "index",
-        "late",
-        "late_us",
-        "next_us",
-        "order",
-        "step_pending",
-        "steps",
-    )
+    __slots__ = ("batch", "busy_until_the_end", "event", "late", "late_us", "steps")
 
     def __init__(self, steps: Steps) -> None:
         self.index = steps.index
@@ -73,10 +60,6 @@ class Flow(Kept):
     def has_work(self) -> bool:
         """Whether any request waits or runs, as far as plans know."""
         return self.batch.has_requests
-
-    def step(self, now: int) -> int:
-        """What is due at ``now``; returns when the next step starts, IDLE or NO_STEP."""
-        raise NotImplementedError
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:  # noqa: ARG002
         """Take the step that is due at ``now``, and those after it as far as nothing can come between.
@@ -373,7 +356,7 @@ class Coasting(Flow):
         ):
             return -1
         cohort = batch.cohort
-        due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
+        due = cohort.dues[cohort.clock % cohort.block_size_tokens]
         return due if due <= batch.pool.free else -1
 
     def _has_planned_decode(self) -> bool:
@@ -409,12 +392,12 @@ class OneAtATime(Coasting):
             return self.planned_step(now)
         # A plain decode: nothing to decide, every running request gets its token.
         cohort = batch.cohort
-        due = cohort.classes[cohort.clock % cohort.block_size_tokens]
+        due = cohort.dues[cohort.clock % cohort.block_size_tokens]
         if due:
-            pool, blocks = batch.pool, len(due)
-            if blocks > pool.free:
+            pool = batch.pool
+            if due > pool.free:
                 return self.planned_step(now)
-            pool.take(blocks)
+            pool.take(due)
         steps = self.steps
         end = steps.decode(now)
         if waiting:  # for want of a place

@@ -104,8 +104,11 @@ class Steps(Kept):
     """
 
     __slots__ = (
+        "_budget",
         "_ledger",
         "_order_left",
+        "_plans_ahead",
+        "_prefills_apart",
         "_skips_empty_steps",
         "_stores_last_token",
         "batch",
@@ -142,7 +145,10 @@ class Steps(Kept):
         self.done: Done | None = None
         self._ledger = parts.ledger
         self._order_left = instance_order(_LEFT, index)
+        self._budget = batch.limits.max_num_batched_tokens
         traits = parts.rule.traits
+        self._plans_ahead = traits.plans_ahead
+        self._prefills_apart = traits.prefills_apart
         self._skips_empty_steps = traits.skips_empty_steps
         self._stores_last_token = traits.stores_last_token
 
@@ -211,7 +217,7 @@ class Steps(Kept):
             self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
-        if decodes >= batch.limits.max_num_batched_tokens:
+        if decodes >= self._budget:
             tallies.full_budget_us += duration
         if self.observers.kinds:
             self.done = Done(now, duration, decodes, context, [], finishing or [], answering)
@@ -267,7 +273,7 @@ class Steps(Kept):
         if members and batch.speculative is not None and batch.speculative.first:
             first_tokens = sorted([*first_tokens, *batch.speculative.first], key=slot_of)
         thinking = bool(cohort.answers)
-        held = _held_up(batch, plan) if batch.traits.prefills_apart else 0
+        held = _held_up(batch, plan) if self._prefills_apart else 0
         for request in prefilled:
             if request.handover is not None:
                 request.handover.last_step_us = duration
@@ -276,7 +282,7 @@ class Steps(Kept):
         answering = note_answers(cohort, end, self.latency, prefilled) if thinking else ()
         if finishing:
             self._complete(finishing, end)
-        full_budget = tokens + prefill_tokens >= batch.limits.max_num_batched_tokens
+        full_budget = tokens + prefill_tokens >= self._budget
         tallies.steps += 1
         tallies.busy_us += duration
         tallies.full_budget_us += duration * full_budget
@@ -285,7 +291,7 @@ class Steps(Kept):
             tallies.cached_tokens += cached_tokens
             tallies.prefill_us += duration
             tallies.beside_prefill_us += duration * (decodes + held)
-        if batch.waiting.items and not batch.traits.plans_ahead:
+        if not self._plans_ahead and batch.waiting.items:
             tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
         if observed:
             self.done = Done(now, duration, decodes, context, first_tokens, finishing, answering)

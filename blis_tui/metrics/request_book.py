@@ -91,6 +91,13 @@ class RequestBook(Kept):
         other.extras = self.extras
         return other
 
+    def write(self, ended: list[tuple[Request, int, int]], packed: bytearray, contradictions: list[str]) -> None:
+        """Add the rows of requests that have ended, with their clients' TTFT and E2E, and what is wrong with them."""
+        for request, ttft_us, e2e_us in ended:
+            if contradicts(request):
+                contradictions.append(f"the times of request {request.request_id} contradict each other")
+            packed += self.pack(request, ttft_us, e2e_us, request.generated_tokens)
+
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """The request's row; what does not fit into it is noted here."""
         timeout_us = request.deadline_us and request.deadline_us - request.arrival_us

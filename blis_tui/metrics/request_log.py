@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, overload
 from blis_tui.classes import NamedTuple
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import Media, RequestState
-from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook, contradicts
+from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook
 from blis_tui.metrics.request_columns import BLOCK, Block, RequestColumns, Ways
 
 if TYPE_CHECKING:
@@ -237,12 +237,9 @@ class RequestLog:
         Raises:
             struct.error: a time of one is too large for its row.
         """
-        pack, packed = self._book.pack, self._packed
-        for request, ttft_us, e2e_us in self._ended:
-            if contradicts(request):
-                self._contradictions.append(f"the times of request {request.request_id} contradict each other")
-            packed += pack(request, ttft_us, e2e_us, request.generated_tokens)
-            if self._ways is not None:
+        self._book.write(self._ended, self._packed, self._contradictions)
+        if self._ways is not None:
+            for request, _, _ in self._ended:
                 self._ways += _pack_way(request)
         self._ended.clear()
 

@@ -117,7 +117,9 @@ class GaussianTokens:
 
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
-        return _tokens(min(self._max, max(self._min, self._mean + self._std_dev * stream.normal())))
+        drawn = self._mean + self._std_dev * stream.normal()
+        # (min() and max() are calls, and this is asked twice for each request)
+        return self._max if drawn > self._max else self._min if drawn < self._min else int(drawn + 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

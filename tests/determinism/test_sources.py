@@ -21,7 +21,7 @@ SCANNED = (*PURE, "records", "canonical.py", "simulation.py", "spec/build.py", "
 """All that takes part between a resolved document and output bytes."""
 
 ALLOWED: dict[tuple[str, str], str] = {
-    ("blis_tui/engine/cohort.py", "sum()"): "of lengths, which are integers",
+    ("blis_tui/engine/cohort.py", "sum()"): "of counts, which are whole numbers",
     ("blis_tui/metrics/stats.py", "sum()"): "of whole numbers: this is what all others call",
     ("blis_tui/records/files.py", ".glob"): "what was left behind is deleted, in any order",
 }
