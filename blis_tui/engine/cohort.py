@@ -27,6 +27,7 @@ class DecodeCohort(Kept):
         clock: number of advances so far.
         load: the step load whose decode aggregates this cohort keeps.
         calendar: clock value -> members that have their last token then, by their index.
+        soonest: no key of the calendar is less, unless the clock, or the next advance, has come to it.
         answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
         classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot;
             made for the first member, and a class without members may share its dictionary with others.
@@ -50,6 +51,7 @@ class DecodeCohort(Kept):
         "dues",
         "last_advance_us",
         "load",
+        "soonest",
         "uneven",
         "unsure",
     )
@@ -62,6 +64,7 @@ class DecodeCohort(Kept):
         self.block_size_tokens = block_size_tokens
         self.clock = 0
         self.calendar: dict[int, dict[int, Request]] = {}
+        self.soonest = 0
         self.answers: dict[int, list[Request]] = {}
         self.classes: list[dict[int, Request]] = []
         self.dues: list[int] = []
@@ -84,6 +87,8 @@ class DecodeCohort(Kept):
         finishing = self.calendar.get(finish)
         if finishing is None:
             self.calendar[finish] = {request.index: request}
+            if finish < self.soonest:  # noqa: PLR1730  (min() would cost as much as all else here)
+                self.soonest = finish
         else:
             finishing[request.index] = request
         classes = self.classes

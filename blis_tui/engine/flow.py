@@ -251,10 +251,10 @@ class Coasting(Flow):
         timed = steps.timed
         if timed is None:
             return start
-        if len(calendar) <= _FEW:
-            count = min(calendar) - clock - 1
-        else:
-            count = next(filter(calendar.__contains__, counted(clock + 2))) - clock - 1
+        if cohort.soonest <= clock + 1:
+            many = len(calendar) > _FEW
+            cohort.soonest = next(filter(calendar.__contains__, counted(clock + 2))) if many else min(calendar)
+        count = cohort.soonest - clock - 1
         free, size = batch.pool.free, cohort.block_size_tokens
         if free < decodes * (count // size + 1):
             count = min(count, cohort.affordable(free))
