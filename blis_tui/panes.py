@@ -24,10 +24,10 @@ class PaneLine:
     """A line of a pane.
 
     Attributes:
-        text: what it says.
-        style: as Textual writes styles, such as ``bold`` or ``$warning``.
+        text: its text.
+        style: a Textual style, such as ``bold`` or ``$warning``.
         event: an event that the line is about; enter goes there.
-        request: a request that it is about; enter shows its life.
+        request: a request that the line is about; enter shows its life.
     """
 
     text: str
@@ -38,12 +38,12 @@ class PaneLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A record of the run so far, as far as the debugger keeps it.
+    """What the debugger keeps of a record of the run so far.
 
     Attributes:
         event: the number of its event.
-        time_us: when that was.
-        request: whom it is about; empty = no request.
+        time_us: its simulated time.
+        request: the request that it is about; empty = none.
         instance: the index of an instance; -1 = none.
         values: its figures by name (``Description.figures``), and its reason.
     """
@@ -56,7 +56,7 @@ class Told:
 
 
 class PaneView(Protocol):
-    """What a pane may look at: the run up to the present position, and what is selected."""
+    """What a pane may look at: the run up to the current position, and the selection."""
 
     @property
     def experiment(self) -> Experiment:
@@ -64,7 +64,7 @@ class PaneView(Protocol):
 
     @property
     def event(self) -> int:
-        """The present event, from 1; 0 = before the first."""
+        """The current event, from 1; 0 = before the first."""
 
     @property
     def time_us(self) -> int:
@@ -80,10 +80,10 @@ class PaneView(Protocol):
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """What the present event has done so far; empty while the run plays."""
+        """The records of the current event so far; empty while the run plays."""
 
     def told(self, kind: str) -> Iterator[Told]:
-        """The records of a kind up to the present event, the latest first; of several in one event one of them."""
+        """The records of a kind up to the current event, the latest first; one per event."""
 
 
 Presenter: TypeAlias = "Callable[[PaneView, int], Iterable[PaneLine]]"
@@ -105,10 +105,10 @@ def pane(name: str, about: str, *, key: str = "") -> Callable[[Presenter], Prese
     """Mark a function as a pane of the debugger, in the lower row.
 
     Args:
-        name: what stands on its tab and in its border.
+        name: its name on the tab and in the border.
         about: what it shows, as a sentence without a full stop.
-        key: the character that goes there; without one, or where the debugger has another use for it, the pane is
-            reached by its tab, with tab, or from the command palette.
+        key: the key that opens it; without one, or if the debugger already uses that key, the pane is opened by its
+            tab, with tab, or from the command palette.
     """
 
     def mark(present: Presenter) -> Presenter:

@@ -51,12 +51,11 @@ class NoSettings:
 
 
 def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
-    """A field of a settings class: a sentence about it, what it is by default, and limits.
+    """A field of a settings class, with its description, default and limits.
 
     Args:
-        doc: what it means, with its unit; it becomes the schema's description.
-        default: its value where a spec says nothing, None meaning that specs may leave it out; without a default they
-            must say it.
+        doc: its meaning, with its unit; it becomes the schema's description.
+        default: its value if a spec leaves it out; None makes it optional. Without a default, specs must give it.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
     about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)

@@ -43,9 +43,9 @@ _STYLE: Final = (
 )
 _ABOUT: Final = """# Gallery
 
-What happens in each experiment that ships: requests that run, wait at an instance or are held at
-the gateway, and how full the KV caches are, all instances together. `blis-tui tui NAME` opens it in
-the debugger; `blis-tui run NAME --html page.html` makes pictures that can be looked into.
+Each shipped experiment over time, summed over all instances: requests that run, wait at an instance
+or are held at the gateway, and KV-cache use. `blis-tui tui NAME` opens one in the debugger;
+`blis-tui run NAME --html page.html` draws interactive charts.
 """
 
 

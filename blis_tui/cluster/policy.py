@@ -14,42 +14,42 @@ if TYPE_CHECKING:
 
 
 class AdmissionPolicy(Protocol):
-    """Decides about each request once, when it arrives."""
+    """Decides once about each arriving request."""
 
     rule: str
-    """How it decides, with its settings, in a sentence for explanations; empty where its name says it."""
+    """A sentence that explains how it decides, with its settings; empty if its name says it."""
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:
-        """Why ``request`` is turned away; empty when it may enter."""
+        """The reason to reject ``request``; empty to admit it."""
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers, as plain values (for digests)."""
+        """Everything it remembers, as plain values (for digests)."""
 
 
 class Saturation(Protocol):
-    """Says how busy the instances are."""
+    """Measures how busy the instances are."""
 
     rule: str
-    """How, with its settings, in a sentence for explanations."""
+    """A sentence that explains how, with its settings."""
 
     def level(self, fleet: Fleet) -> float:
-        """0 = idle; from 1 on they are saturated. Who only wants to know it asks a copy."""
+        """0 = idle; from 1 on they are saturated. Those who only look ask a copy of the detector."""
 
 
 class RoutingPolicy(Protocol):
-    """Decides about each admitted request once.
+    """Chooses an instance once for each admitted request.
 
-    One that has a method ``forget`` is told the index of each instance that has gone with all that it had cached.
+    If it has a method ``forget``, that is called with the index of each instance that is gone, cache included.
     """
 
     rule: str
-    """How it decides, with its settings, in a sentence for explanations; empty where its name says it."""
+    """A sentence that explains how it decides, with its settings; empty if its name says it."""
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
-        """The place in ``fleet`` of the instance that serves ``request``, and the reason in a few words."""
+        """The place in ``fleet`` of the instance that is to serve ``request``, and the reason in a few words."""
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers, as plain values (for digests)."""
+        """Everything it remembers, as plain values (for digests)."""
 
 
 @runtime_checkable
@@ -61,19 +61,19 @@ class Forgetful(Protocol):
 
 
 class Scorer(Protocol):
-    """Says how good each instance is for a request; ``forget``, where it has that, is as of a routing policy."""
+    """Rates each instance for a request. It may have ``forget``, like a routing policy."""
 
     weight: float
-    """How much it counts, relative to the others."""
+    """Its weight relative to the other scorers."""
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
-        """A score between 0 and 1 for every place in ``fleet``; it must not change what it remembers."""
+        """A score between 0 and 1 for every place in ``fleet``. This must not change what it remembers."""
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
-        """``request`` goes to that place."""
+        """``request`` was routed to that place."""
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers, as plain values (for digests)."""
+        """Everything it remembers, as plain values (for digests)."""
 
 
 def cut(score: float) -> float:
@@ -88,22 +88,22 @@ def cut(score: float) -> float:
 
 
 class Decider(Protocol):
-    """Decides about each admitted request once."""
+    """Decides once for each admitted request whether to split it."""
 
     rule: str
-    """How it decides, with its settings, in a sentence for explanations."""
+    """A sentence that explains how it decides, with its settings."""
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:
-        """Whether its prefill runs on another instance than its decode, and why, in a few words.
+        """Whether prefill and decode run on different instances, and why, in a few words.
 
-        ``fleet`` are the instances that decode, ``place`` the one that it will be if that is known already.
+        ``fleet`` has the instances that decode; ``place`` is the chosen one, or None if it is not known yet.
         """
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
-        """It was routed to its prefill instance, or, not being split, to its only one."""
+        """``request`` was routed to its prefill instance, or, if it is not split, to its only instance."""
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers, as plain values (for digests)."""
+        """Everything it remembers, as plain values (for digests)."""
 
 
 ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)

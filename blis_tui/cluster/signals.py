@@ -44,7 +44,7 @@ class IncomingRequest(NamedTuple):
     arrival_us: int
     input_tokens: int
     max_output_tokens: int
-    """The declared budget; 0 = undeclared. Clients without ``max_output_tokens`` declare just what they will get."""
+    """The declared budget; 0 = undeclared. Clients without ``max_output_tokens`` declare exactly what they will get."""
     segments: Segments
     """The shareable head of the prompt: ``(segment id, tokens)`` pairs."""
     slo_class: str
@@ -52,17 +52,17 @@ class IncomingRequest(NamedTuple):
     session_id: str
     round_index: int
     model: str
-    """Name of the model that it asks for; empty = any."""
+    """Name of the requested model; empty = any."""
     adapter: str = ""
-    """Name of the LoRA adapter that it asks for; empty = the base model."""
+    """Name of the requested LoRA adapter; empty = the base model."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CacheView(Kept):
-    """What an instance has cached as a router may ask it: about prompts, never about requests.
+    """What a router may ask about an instance's prefix cache: about prompts, never about requests.
 
     Attributes:
-        keys: the blocks in its prefix cache; None = those of the moment.
+        keys: the blocks in its prefix cache; None = the current ones.
         adapters: the LoRA adapters on its accelerators.
     """
 
@@ -82,7 +82,7 @@ class CacheView(Kept):
         self.adapters = adapters
 
     def cached_blocks(self, segments: Segments) -> int:
-        """How many whole blocks at the head of a prompt are in the cache."""
+        """How many leading whole blocks of a prompt are in the cache."""
         if not segments:
             return 0
         if self.keys is None:
@@ -110,7 +110,7 @@ class InstanceSignals(NamedTuple):
     running: int
     """Requests in its batch."""
     in_flight: int
-    """Requests sent there that have not ended, those on the way to its queue included; always up to date."""
+    """Requests sent there that have not ended, including those on the way to its queue; always up to date."""
     kv_used_blocks: int
     kv_total_blocks: int
     cache: CacheView
@@ -119,7 +119,7 @@ class InstanceSignals(NamedTuple):
 
     @property
     def load(self) -> int:
-        """BLIS' effective load: queue + batch + in flight. What waits or runs counts twice."""
+        """BLIS' effective load: queue + batch + in flight. Waiting and running requests count twice."""
         return self.waiting + self.running + self.in_flight
 
     @property
@@ -348,12 +348,12 @@ class SignalBoard(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Fleet(Kept, Sequence[InstanceSignals]):
-    """The signals of all instances that a request may be sent to, by place; read when they are asked for.
+    """The signals of all instances that a request may be sent to, by place; read on access.
 
     Attributes:
         members: the index of the instance at each place.
-        board: where the figures are.
-        block_size_tokens: tokens of a block of ``prompt_keys``.
+        board: where the figures are stored.
+        block_size_tokens: tokens per block of ``prompt_keys``.
     """
 
     def __init__(self, board: SignalBoard, members: Sequence[int], prompts: PromptKeys) -> None:
@@ -368,7 +368,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return bisect_left(self.members, index)
 
     def include(self, index: int) -> None:
-        """An instance has come."""
+        """An instance has joined."""
         self.board.announce(index)
         members = [*self.members]
         insort(members, index)
@@ -378,7 +378,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
                 part.include(index)
 
     def exclude(self, index: int) -> None:
-        """An instance has gone."""
+        """An instance has left."""
         self.board.announce(index)
         members = [*self.members]
         del members[bisect_left(members, index)]
@@ -402,7 +402,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return self.board.of(self.members[place], self.board.now_us)
 
     def by_model(self) -> dict[str, Fleet]:
-        """The instances that serve the same model, each model's for itself; they change with this fleet."""
+        """The instances by the model that they serve; these fleets change with this one."""
         found: dict[str, list[int]] = {}
         for index in self.members:
             found.setdefault(self.board.model(index), []).append(index)
@@ -421,7 +421,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return [waiting[index] + running[index] + in_flight[index] for index in self.members]
 
     def prompt_keys(self, request: IncomingRequest) -> Sequence[int]:
-        """What the full blocks in the shareable head of its prompt hold: equal keys, equal content."""
+        """Keys of the full blocks in the shareable head of its prompt: equal keys, equal content."""
         return self._prompts.shareable(request.segments) if request.segments else ()
 
     def cached_blocks(self, segments: Segments) -> list[int]:
@@ -433,22 +433,22 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return [place for place, index in enumerate(self.members) if adapter in self.board.cache(index).adapters]
 
     def prefill_us(self, place: int, tokens: int) -> int:
-        """How long the step-time model of an instance takes for so many prompt tokens beside the batch it has.
+        """The step-time model's estimate for that many prompt tokens together with the instance's current batch.
 
-        They fill steps of ``max_num_batched_tokens`` less one token per decode (with its drafts where it has any);
-        the contexts of the decodes are what the KV cache holds.
+        They fill steps of ``max_num_batched_tokens`` less one token per decode (and its drafts, if any); the contexts
+        of the decodes are what the KV cache holds.
         """
         return self.board.prefill_us(self.members[place], tokens, self.block_size_tokens)
 
     def column(self, name: str) -> list[float]:
-        """One of the ``FIGURES`` of all places, such as ``waiting``: a fast way to look at many instances."""
+        """One of the ``FIGURES``, such as ``waiting``, for all places: a fast way to look at many instances."""
         figure, board = FIGURES[name], self.board
         return [figure(board, index) for index in self.members]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Context(Kept):
-    """What a decision may depend on beside the request and the signals.
+    """What a decision may depend on besides the request and the signals.
 
     Attributes:
         now_us: simulated time.
@@ -462,17 +462,17 @@ class Context(Kept):
         self._observers = observers
 
     def emit(self, kind: Callable[Concatenate[int, int, P], Record], *args: P.args, **fields: P.kwargs) -> None:
-        """Tell observers something: a record of ``kind`` with these fields, at the present event and time.
+        """Emit a record of ``kind`` with these fields, at the current event and time.
 
-        It is made only while the kind has a subscriber, so a decision must not depend on it. A kind that only ever
-        accompanies decisions has ``own_event=False`` in its description: the event stays that of the decision.
+        It is made only while the kind has a subscriber, so a decision must not depend on it. A kind that only
+        accompanies decisions has ``own_event=False`` in its description: the event remains that of the decision.
         """
         observers = self._observers
         if kind in observers.kinds:
             observers.emit(kind(observers.event, self.now_us, *args, **fields))
 
     def priority(self, request: IncomingRequest) -> int:
-        """What its SLO class is worth (``slo_priorities``); larger is more urgent, below 0 it may be shed."""
+        """The priority of its SLO class (``slo_priorities``); larger is more urgent, below 0 it may be shed."""
         return self._slo_priorities.get(request.slo_class, UNKNOWN_CLASS_PRIORITY)
 
 

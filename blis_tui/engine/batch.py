@@ -44,45 +44,44 @@ class Admitting(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Batch(Kept):
-    """The requests that an instance is working on, and the queue from which they come.
+    """The requests that an instance works on, and its waiting queue.
 
     Attributes:
-        limits: what bounds it.
-        max_running: how many requests may have a place in it at the same time.
-        max_decodes: how many may decode in a step that does nothing else.
-        waiting: requests that are not scheduled yet.
+        limits: its limits.
+        max_running: the most requests that may run at the same time.
+        max_decodes: the most requests that may decode in a decode-only step.
+        waiting: the queue of requests that are not scheduled yet.
         pool: the KV blocks.
         running: batch slot -> request, in the order of admission.
-        prefills: those of ``running`` whose prefill is not finished.
-        stalled: those of ``running`` that decode, but got no token in the latest step.
-        stalls: how often decodes have left the cohort to be served one by one or not at all.
-        cohort: all others of ``running`` that decode in the next step.
-        speculative: the same, where they verify drafts; else None.
+        prefills: requests of ``running`` whose prefill is not finished.
+        stalled: decoding requests of ``running`` that got no token in the latest step.
+        stalls: how often decodes have left the cohort, to be served one by one or not at all.
+        cohort: all other requests of ``running`` that decode in the next step.
+        speculative: the same if they verify drafts; otherwise None.
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
             their last token is over.
-        load: the work of a step, as far as the cohort determines it.
-        victim: whom it preempts.
-        serves_on: whether those behind a request that is its own victim get their tokens all the same.
+        load: the part of a step's work that the cohort determines.
+        victim: the rule that chooses victims.
+        serves_on: whether requests behind one that is its own victim still get their tokens.
         swapping: moves victims to the host and back; None = they are computed again.
-        busy: slots of those that take part in steps under way, where others may start beside these: when the last of
-            them ends.
-        paused: slots of those that decode but take no part in the next plan: they wait for their latest token.
-        stale: by their index, those that were preempted with a step of theirs under way: whether their last token comes
-            of it, and when it ends. What it generates counts; it is not scheduled again before that.
-        blind: by their index, those that a step was planned for before the token came that it goes on from: when that
-            step ends.
-        leaving: requests that have left with nothing and hold their blocks until the step under way is over, with how
-            many of their tokens have content in the cache then.
-        reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
-        crowded_out: plans that preempted the last running request while KV blocks were on their way here: those that
-            it lacked are reserved for them.
-        planned: the step that starts when the present one ends, where steps are planned ahead.
+        busy: slot -> when the last step in flight that it takes part in ends, where steps overlap.
+        paused: slots of decoding requests that skip the next plan because they wait for their latest token.
+        stale: requests, by index, that were preempted while a step of theirs was in flight: whether that step gives
+            their last token, and when it ends. Its token counts; the request is not scheduled again before that.
+        blind: requests, by index, for which a step was planned before the token that it continues from was known: when
+            that step ends.
+        leaving: requests that left without a result and hold their blocks until the current step is over, with the
+            number of their tokens that have content in the cache then.
+        reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet.
+        crowded_out: plans that preempted the last running request because the blocks it lacked were reserved for KV
+            blocks on their way here.
+        planned: the step that starts when the current one ends, if steps are planned ahead.
         now: when the latest step was planned.
-        refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
-        stopped: why that failed; None = the rule does not say.
+        refused: the latest failed admission: request, pool epoch, budget, threshold (if any).
+        stopped: why it failed; None = the rule gives no reason.
         adapters: the LoRA adapters; None = there are none.
-        encoder: of media, where steps schedule it; None = there is nothing to schedule.
-        admission: how waiting requests are admitted, where the rule leaves that to it.
+        encoder: the media encoder, if steps schedule it; otherwise None.
+        admission: how waiting requests are admitted, if the rule uses it.
     """
 
     __slots__ = (

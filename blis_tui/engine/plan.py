@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Preemption(NamedTuple):
-    """A request that lost its KV blocks: a running one is put back into the queue."""
+    """A request that lost its KV blocks; a running one returns to the queue."""
 
     victim: Request
     beneficiary: Request
@@ -92,24 +92,24 @@ class Ghost(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Plan(Kept):
-    """One step, as it is formed. What it grants is taken from the batch's blocks at once.
+    """One step, while it is planned. Granted tokens take blocks from the pool at once.
 
     Attributes:
         threshold: the ``long_prefill_token_threshold`` of this step; 0 = off.
-        chunks: pieces of prefills, in the order in which they were granted.
+        chunks: prefill chunks, in the order in which they were granted.
         admitted: requests taken from the queue, in order.
-        instant: those of them whose whole prompt was cached: their prefill ends without a chunk.
+        instant: those of them whose whole prompt was cached, so their prefill needs no chunk.
         preempted: requests put back, in order.
-        stopped: where it stopped to take requests from the queue, and why; None = it took all, or does not say.
+        stopped: where and why it stopped admitting; None = it admitted all, or gives no reason.
         decodes: whether the decode cohort takes part.
         reloaded: what comes back from tiers.
-        loaded_us: when all of that is there, where it is loaded beside steps.
-        restored: what becomes of those put back, where they may be swapped out.
+        loaded_us: when all of that is there, if it is loaded concurrently with steps.
+        restored: how the preempted requests come back, if they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
-        transfer_us: how long the transfers of KV blocks take that belong to this step.
-        outranked: those of ``preempted`` whose place a more urgent request takes, in order.
-        retraction: why the others are put back, where the rule tells; else None.
-        ghosts: decodes beside those of the cohort; chunks of requests that have left stay among the others.
+        transfer_us: duration of the KV transfers that belong to this step.
+        outranked: those of ``preempted`` that gave way to a more urgent request, in order.
+        retraction: why the others were preempted, if the rule says so; otherwise None.
+        ghosts: decodes of requests that have left; chunks of such requests stay in ``chunks``.
     """
 
     __slots__ = (

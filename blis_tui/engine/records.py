@@ -22,47 +22,47 @@ RECORD_KINDS: dict[str, type[Record]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How a kind of record is shown wherever records are; what is left out is said with the kind's name.
+    """How a kind of record is shown; omitted texts are made from the kind's name.
 
     Texts are templates over the record's fields (``{ttft_us:ms}``; see ``units.filled`` for the formats). ``line``,
-    ``short`` and ``brief`` follow the request's name (or the instance's) and are made from what a debugger keeps of
-    every event: ``figures``, ``request_id``, ``instance`` and ``reason``.
+    ``short`` and ``brief`` follow the name of the request or instance, and may use what the debugger keeps of every
+    event: ``figures``, ``request_id``, ``instance`` and ``reason``.
 
     Raises:
-        TypeError: these three name something else, or there are more than two figures.
+        TypeError: these three use anything else, or there are more than two figures.
     """
 
     kind: str
     """The name in files and subscriptions: lower case, words joined by ``-``."""
     _: KW_ONLY
     sign: str = ""
-    """One cell."""
+    """A character, one cell wide."""
     colour: str = ""
-    """A colour of the theme, such as ``error``; empty = that of ordinary text."""
+    """A colour of the theme, such as ``error``; empty = ordinary text."""
     meaning: str = ""
     """A phrase that follows "an event in which"."""
     explanation: str = ""
-    """The same for people who never read the documentation, and what follows it: whole sentences."""
+    """The same in whole sentences, with its consequences, for people who have not read the documentation."""
     sentence: str = ""
-    """What one record says, without a full stop."""
+    """What a record says, without a full stop."""
     line: str = ""
     """The same in a list of events: parts separated by ``, ``."""
     short: str = ""
-    """``line`` where there is little room."""
+    """A shorter ``line``, for narrow panes."""
     brief: str = ""
-    """What matters most in a few characters, beside the sign."""
+    """The most important part in a few characters, next to the sign."""
     figures: tuple[str, ...] = ()
-    """Up to two fields a debugger keeps of every such record: whole numbers, or names of requests."""
+    """Up to two fields that the debugger keeps of every such record: whole numbers, or names of requests."""
     own_event: bool = True
-    """It can be what an event is called; else it accompanies another record, such as that of a step."""
+    """It can name an event; otherwise it accompanies another record, such as that of a step."""
     result: bool = False
-    """Of records in a step: what the step leads to, known when it is complete; the others are decided at its start."""
+    """For records of a step: a result, known when the step is complete; others are decided at its start."""
     ends: str = ""
-    """How its request ends with it: ``done`` or ``lost``; empty = it does not."""
+    """How it ends its request: ``done`` or ``lost``; empty = it does not."""
     state: str = ""
-    """Where its request stands from then on; empty = where it stood."""
+    """Its request's state from then on; empty = unchanged."""
     change: str = ""
-    """What it means for its request, where that is more than the request's fields show."""
+    """What it changes for its request beyond the request's fields."""
     on_demand: bool = False
     """It says more about another record of its event, at a cost: only who names the kind hears of it, not who asks for
     all, so it is in no record file or golden."""

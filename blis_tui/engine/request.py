@@ -207,38 +207,38 @@ class Request:
 
     Attributes:
         index: position in arrival order, from 0; identifies the request inside a simulation.
-        request_id: the user's name for it.
+        request_id: its name, as the user knows it.
         input_tokens: length of the whole prompt, shared segments included.
-        output_tokens: tokens its model would generate. Only the engine may read this (INV-9).
-        declared_tokens: the budget of its answer that its client declared; -1 = undeclared, 0 = no answer is wanted.
-        max_output_tokens: what it may generate: the declared budget, until an instance says what its limits leave of
-            that, or of an undeclared one (0 until then). The control plane and reservations go by it.
+        output_tokens: tokens that its model would generate. Only the engine may read this (INV-9).
+        declared_tokens: the output budget that its client declared; -1 = undeclared, 0 = no answer wanted.
+        max_output_tokens: what it may generate: the declared budget, until an instance applies its limits to that, or
+            to an undeclared one (0 until then). The control plane and reservations use it.
         segments: the shareable head of the prompt.
-        content: the same of all that its blocks come to hold; longer than ``segments`` only where the whole prompt is
-            shareable and its answer will be the beginning of other prompts.
-        model: name of the model that it asks for; empty = any.
-        adapter: name of the LoRA adapter that it asks for; empty = the base model.
+        content: the same for everything that its blocks will hold; longer than ``segments`` only if the whole prompt is
+            shareable and other prompts will begin with its answer.
+        model: name of the requested model; empty = any.
+        adapter: name of the requested LoRA adapter; empty = the base model.
         deadline_us: absolute time of its timeout; 0 = none.
         cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
         generated_tokens: output tokens produced so far (outside a cohort).
         target_tokens: computed tokens at which its current prefill ends.
         batch_slot: its number in the running list, in order of admission; -1 = not running.
-        known_clock: clock of its cohort behind the latest advance that was planned when the token it puts into the
-            cache was known. Asynchronous scheduling plans that only for those who were passed over before.
-        held_blocks: KV blocks it holds (outside a cohort).
-        shared_blocks: those of them whose content others can find: always a prefix of its block table.
+        known_clock: the cohort's clock after the latest advance that was planned when the token it stores was known.
+            Asynchronous scheduling does that only for requests that were skipped before.
+        held_blocks: KV blocks that it holds (outside a cohort).
+        shared_blocks: those of them that others can find by content: always a prefix of its block table.
         pieces: which blocks these are.
-        gateway_us: how long the gateway's queue held it; -1 = it never did.
-        handover: its way over two instances; None = it has one.
-        peak_tokens: the most tokens of it that were in the KV cache when it was preempted.
+        gateway_us: how long it waited in the gateway's queue; -1 = it did not.
+        handover: its way over two instances; None = it runs on one.
+        peak_tokens: the most of its tokens that were in the KV cache when it was preempted.
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
-        client: who sent it, as the workload calls them; empty = not known.
-        ignore_eos: whether it is known to generate all of its budget.
-        reasoning: what it thinks before it answers; None = not told apart.
-        media: tokens of its prompt that are no text.
-        media_items: the same item by item, by their place in the prompt; empty = not known, see ``items_of``.
+        client: ID of the workload's client that sent it; empty = unknown.
+        ignore_eos: whether it is known to use up its budget.
+        reasoning: its reasoning tokens; None = not distinguished.
+        media: tokens of its prompt that are not text.
+        media_items: the same by item, in prompt order; empty = unknown, see ``items_of``.
     """
 
     __slots__ = _REQUEST

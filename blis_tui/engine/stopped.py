@@ -63,20 +63,20 @@ CAUSES: Final = (
 
 
 class Stopped(NamedTuple):
-    """Where a plan stopped to take requests from the queue: ``need - had`` more would have let it go on."""
+    """Where a plan stopped admitting requests: ``need - had`` more would have let it go on."""
 
     cause: str
     """One of ``engine.stopped.CAUSES``, such as ``seqs``, ``tokens`` or ``blocks``; or a rule's own words."""
     need: int = 0
-    """How much the next request needed of what was short; 0 = the cause has no amount."""
+    """How much the next request needed of the scarce resource; 0 = the cause has no amount."""
     had: int = 0
-    """How much of that was left."""
+    """How much of it was left."""
     request: Request | None = None
-    """The request that did not get in; None = it holds for all that wait."""
+    """The request that was not admitted; None = it applies to all waiting ones."""
     kept: int = 0
-    """Of ``need``, KV blocks that have to stay free (watermark)."""
+    """Part of ``need``: KV blocks that have to stay free (watermark)."""
     tried_us: int = -1
-    """When that was found, if before this plan: nothing has changed since that could let it in."""
+    """When this was found, if before this plan; nothing has changed since that would admit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class SchedulingStopped(Record):
     need: int
     """How much was needed of what was short: places, tokens, KV blocks; 0 = the cause has no amount."""
     had: int
-    """How much of that was left."""
+    """How much of it was left."""
     kept: int
     """Of ``need``, KV blocks that have to stay free."""
     tried_us: int

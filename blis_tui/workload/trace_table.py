@@ -39,7 +39,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceColumns:
-    """What a format reads from a file, in the file's order; ``None`` = the file has no such column."""
+    """The columns that a format reads from a file, in file order; ``None`` = the file has no such column."""
 
     arrival_us: Sequence[int] | None
     """``None``: the file does not say when requests arrive."""
@@ -47,13 +47,13 @@ class TraceColumns:
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
     max_output_tokens: Sequence[int] | None = None
-    """What requests declare; 0 = nothing. Without this column they declare as many as they generate."""
+    """Declared budgets; 0 = undeclared. Without this column requests declare exactly what they generate."""
     ignore_eos: Sequence[int] | None = None
-    """1 = the request generates all that it declares."""
+    """1 = the request generates its whole declared budget."""
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
     answer: Sequence[str] | None = None
-    """The segment that its answer is in later prompts; empty = in none that is known."""
+    """The segment that later prompts use for its answer; empty = none is known."""
     slo_class: Sequence[str] | None = None
     tenant: Sequence[str] | None = None
     deadline_us: Sequence[int] | None = None
@@ -62,12 +62,12 @@ class TraceColumns:
     model: Sequence[str] | None = None
     adapter: Sequence[str] | None = None
     reasoning_tokens: Sequence[int] | None = None
-    """At the beginning of the answers; if any request has such, all say so."""
+    """Tokens at the beginning of the answer; with this column all requests report reasoning."""
     media: Sequence[Media] | None = None
     e2e_us: Sequence[int] | None = None
-    """What the answer took, in the trace; -1 = it does not say."""
+    """Time from request to complete answer in the trace; -1 = unknown."""
     left_out: tuple[LeftOut, ...] = ()
-    """What else was in the file; none of which there is none of."""
+    """What else was in the file; only parts that occur."""
 
 
 class _Column(Sequence[_Cell]):

@@ -25,24 +25,24 @@ class BatchRule(Protocol):
 
     @property
     def traits(self) -> Traits:
-        """What sets its batches apart."""
+        """How its batches differ from the default."""
 
     def plan(self, batch: Batch) -> Plan:
-        """Plan one step: grant prefill chunks and decode tokens, admit waiting requests, preempt if need be.
+        """Plan one step: grant prefill chunks and decode tokens, admit waiting requests, preempt if necessary.
 
-        It is called unless the step is a plain decode (nothing prefills, stalls or could be admitted, and budget and
-        free blocks cover every decode). Where it leaves requests in the queue it says why (``Plan.stopped``): that is
-        what explanations tell. One that does not is said not to say.
+        It is not called for plain decodes (nothing prefills, stalls or could be admitted, and budget and free blocks
+        cover every decode). If it leaves requests in the queue, it gives the reason in ``Plan.stopped``, which
+        explanations quote; without one they say that the rule gives no reason.
         """
 
     def max_running(self, engine: Engine) -> int:
-        """How many requests may run at the same time."""
+        """The most requests that may run at the same time."""
 
     def prefill_threshold(self, engine: Engine) -> int:
         """The ``long_prefill_token_threshold`` in force; 0 = off."""
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers from step to step, as plain values (for digests)."""
+        """Everything it remembers from step to step, as plain values (for digests)."""
 
 
 _ORDER_MATTERS: Final = -2
@@ -95,11 +95,11 @@ class Plain(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RunningFirst(Plain):
-    """Running requests first, then waiting ones, queue head first, while token budget, batch and blocks last."""
+    """Running requests first, then waiting ones from the queue head, while token budget, places and blocks last."""
 
     @property
     def traits(self) -> Traits:
-        """Nothing sets its batches apart."""
+        """Nothing differs from the default."""
         return _NOTHING_SPECIAL
 
     def plan(self, batch: Batch) -> Plan:
@@ -114,23 +114,23 @@ class RunningFirst(Plain):
         return plan
 
     def threshold(self, batch: Batch) -> int:
-        """The ``long_prefill_token_threshold`` of the step to be planned; 0 = off."""
+        """The ``long_prefill_token_threshold`` of the step being planned; 0 = off."""
         return batch.limits.long_prefill_token_threshold
 
     def padded_tokens(self, batch: Batch) -> int:  # noqa: ARG002  (for rules that pad)
-        """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
+        """Tokens of an admitted request that needs only one, next to decodes with drafts; 0 = no padding."""
         return 0
 
     def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
-        """Whether a waiting request may enter, if its KV blocks are free; asked in each plan that comes to it."""
+        """Whether a waiting request may enter if its KV blocks are free; called in each plan that reaches it."""
         return True
 
     def why_not(self, batch: Batch, request: Request) -> Stopped | None:  # noqa: ARG002  (for rules that ask for more)
-        """Why one may not that fits; None = the rule does not say."""
+        """Why a request that fits may not enter; None = the rule gives no reason."""
         return None
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
-        """Admit from the head of the queue for as long as everything fits."""
+        """Admit from the head of the queue as long as everything fits."""
         admission = batch.admission
         if admission is None:
             asks = type(self).admits is not RunningFirst.admits

@@ -9,96 +9,96 @@ from blis_tui.classes import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a rule says about itself: the engine keeps to it, explanations tell it."""
+    """What a rule states about itself; the engine follows it and explanations quote it."""
 
     keeps_output: bool = False
-    """A preempted request keeps the tokens it has generated and prefills them again; else it generates them again."""
+    """A preempted request keeps its generated tokens and prefills them again; otherwise it generates them again."""
     caches_whole_prompts: bool = False
-    """A prompt may be found in the cache as a whole, its last token included: then no token of it is computed."""
+    """A whole prompt, including its last token, may come from the cache; then no token of it is computed."""
     stores_last_token: bool = False
-    """The last token of an answer takes a place in the KV cache before all places are given back."""
+    """The last token of an answer is stored in the KV cache before the request's blocks are freed."""
     chunked_prefill: bool = True
-    """A prompt that exceeds what is left of the token budget is split; else it waits for a step it fits in."""
+    """A prompt that exceeds the rest of the token budget is split; otherwise it waits for a step that it fits into."""
     reserves_whole_prompt: bool = False
-    """A request is admitted only when all of its prompt fits into the free blocks, not just its first chunk."""
+    """A request is admitted only when its whole prompt fits into the free blocks, not just its first chunk."""
     watermark: float = 0.0
-    """Share of the KV blocks kept free when a request joins others."""
+    """Share of the KV blocks kept free when a request joins running ones."""
     null_block: bool = False
-    """There is one more block than requests can have; shares of the KV blocks count it."""
+    """There is one block more than requests can use; shares of the KV blocks count it."""
     vllm_block_pool: bool = False
-    """Content is noted and blocks are evicted by the rules of vLLM's block pool: see ``BlockPool``."""
+    """Content is recorded and blocks are evicted by the rules of vLLM's block pool: see ``BlockPool``."""
     plans_ahead: bool = False
     """A step is planned while the one before it runs (vLLM's asynchronous scheduling)."""
     plans_past_stops: bool = False
-    """A step that is planned so knows which answers end with their budget, but not which end by themselves before it:
-    for these it computes one more token, of which nothing comes."""
+    """A step planned ahead knows which answers end because of their budget, but not which end earlier by themselves.
+    For these it computes one wasted token."""
     busy_until_the_end: bool = False
-    """A step keeps the engine busy until it ends, even without a request left: those that come meanwhile wait."""
+    """A step keeps the engine busy until it ends, even if no request is left; requests that arrive meanwhile wait."""
     skips_empty_steps: bool = False
     """A step that only preempts takes no time."""
     ties_by_name: bool = True
-    """Where a sorted queue knows no other difference, names decide; else who came first."""
+    """Ties in a sorted queue are broken by name; otherwise by arrival."""
     running_first: bool = True
-    """Running requests go first, the oldest first: victims can be weighed, swapped out and brought back from tiers."""
+    """Running requests go first, the oldest first, so victims can be compared, swapped out and reloaded from tiers."""
     prefills_apart: bool = False
-    """A step prefills or decodes, never both; prompts go first, and then all decodes stall."""
+    """A step prefills or decodes, never both; prompts go first, and all decodes stall meanwhile."""
     limits_each_step: bool = False
-    """``max_num_seqs`` bounds how many requests a step serves, not how many hold KV blocks."""
+    """``max_num_seqs`` limits how many requests a step serves, not how many hold KV blocks."""
     unlimited_seqs: bool = False
-    """``max_num_seqs`` may be 0: no bound."""
+    """``max_num_seqs`` may be 0: no limit."""
     captured_sizes: bool = False
     """Decode steps replay captured CUDA graphs: see ``CapturedSizes``."""
     overtakes: bool | None = None
-    """Whether a request that does not fit is skipped, so that those behind it may go first; else none is scheduled
-    before the queue head. None = the rule does not say, and explanations say nothing about it."""
+    """Whether a request that does not fit is skipped, so that those behind it may go first; otherwise nothing is
+    scheduled before the queue head. None = unstated, and explanations do not mention it."""
     in_order_of_arrival: bool = False
-    """Requests are served in the order in which they arrived, whatever the scheduler says."""
+    """Requests are served in order of arrival, whatever the scheduler says."""
     counts_cached_tokens: bool = False
-    """What the engine reports as prompt throughput counts tokens that it found in the cache."""
+    """The engine's reported prompt throughput counts cached tokens."""
     log_interval_us: int = 0
-    """How often the engine prints the throughput of its latest iterations, which reports then have; 0 = it does not."""
+    """How often the engine prints the throughput of its latest iterations, which reports then include; 0 = never."""
     drafters: tuple[str, ...] = ()
-    """What may draft tokens that its decodes verify (``engine.speculative.method``)."""
+    """Drafting methods that it supports (``engine.speculative.method``)."""
     pipelines: str = ""
-    """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
-    ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""
+    """When it forms further batches while others are in flight (``pipeline_parallel``): ``stage``, when the first
+    stage is free; ``queue``, until a queue of batches is full, and again whenever one of them ends. Empty = never."""
     pipelined: bool = False
-    """It has a pipeline: batches under way overlap. The engine says so, of rules that say when they form batches."""
+    """It has a pipeline, so batches overlap. The engine sets this for rules that support pipelines."""
     ranks: bool = False
-    """Ranks that share the experts of a model may take their steps together (``engine.data_parallel``)."""
+    """Ranks that share a model's experts may step together (``engine.data_parallel``)."""
     sizes_pool: str = ""
-    """How many KV blocks fit is worked out for each ``rank``, or for a ``static`` share: see ``kv.capacity``."""
+    """The number of KV blocks is computed per ``rank``, or for a ``static`` share of memory: see ``kv.capacity``."""
     adapters: str = ""
-    """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
+    """How it loads LoRA adapters: ``beside`` steps (concurrently), or ``in-step``; empty = it does not support them."""
     encoder: str = ""
-    """How it schedules the encoder of media, by a budget and a cache: a request that it has no room for holds up those
-    behind it (``in-order``), or is passed over (``passes``); empty = it does not schedule it."""
+    """How it schedules the media encoder, with a budget and a cache: a request without room there blocks those behind
+    it (``in-order``), or is skipped (``passes``); empty = it does not schedule the encoder."""
     whole_media_strictly: bool = False
-    """Media whose tokens may not be computed in parts are not split even where a step begins with them."""
+    """Media that must not be split stay whole even if a step begins with them."""
     asks_for_more: str = ""
-    """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
+    """What it requires besides KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
     fits_strictly: bool = False
-    """A request enters only when its prompt, what it declares and one more block are less than the KV cache."""
+    """A request enters only if its prompt, its declared output and one more block are smaller than the KV cache."""
     victims: str = ""
-    """Whom it preempts, where that is its own to say, such as "the youngest running request"; empty = the policy's."""
+    """Whom it preempts, if the rule decides, such as "the youngest running request"; empty = the policy decides."""
     radix_tree: bool = False
-    """A radix tree shares prompts (``kv.radix_pool``), and steps follow one another as in SGLang's event loops."""
+    """A radix tree shares prompts (``kv.radix_pool``), and steps follow each other as in SGLang's event loops."""
     priorities: int = 0
-    """Priority comes before the scheduler's order: 1 = the smallest goes first, -1 = the largest; 0 = it does not."""
+    """Priority precedes the scheduler's order: 1 = the smallest goes first, -1 = the largest; 0 = it does not."""
     step_tokens: int = 0
-    """Tokens that a step may compute, where the rule has a setting of its own; 0 = ``max_num_batched_tokens``."""
+    """Token budget of a step, if the rule has its own setting; 0 = ``max_num_batched_tokens``."""
     step_tokens_setting: str = ""
-    """Which setting that is, such as ``chunked_prefill_size``; empty = it has none."""
+    """The name of that setting, such as ``chunked_prefill_size``; empty = none."""
     serves_behind_own_victim: bool = False
-    """Requests behind one that is its own victim get their tokens in the same step, whatever chooses victims."""
+    """Requests behind one that is its own victim still get their tokens in the same step, under any victim rule."""
     ending_use_adapters: bool = False
-    """A request whose last token is being computed counts among those that use LoRA adapters."""
+    """A request whose last token is being computed still counts as using its LoRA adapter."""
     cuts_output: bool = False
-    """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
+    """If prompt and declared output exceed ``max_model_len``, the output is cut; otherwise the request is dropped."""
 
     @property
     def budget_name(self) -> str:
-        """What the token budget of a step is called: a setting of the rule, or ``max_num_batched_tokens``."""
+        """The name of the step's token budget: the rule's own setting, or ``max_num_batched_tokens``."""
         return self.step_tokens_setting or "max_num_batched_tokens"
 
     def spare_blocks(self, total: int) -> int:

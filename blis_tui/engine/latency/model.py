@@ -45,15 +45,15 @@ class Chunk(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StepLoad(Kept):
-    """The work of one step; one mutable record per instance, reused from step to step.
+    """The work of one step: a mutable record per instance, reused for every step.
 
     Attributes:
-        chunks: of prefills.
+        chunks: prefill chunks.
         decode_requests: requests that generate one token each.
-        decode_context_tokens: their computed tokens before the step, summed.
-        adapters: different LoRA adapters of the requests that run.
-        other_tokens: computed in the same step by the other ranks of its group, whose experts it shares.
-        other_chunks: of prefills among these.
+        decode_context_tokens: the sum of their computed tokens before the step.
+        adapters: number of different LoRA adapters of the running requests.
+        other_tokens: tokens of the same step on the other ranks that share its experts.
+        other_chunks: prefill chunks among these.
     """
 
     __slots__ = ("adapters", "chunks", "decode_context_tokens", "decode_requests", "other_chunks", "other_tokens")
@@ -73,22 +73,22 @@ class StepLoad(Kept):
 
 
 class StepTimeModel(Protocol):
-    """How long a step takes, and what a request waits for outside of steps. All times in microseconds."""
+    """How long a step takes, and how long a request waits outside of steps. All times are in microseconds."""
 
     output_token_overhead_us: int
-    """Added to the first token's latency and to every inter-token latency, but not to the step."""
+    """Added to TTFT and to every inter-token latency, but not to the step."""
     post_decode_overhead_us: int
-    """Added once to the end-to-end latency of a request that generates anything."""
+    """Added once to the E2E latency of every request that generates tokens."""
 
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1.
 
-        It depends on nothing else: estimates and reports ask, too, and not every step need.
+        It must depend on nothing else: estimates and reports call it too, and not every step does.
         """
         ...
 
     def queueing_time_us(self, request: Request) -> int:
-        """From the arrival of ``request`` until it stands in the waiting queue."""
+        """The time from the arrival of ``request`` at the instance until it is in the waiting queue."""
         ...
 
 

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class Costs(NamedTuple):
-    """What either way would cost a victim, in microseconds; both are estimates made when it is preempted."""
+    """Estimated costs of both ways back for a victim, in microseconds, made when it is preempted."""
 
     swap_us: int
-    """Its KV blocks to the host and back."""
+    """Moving its KV blocks to the host and back."""
     recompute_us: int
-    """By how much the steps grow in which it is computed again."""
+    """By how much the steps grow that compute it again."""
 
 
 class RestoreRule(Protocol):
-    """Decides for each victim."""
+    """Decides how each victim comes back."""
 
     rule: str
-    """What becomes of a victim, as a sentence without its full stop."""
+    """What happens to a victim, as a sentence without a full stop."""
     uses_host: bool
     """Whether it ever swaps."""
 
     def swaps(self, costs: Costs) -> bool:
-        """Whether a victim's KV blocks are moved to the host (where they fit there)."""
+        """Whether a victim's KV blocks are moved to the host (if they fit there)."""
 
 
 RESTORE: Final = PlugPoint[[], RestoreRule]("policy.preemption.restore", "preemption restore", RestoreRule)

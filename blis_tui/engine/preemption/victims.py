@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class VictimRule(Protocol):
-    """Chooses victims."""
+    """Chooses which request to preempt."""
 
     rule: str
     """Whom it chooses, such as "the youngest running request"."""
     serves_on: bool
-    """Whether those behind a request that is its own victim get their tokens all the same."""
+    """Whether requests behind one that is its own victim still get their tokens."""
 
     def choose(self, seats: Seats) -> Request:
-        """Who has to go next; a request runs, or waits for its last token.
+        """The next victim: a request that runs, or waits for its last token.
 
-        It is asked once for each victim: a rule that walks the batch costs in proportion to the running requests.
+        It is called once per victim, so a rule that walks the batch costs time in proportion to the running requests.
         """
 
 
@@ -301,16 +301,16 @@ class RecomputeIndex:
 
 
 class Seats(Protocol):
-    """Who holds KV blocks, as far as victims are concerned."""
+    """The holders of KV blocks, as victim rules see them."""
 
     running: dict[int, Request]
-    """Batch slot -> request, in the order of admission; it may be empty where ``ending`` is not."""
+    """Batch slot -> request, in the order of admission; it may be empty while ``ending`` is not."""
     ending: dict[int, Request]
-    """Those whose last token is being computed: they hold their blocks until then."""
+    """Requests whose last token is being computed; they hold their blocks until then."""
     stalled: dict[int, Request]
-    """Those of ``running`` that decode and have fallen out of step with the others."""
+    """Decoding requests of ``running`` that are out of step with the others."""
     stalls: int
-    """How often decodes have fallen out of step."""
+    """How often decodes have left the others' step."""
     cohort: DecodeCohort
-    """The others that decode."""
+    """The other decoding requests."""
     pool: BlockPool

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class PriorityRule(Protocol):
-    """Computes a request's priority; must not read its output length."""
+    """Computes a request's priority. It must not read the output length."""
 
     def priority(self, request: Request) -> int:
         """The request's priority; lower is more urgent."""
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers, as plain values (for digests)."""
+        """Everything it remembers, as plain values (for digests)."""
 
 
 PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule", PriorityRule)

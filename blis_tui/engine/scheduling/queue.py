@@ -26,39 +26,39 @@ _FIRST: Final = itemgetter(0)
 
 
 class WaitingQueue(Protocol):
-    """The requests an instance has not scheduled yet, in the order in which it will.
+    """The requests that an instance has not scheduled yet, in scheduling order.
 
-    Who only looks asks ``head``, ``ordered`` and ``first``, too: they must not change what it remembers.
+    ``head``, ``ordered`` and ``first`` are also called by those who only look, so they must not change anything.
     """
 
     @property
     def order(self) -> str:
-        """Who goes first, as a sentence without its full stop."""
+        """Who goes first, as a sentence without a full stop."""
 
     @property
     def items(self) -> Collection[object]:
-        """Something that is true exactly while the queue is not empty."""
+        """A collection that is empty exactly when the queue is."""
 
     def push(self, request: Request) -> None:
         """Add a newly queued request."""
 
     def push_front(self, request: Request) -> None:
-        """Put back a preempted request: first in line, where the order allows it."""
+        """Put back a preempted request: at the head, if the order allows it."""
 
     def head(self) -> Request:
         """The next request; the queue must not be empty."""
 
     def remove(self, request: Request) -> None:
-        """Take out a request from anywhere; it must be there."""
+        """Remove a request, which must be in the queue."""
 
     def position(self, request: Request) -> int:
-        """How many stand before the request that was pushed last."""
+        """How many requests are ahead of ``request``, which was pushed last."""
 
     def ordered(self) -> list[Request]:
         """All waiting requests, head first."""
 
     def first(self, count: int | None) -> list[Request]:
-        """The first ``count`` of them; None = all."""
+        """The first ``count`` waiting requests; None = all."""
 
 
 SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler", WaitingQueue)
@@ -104,7 +104,7 @@ class FcfsQueue(Kept):
         return list(self.items.values())
 
     def first(self, count: int | None) -> list[Request]:
-        """The first ``count`` of them; None = all."""
+        """The first ``count`` waiting requests; None = all."""
         return list(islice(self.items.values(), count))
 
     def by_priority(self, sign: int) -> ByPriority:
@@ -196,7 +196,7 @@ class SortedQueue:
         return self.first(None)
 
     def first(self, count: int | None) -> list[Request]:
-        """The first ``count`` of them; None = all."""
+        """The first ``count`` waiting requests; None = all."""
         return [request for _, request in islice(chain.from_iterable(self._chunks), count)]
 
     def _place(self, entry: _Entry) -> int:
