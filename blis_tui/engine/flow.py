@@ -79,8 +79,7 @@ class Flow(Stepper):
         return upcoming != NO_STEP, now, upcoming
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """Run steps as ``advance`` does, but plain decodes may be deferred: the next step is then due after its
-        start.
+        """Run steps as ``advance`` does, but plain decodes may be deferred: the next step is then due after its start.
 
         All that others could notice of deferred decodes is that they take KV blocks. They run when they are due, or
         when something is about to happen to the instance or is asked of it (``catch_up``).
