@@ -273,9 +273,7 @@ class Batch(Kept):
         return keys[: tiers.found(keys)]
 
     def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
-        """Reload what tiers have of a prompt that does not fit into ``room`` free blocks; return whether they had
-        any.
-        """
+        """Reload a prompt that does not fit from tiers into ``room`` free blocks; return whether they had any of it."""
         tiers = self.pool.tiers
         if tiers is None or tiers.looks_up:
             return False

@@ -233,7 +233,7 @@ class Coasting(Flow):
         return done, latest, due
 
     def _due(self, start: int) -> int:
-        """Earliest start of a step that may be more than a plain decode, if the next step is one; -1 = unknown."""
+        """Earliest start, from ``start`` on, of a step that may be more than a plain decode; -1 = unknown."""
         batch, load, cohort, calendar, _ = self._at_hand
         clock, decodes = cohort.clock, load.decode_requests
         if (
