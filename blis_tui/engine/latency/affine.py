@@ -35,8 +35,9 @@ class Phase(NamedTuple):
         )
 
     def sum_of(self, compute_weight: float, traffic_weight: float) -> Phase:
-        """Return ``compute_weight * compute + traffic_weight * traffic``; it is affine: one side of the max
-        suffices.
+        """Return ``compute_weight * compute + traffic_weight * traffic``.
+
+        The sum is affine, so it uses only one side of the max.
         """
         return Phase(
             compute_per_token_us=compute_weight * self.compute_per_token_us
