@@ -1,7 +1,7 @@
-"""What ``vllm bench serve --save-result --save-detailed`` writes: one JSON object with a list for each figure.
+"""Results of ``vllm bench serve --save-result --save-detailed``: one JSON object with a list for each figure.
 
-Source: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``). ``start_times`` are seconds of a clock that
-starts anywhere; a request that failed has an entry in ``errors`` that is not empty.
+Source: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``). ``start_times`` are seconds of a clock with
+an arbitrary start; a failed request has a non-empty entry in ``errors``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _US_PER_S: Final = 1_000_000
     "vllm-bench", "The result of `vllm bench serve --save-detailed`: JSON with start_times, input_lens, output_lens."
 )
 def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Arrivals count from the first request; failed requests are left out."""
+    """Read the file; arrivals count from the first request, and failed requests are left out."""
     del settings
     csv_only(trace, problems)
     document = json_document(text)
