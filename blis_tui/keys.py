@@ -25,8 +25,7 @@ F = TypeVar("F")
 
 Kind: TypeAlias = "type | tuple[type | str] | Mapping[str, Key] | str | None"
 """The type of a key's value: a plain type; the class of a map (in a tuple: a list of such maps); a map with these keys;
-the name of a definition in other code; or None = by the field's type or the limits.
-"""
+the name of a definition in other code; or None = by the field's type or the limits."""
 
 GROUP: Final = "group"
 """The kind of a map whose keys are fields of the surrounding record."""

@@ -28,8 +28,7 @@ ALTERNATIVES: Final = 7
 PPM: Final = 1_000_000
 LOAD: Final = "load"
 """Score shown if the policy has none: 1 / (1 + queue + batch + in flight), as in ``load-balance``. The policy does not
-decide by it, so there is no regret.
-"""
+decide by it, so there is no regret."""
 
 
 class Scoring(Protocol):

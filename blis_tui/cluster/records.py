@@ -121,7 +121,7 @@ class GatewayTick(Record):
 
 @dataclass(frozen=True, slots=True)
 class Split(Record):
-    """The decider decided whether a request's prefill and decode run on different instances."""
+    """The decider chose whether a request's prefill and decode run on different instances."""
 
     shown = Description(
         "split",

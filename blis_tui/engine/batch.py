@@ -55,28 +55,26 @@ class Batch(Kept):
         running: batch slot -> request, in the order of admission.
         prefills: requests of ``running`` whose prefill is not finished.
         stalled: decoding requests of ``running`` that got no token in the latest step.
-        stalls: how often the decode cohort was dissolved, so that its requests are served one by one or not at
-            all.
+        stalls: how often decodes have left the cohort, to be served one by one or not at all.
         cohort: all other requests of ``running`` that decode in the next step.
         speculative: the cohort, if its requests verify draft tokens; otherwise None.
-        ending: requests that have left ``running`` but keep their slot and blocks until the step that computes
-            their last token ends.
+        ending: requests that have left ``running`` but keep their slot and blocks until the step that computes their
+            last token ends.
         load: the part of a step's work that the cohort determines.
         victim: the rule that chooses victims.
         serves_on: whether requests behind one that preempts itself still get their tokens.
         swapping: swaps victims to host memory and back; None = victims are recomputed.
         busy: slot -> end of the last step in flight that the request takes part in, where steps overlap.
         paused: slots of decoding requests that skip the next plan because they wait for their latest token.
-        stale: index of each request that was preempted while a step of it was in flight -> (whether that step
-            yields its last token, when it ends). The token counts; the request is not scheduled again before the step
+        stale: index of each request that was preempted while a step of it was in flight -> (whether that step yields
+            its last token, when it ends). The token counts; the request is not scheduled again before the step ends.
+        blind: index of each request for which a step was planned before its input token was known -> when that step
             ends.
-        blind: index of each request for which a step was planned before its input token was known -> when that
-            step ends.
-        leaving: requests that left without a result and hold their blocks until the current step ends, each with
-            the number of its tokens that will have content in the cache then.
+        leaving: requests that left without a result and hold their blocks until the current step ends, each with the
+            number of its tokens that will have content in the cache then.
         reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet.
-        crowded_out: number of plans that preempted the last running request because the blocks it lacked were
-            reserved for incoming KV transfers.
+        crowded_out: number of plans that preempted the last running request because the blocks it lacked were reserved
+            for incoming KV transfers.
         planned: the step that starts when the current one ends, if steps are planned ahead.
         now: time at which the latest step was planned.
         refused: the latest failed admission: request, pool epoch, budget, threshold (if any).

@@ -29,10 +29,9 @@ class DecodeCohort(Kept):
         load: the step load whose decode aggregates this cohort keeps.
         calendar: clock value -> members that get their last token then, by their index.
         soonest: lower bound on the calendar's keys, unless the clock, or the next advance, has reached it.
-        answers: clock value -> members that have finished reasoning by then and get the first token of their
-            answer.
-        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch
-            slot. Dictionaries are created on first use; an empty class may share its dictionary with others.
+        answers: clock value -> members that have finished reasoning by then and get the first token of their answer.
+        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot.
+            Dictionaries are created on first use; an empty class may share its dictionary with others.
         dues: number of members in each class.
         last_advance_us: when the latest advance ended.
         uneven: whether some member's last token is older than the latest advance (it stalled, or joined from

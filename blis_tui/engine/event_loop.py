@@ -66,8 +66,8 @@ class EventLoop(Flow):
     Attributes:
         rule: forms the batches.
         put_back: preemptions of a plan that became no step; they belong to the next step.
-        computed: requests whose prompts the latest step completes, in batch order; their content can be found
-            when it is over.
+        computed: requests whose prompts the latest step completes, in batch order; their content can be found when it
+            is over.
     """
 
     __slots__ = ("_overlaps", "_pool", "computed", "put_back", "rule")

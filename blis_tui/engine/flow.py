@@ -140,8 +140,7 @@ class Coasting(Flow):
         plans_always = not cohort.lockstep or batch.pool.tiers is not None
         self._max_decodes = -1 if plans_always else batch.max_decodes
         """A step with more decodes than this has to be planned; -1 = every step, because drafts or tiers affect
-        each.
-        """
+        each."""
         self._plain_until = 0
         """Cohort clock up to which all steps are plain decodes, if they are deferred."""
         self._each_us = 0

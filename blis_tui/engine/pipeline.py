@@ -240,8 +240,8 @@ class BatchQueue(Stages):
     for the V2 model runner, ``v1/core/sched/async_scheduler.py`` (``next_decode_eligible_step``, 52).
 
     Attributes:
-        sampled: for each of the latest plans, one fewer than there are stages, the slots that got a token; None
-            without asynchronous scheduling.
+        sampled: for each of the latest plans, one fewer than there are stages, the slots that got a token; None without
+            asynchronous scheduling.
         idle: a plan that only preempted; the next step reports its preemptions.
     """
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 RECORD_KINDS: dict[str, type[Record]] = {}
 """Every kind of record by its name in files and subscriptions, in order of definition; filled as classes are
-defined.
-"""
+defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,8 @@ class Description:
     change: str = ""
     """What it changes for its request beyond the request's fields."""
     on_demand: bool = False
-    """Whether it is emitted only to subscribers that name its kind, not to subscribers to all. It adds costly detail
-    to another record of its event, and is in no record file or golden.
-    """
+    """Whether it is emitted only to subscribers that name its kind, not to subscribers to all. It adds costly detail to
+    another record of its event, and is in no record file or golden."""
 
     def __post_init__(self) -> None:
         """Fill omitted texts from the kind's name."""

@@ -70,8 +70,7 @@ class Handover(Kept):
         transfer_start_us: when the transfer of its KV blocks starts.
         transfer_us: duration of the transfer.
         last_step_us: duration of the step that completes its prefill.
-        first_token_overhead_us: overhead that its client waits for the first token beyond the step that produced
-            it.
+        first_token_overhead_us: overhead that its client waits for the first token beyond the step that produced it.
     """
 
     __slots__ = _HANDOVER
@@ -213,11 +212,11 @@ class Request:
         input_tokens: length of the whole prompt, shared segments included.
         output_tokens: tokens that its model would generate. Only the engine may read this (INV-9).
         declared_tokens: the output budget that its client declared; -1 = undeclared, 0 = no answer wanted.
-        max_output_tokens: its output budget: the declared one, possibly cut by an instance; if undeclared, 0
-            until an instance derives it from its limits. The control plane and reservations use it.
+        max_output_tokens: its output budget: the declared one, possibly cut by an instance; if undeclared, 0 until an
+            instance derives it from its limits. The control plane and reservations use it.
         segments: the shareable head of the prompt.
-        content: shareable segments of everything that its blocks will hold; longer than ``segments`` only if the
-            whole prompt is shareable and other prompts will begin with its answer.
+        content: shareable segments of everything that its blocks will hold; longer than ``segments`` only if the whole
+            prompt is shareable and other prompts will begin with its answer.
         model: name of the requested model; empty = any.
         adapter: name of the requested LoRA adapter; empty = the base model.
         deadline_us: absolute time of its timeout; 0 = none.

@@ -25,8 +25,8 @@ class Seen(Kept):
     Attributes:
         in_flight: requests that the router sent here and that have not ended.
         present: those of them in its queue and batch.
-        stays_us: sum of departure times minus sum of arrival times. Adding ``present * now`` gives the number
-            present, integrated over time.
+        stays_us: sum of departure times minus sum of arrival times. Adding ``present * now`` gives the number present,
+            integrated over time.
         watch: receives what happens to requests here; None = nobody does.
     """
 

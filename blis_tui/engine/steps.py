@@ -92,8 +92,8 @@ class Steps(Kept):
         rule: forms the batches.
         latency: the step-time model; its overheads are part of every client-side latency.
         flat: whether the model's answer for a plain decode depends on the number of decodes alone.
-        timed: the same model if it is pure, so that it does not matter when or how often it is asked; plain
-            decodes then run in one go.
+        timed: the same model if it is pure, so that it does not matter when or how often it is asked; plain decodes
+            then run in one go.
         seen: what others can see of the requests.
         tallies: totals over the steps.
         parts: parts of steps besides their computation, in this order.

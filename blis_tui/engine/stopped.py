@@ -23,14 +23,12 @@ PROMPTS: Final = "prompts"
 """Too little is left of the step's prompt budget (SGLang's ``max_prefill_tokens``). Amounts are tokens."""
 BLOCKS: Final = "blocks"
 """The request needs more KV blocks than are free, counting cached blocks of its prompt that no other request holds.
-Amounts are blocks.
-"""
+Amounts are blocks."""
 WATERMARK: Final = "watermark"
 """As BLOCKS, but without the blocks that have to stay free it would fit."""
 ANSWERS: Final = "answers"
 """The KV blocks of all prompts and whole declared answers, including running requests, do not fit. Amounts are
-blocks.
-"""
+blocks."""
 ROOM: Final = "room"
 """Too little room is left beside the output that running requests are expected to generate. Amounts are tokens."""
 ADAPTER: Final = "adapter"

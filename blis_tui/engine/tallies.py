@@ -25,8 +25,8 @@ class Tallies(Kept):
         peak_running: the largest batch so far.
         busy_us: time of all steps.
         active_us: time during which any step was in flight.
-        computing_us: what these steps would have taken together if none had waited for another. This and
-            ``active_us`` are kept where steps overlap.
+        computing_us: what these steps would have taken together if none had waited for another. This and ``active_us``
+            are kept where steps overlap.
         prefill_tokens: tokens computed in prefills.
         cached_tokens: tokens found in the cache when a step admitted their request; prompts that were found whole are
             left out.
@@ -34,11 +34,11 @@ class Tallies(Kept):
         beside_prefill_us: time of these steps, counted once for each request that decoded in them, or that they kept
             from decoding because the rule computes prompts separately.
         full_budget_us: time of steps that used up ``max_num_batched_tokens``.
-        kv_wait_us: time of steps that left requests waiting for lack of KV blocks (preempted requests wait, too).
-            Where steps are planned ahead, the plan of the following step decides which requests wait during a step,
-            so this and ``seqs_wait_us`` are counted by that plan.
-        allocation_failures: failed attempts to allocate KV blocks: one for each victim, and one for each step that
-            left requests waiting for lack of blocks and preempted none.
+        kv_wait_us: time of steps that left requests waiting for lack of KV blocks (preempted requests wait, too). Where
+            steps are planned ahead, the plan of the following step decides which requests wait during a step, so this
+            and ``seqs_wait_us`` are counted by that plan.
+        allocation_failures: failed attempts to allocate KV blocks: one for each victim, and one for each step that left
+            requests waiting for lack of blocks and preempted none.
         seqs_wait_us: time of steps that left requests waiting because ``max_num_seqs`` ran, with token budget left.
         itl_us: tokens by the time since the request's previous token, overheads not included.
     """

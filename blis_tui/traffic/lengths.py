@@ -24,8 +24,7 @@ _GOOD: Final = 0.05
 """Up to this distance a formula is preferred to a table of the observed values."""
 _BY_CHANCE: Final = 1.36
 """Divided by the square root of the sample size, the distance that 5 % of samples exceed from their own
-distribution.
-"""
+distribution."""
 _TABLE: Final = 100
 """Maximum number of entries of such a table."""
 _TAILS: Final = (0.2, 0.1, 0.05, 0.02, 0.01)

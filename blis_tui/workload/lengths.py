@@ -25,8 +25,7 @@ _MOST: Final = 10**9
 """Maximum number of tokens in documents."""
 _ENDED_SHARE: Final = 0.753
 """Mean length of answers to random prompts relative to their limit: 123,383 of 160 x 1,024 (DeepSeek R1, vLLM's pull
-request 28227, which made ``ignore_eos`` the default of ``vllm bench serve`` for random prompts in November 2025).
-"""
+request 28227, which made ``ignore_eos`` the default of ``vllm bench serve`` for random prompts in November 2025)."""
 _LONGEST_ANSWERS: Final = 1e6
 """Longest mean lengths considered, relative to the limit: one answer in a million ends by EOS."""
 _HALVINGS: Final = 100

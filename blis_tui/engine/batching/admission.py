@@ -90,8 +90,7 @@ class Admission(Admitting):
         self._asks = asks
         self._asks_anew = asks and not is_ours(type(rule))
         """Whether the rule may change its mind although nothing has changed: a plug-in's rule may depend on the
-        time.
-        """
+        time."""
         self._batch = batch
         self._always_computes = 0 if traits.caches_whole_prompts else 1
         """Minimum number of prompt tokens that a step computes."""

@@ -81,8 +81,7 @@ class Traits:
     """A request enters only if its prompt, its declared output and one more block are smaller than the KV cache."""
     victims: str = ""
     """Which request it preempts, if the rule decides, such as "the youngest running request"; empty = the policy
-    decides.
-    """
+    decides."""
     radix_tree: bool = False
     """A radix tree shares prompts (``kv.radix_pool``), and steps follow each other as in SGLang's event loops."""
     priorities: int = 0

@@ -157,8 +157,7 @@ class Encoder(StepPart):
         self._over: list[_Over] = []
         self._late: list[tuple[int, int, Request]] = []
         """End of a step, batch slot and request, where an item at the end of the prompt is needed until the next step
-        is over.
-        """
+        is over."""
         self._plan: Plan = NO_PLAN
 
     # ---- planning ----

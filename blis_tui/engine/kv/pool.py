@@ -42,9 +42,9 @@ class BlockPool(Kept):
         block_size_tokens: tokens per block.
         prompts: the keys of prompts.
         caching: whether computed blocks can be found again (``enable_prefix_caching``).
-        as_vllm: two rules in which vLLM differs from BLIS. Blocks that are given back without full content are
-            reused first, not last; of several blocks with the same content, the one computed first is found, not the
-            latest. Source: vLLM 0.32.0, ``v1/core/block_pool.py`` lines 61 and 784.
+        as_vllm: two rules in which vLLM differs from BLIS. Blocks that are given back without full content are reused
+            first, not last; of several blocks with the same content, the one computed first is found, not the latest.
+            Source: vLLM 0.32.0, ``v1/core/block_pool.py`` lines 61 and 784.
 
     Attributes:
         total: blocks in the pool.

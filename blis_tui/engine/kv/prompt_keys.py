@@ -20,8 +20,7 @@ PLACES: Final = (1 << _INDEX_BITS) - 1
 """The bits of a key that give the block's position in its prompt."""
 _REMEMBERED: Final = 1024
 """Number of prompts whose keys are cached. This is only a shortcut; the numbers of the chains are what must not
-change.
-"""
+change."""
 
 
 class Stretches(NamedTuple):

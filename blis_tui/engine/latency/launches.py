@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
 COMPUTED: Final = ("operators", "fitted", "trained-physics", "trained-roofline", "crossmodel", "roofline")
 """Step-time models that compute the GPU's time. Measurements behind other models do not tell how steps were
-launched.
-"""
+launched."""
 _ATTENTION: Final = 6
 """Norm, query-key-value product, rotation, writing the KV cache, attention, output product."""
 _LATENT: Final = 5
 """Additional operators of latent attention: products into and out of the compressed space, and the norm between
-them.
-"""
+them."""
 _COMPRESSED_QUERY: Final = 2
 """Additional operators for compressed queries: a product and a norm."""
 _DENSE: Final = 3

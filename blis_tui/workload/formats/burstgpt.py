@@ -30,7 +30,7 @@ _FAILED: Final = ("0", "0.0")
     "burstgpt", "BurstGPT: CSV with Timestamp, Request tokens, Response tokens; failed requests are left out."
 )
 def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Read the file; arrivals count from the first request, and the models that served it originally are ignored."""
+    """Arrivals count from the first request; the models that originally served the requests are ignored."""
     del settings, problems
     given = {**_COLUMNS, **trace.columns}
     unit = trace.time_unit or "s"

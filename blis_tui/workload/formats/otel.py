@@ -40,7 +40,7 @@ _ENDS: Final = ("endTimeUnixNano", "end_time")
     "otel", "OpenTelemetry GenAI spans (OTLP JSON or JSON lines) with gen_ai.usage.input_tokens and output_tokens."
 )
 def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Read the file; requests arrive when their spans start, from the earliest on, and conversations are sessions."""
+    """Requests arrive when their spans start, counted from the earliest; the calls of a conversation form a session."""
     del settings
     csv_only(trace, problems)
     starts: list[int] = []

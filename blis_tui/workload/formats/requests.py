@@ -31,7 +31,7 @@ _OTHERS: Final = {
 
 @TRACES.plugin("requests", "CSV with a header, whose columns are known by their names or named in `columns`.")
 def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Read the file; its columns follow from their names or from the workload."""
+    """The meaning of each column follows from its name or from the workload."""
     del settings
     head = text.head()
     if head[:1] in ("{", "["):

@@ -34,7 +34,7 @@ _TEXTS: Final = ("value", "content")
     "sharegpt", "Conversations (JSON or JSON lines): first message and answer, four bytes a token; needs `rate_per_s`."
 )
 def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Read the file, which has no arrival times."""
+    """The file has no arrival times."""
     del settings
     csv_only(trace, problems)
     whole = trace.pacing == "answers"

@@ -56,7 +56,7 @@ _COLUMNS: Final = {
 
 @TRACES.plugin("tracev2", "TraceV2 of BLIS: CSV with 27 columns, from request_id to finish_reason.")
 def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Read the file; requests arrive when they were sent, and the server's prompt length precedes the client's."""
+    """Requests arrive when they were sent; the server's prompt length takes precedence over the client's."""
     del settings
     header = text.head().partition("\n")[0]
     if header.startswith("trace_version"):

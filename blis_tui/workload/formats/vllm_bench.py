@@ -30,7 +30,7 @@ _US_PER_S: Final = 1_000_000
     "vllm-bench", "The result of `vllm bench serve --save-detailed`: JSON with start_times, input_lens, output_lens."
 )
 def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Read the file; arrivals count from the first request, and failed requests are left out."""
+    """Arrivals count from the first request; failed requests are left out."""
     del settings
     csv_only(trace, problems)
     document = json_document(text)
