@@ -311,7 +311,7 @@ class Simulation:
         if processed and self._check == "all":
             try:
                 self.verify()
-            except Exception:  # an interruption while observing does no harm
+            except Exception:  # not for an interruption during the check, which does no harm
                 self._broken = True
                 raise
         return processed

@@ -225,7 +225,7 @@ class LifecycleControl(AlwaysUp):
         self._stop_after_step(index, now)
 
     def drain(self, index: int, now: int, reason: str) -> None:
-        """Send an instance no more requests; ``cluster.lifecycle.drain`` decides about those it has."""
+        """Send an instance no more requests; ``cluster.lifecycle.drain`` decides about its current ones."""
         life = self.lives[index]
         if life.state in COMING:
             self._end(index, now, reason)

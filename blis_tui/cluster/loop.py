@@ -94,7 +94,7 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
             if steps and ((time := steps[0][0]) < bar or (time == bar < bound and steps[0][1] <= heap[0][1])):
                 _, order, _, step = steps[0]
                 event, flow = step, step.flow
-                if time != flow.due_us and not exact:  # it has been due before
+                if time != flow.due_us and not exact:  # an outdated entry: the step was due earlier
                     heappop(steps)
                     continue
                 if len(steps) > 1 and steps[1][0] < bar:  # this step is the next event, or the one after it
@@ -118,7 +118,7 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
             else:
                 time, order, _, event = heappop(heap)
                 if type(event) is RequestCallback:
-                    event.handler(event.request, time)  # only ends a step for its request
+                    event.handler(event.request, time)  # only ends the step of its request
                     events += 1
                 else:
                     pipeline.events = events

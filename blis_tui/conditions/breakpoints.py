@@ -29,7 +29,7 @@ class Known(Protocol):
 
     @property
     def instance_numbers(self) -> int:
-        """Number of instances that have ever numbers; valid numbers are below it."""
+        """Upper bound on instance numbers: all are below it."""
 
     @property
     def expect(self) -> tuple[Expectation, ...]:

@@ -249,7 +249,7 @@ class Batch(Kept):
     def next_waiting(self, passed: Container[int] = (), count: int = 0) -> Request | None:
         """Return the first schedulable request in the queue, skipping requests without a slot for their adapter.
 
-        Skip ``count`` other requests too: those whose indices are in ``passed``.
+        It also skips ``count`` other requests, whose indices are in ``passed``.
         """
         if self.adapters is not None and not self.stale:
             return self.adapters.next(self.waiting, passed)

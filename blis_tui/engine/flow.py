@@ -23,7 +23,7 @@ _STEP: Final = 2
 _AT_ONCE: Final = 4096
 """The largest number of plain decodes that run in one go."""
 _FEW: Final = 32
-"""Up to so many entries, scan all of them for the earliest; with more, look them up one after another."""
+"""Up to so many entries, scan all of them for the earliest; with more, probe successive times."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -78,7 +78,7 @@ class Talks:
         return found
 
     def answered(self, ledger: Ledger) -> bool:
-        """Whether answer times are known, and nearly all answers came before the next request."""
+        """Whether answer times are known, and fewer than half of the answers came after the next request."""
         pairs = [pair for session in self.sessions for pair in pairwise(session)]
         known = [ledger.e2e_us[one] >= 0 for one, _ in pairs]
         late = [ledger.arrival_us[two] < ledger.arrival_us[one] + ledger.e2e_us[one] for one, two in pairs]

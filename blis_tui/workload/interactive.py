@@ -200,7 +200,7 @@ class InteractiveSource:
         return request
 
     def on_ended(self, request: Request, e2e_us: int, now: int) -> None:
-        """Handle the end of a request, possibly in advance; ``e2e_us`` is what its client measured, -1 = no answer."""
+        """Handle the end of a request, which may lie ahead; ``e2e_us`` is what its client measured, -1 = no answer."""
         due = self._senders.pop(request.index, None)
         if due is None:
             return

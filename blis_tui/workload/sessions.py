@@ -70,7 +70,7 @@ class Sent(NamedTuple):
         after: the requests that it waited for.
         last: the one of them that was answered last or, with clock pacing, sent last; among equals the first.
         waited_us: time since then.
-        said_tokens: tokens of the prompt's history.
+        said_tokens: tokens of its prompt other than its new text.
     """
 
     session: str

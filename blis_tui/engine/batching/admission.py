@@ -40,7 +40,7 @@ class _Found(NamedTuple):
 
     cached_blocks: int
     found_blocks: int
-    """These blocks plus those that were found but are not used."""
+    """``cached_blocks`` plus blocks that were found but are not used."""
     findable_blocks: int
     """Number of its blocks that may be found in the cache."""
     tiered: Sequence[int]

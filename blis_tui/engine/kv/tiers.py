@@ -99,7 +99,7 @@ class Tiers(StepPart):
         self.thrashing = self.transfer_us = self.added_us = 0
 
     def begin_plan(self, now: int) -> None:
-        """Prepare for the planning of a step; transfers proceeded while the instance was idle."""
+        """Prepare for the planning of a step: deduct the transfer time that passed while the instance was idle."""
         self._pending_us = max(0, self._pending_us - max(0, now - self._last_end_us))
         self._last_end_us = max(self._last_end_us, now)
         self.now = now
