@@ -57,7 +57,19 @@ class Subject:
 
 
 def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
-    """Return all meanings of a word: codes, warnings, record kinds, terms, keys, values, figures, columns, fields."""
+    """Return all meanings of a word: codes, warnings, record kinds, terms, keys, values, figures, columns, fields.
+
+    Args:
+        word: as found anywhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
+            ``vllm-v1``, ``kv.hit_rate``, ``queued_us``, ``step.duration_us``.
+        kind: search only the keys of that kind of document.
+        plugins: plug-ins whose settings are keys, too.
+
+    Raises:
+        UnknownSubjectError: nothing has that name.
+        UnknownKeyError: it is a path that no key has.
+        UnknownCodeError: it is an unknown code.
+    """
     word = word.strip()
     if kind is not None:
         return [_key(f"{kind.capitalize()}.{word}", plugins)]

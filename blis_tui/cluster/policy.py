@@ -80,7 +80,7 @@ def cut(score: float) -> float:
     """Clamp a score to 0 to 1.
 
     Raises:
-        ValueError: it is not a number.
+        ValueError: it is not a number, which cannot be compared with others.
     """
     if isnan(score):
         raise ValueError("a score is no number")

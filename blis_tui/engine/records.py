@@ -93,7 +93,11 @@ def streamed_kinds() -> dict[str, type[Record]]:
 
 
 def record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
-    """Return the record classes of a kind, given as class or name; ``all`` (or ``Record``) means the record stream."""
+    """Return the record classes of a kind, given as class or name; ``all`` (or ``Record``) means the record stream.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
     if kind in ("all", Record):
         return tuple(streamed_kinds().values())
     name = kind if isinstance(kind, str) else kind.kind
