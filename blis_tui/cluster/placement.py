@@ -39,7 +39,7 @@ class Need(NamedTuple):
 
 
 def need_of(pool: Pool) -> Need:
-    """What the instances of a pool need."""
+    """Return what the instances of a pool need."""
     return Need(pool.hardware.name, accelerators(pool))
 
 

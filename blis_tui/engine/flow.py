@@ -278,7 +278,7 @@ class Coasting(Flow):
             self.late += count
 
     def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """Run plain decodes until one needs more; return their number, the last one's start and its end."""
+        """Run plain decodes until a step has more to do; return their number, the last one's start and its end."""
         batch, load, cohort, calendar, _ = self._at_hand
         pool, clock = batch.pool, cohort.clock
         timed = self.steps.timed

@@ -25,7 +25,7 @@ BLOCKS: Final = "blocks"
 """The request needs more KV blocks than are free, counting cached blocks of its prompt that no other request holds.
 Amounts are blocks."""
 WATERMARK: Final = "watermark"
-"""As BLOCKS, but without the blocks that have to stay free it would fit."""
+"""The request would fit if no KV blocks had to stay free. Amounts are blocks."""
 ANSWERS: Final = "answers"
 """The KV blocks of all prompts and whole declared answers, including running requests, do not fit. Amounts are
 blocks."""
