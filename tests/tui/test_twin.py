@@ -196,9 +196,9 @@ async def test_the_terminal_starts_with_a_twin(recording: Recording, started: li
     ("arguments", "code", "said"),
     [
         (["tui", "quickstart", "--twin", "nowhere"], ExitCode.IO, "nowhere"),
-        (["tui", "quickstart", "--twin", "R", "--at", "1s"], ExitCode.USAGE, "not beside a recording"),
-        (["tui", "quickstart", "--twin", "R", "--axis", "seed=1..2"], ExitCode.USAGE, "not for a study"),
-        (["tui", "--twin", "R"], ExitCode.USAGE, "name it as SPEC"),
+        (["tui", "quickstart", "--twin", "R", "--at", "1s"], ExitCode.USAGE, "cannot be used with --twin"),
+        (["tui", "quickstart", "--twin", "R", "--axis", "seed=1..2"], ExitCode.USAGE, "not to a study"),
+        (["tui", "--twin", "R"], ExitCode.USAGE, "give its name as SPEC"),
         (["tui", "quickstart", "--twin", "R", "--set", "engin.x=1"], ExitCode.USAGE, "unknown key `engin`"),
     ],
 )
