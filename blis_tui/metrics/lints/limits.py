@@ -65,7 +65,7 @@ def _kv_cache(pool: Group) -> Finding | str:
             "arrived": arrived,
         },
         advice=(
-            "Provide more KV blocks (engine.kv_blocks, engine.gpu_memory_utilization, cluster.tensor_parallel) or more"
+            "Add KV blocks (engine.kv_blocks, engine.gpu_memory_utilization, cluster.tensor_parallel) or"
             f" instances{'; a lower engine.max_num_seqs trades preemptions for waiting' if preempted else ''}."
         ),
         keys=(

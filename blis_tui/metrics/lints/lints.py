@@ -102,7 +102,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("crowded-out", "KV blocks reserved for prompts in transfer keep no request from running", limits.crowded_out),
     Lint(
         "priorities-apart",
-        "SLO classes are far enough apart for SGLang's priority preemption",
+        "where SGLang's priority preemption is on, SLO classes can trigger it",
         limits.priorities_apart,
     ),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
