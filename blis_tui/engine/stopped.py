@@ -90,7 +90,7 @@ class SchedulingStopped(Record):
         "scheduling-stopped",
         sign="⊣",
         colour="warning",
-        meaning="a step was planned, and requests were left in the queue",
+        meaning="a step was planned and left requests in the queue",
         sentence="instance {instance}, step {step:,}: no more requests were scheduled ({cause}: {need:,} needed,"
         " {had:,} left)",
         line="no more requests were scheduled",

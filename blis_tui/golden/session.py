@@ -227,7 +227,7 @@ def describe(
     if divergence is not None:
         lines.append(divergence.text())
         if command := debugger_command(case, divergence.event):
-            lines.append(f"see it in the debugger: {command}")
+            lines.append(f"open it in the debugger: {command}")
     return "\n".join(lines)
 
 
@@ -316,7 +316,7 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
             told = "it holds, so take it out of golden.xfail" if one.ok else "not as expected"
             broken.append(f"{told}: {one.sentence()}")
             if one.event is not None and (command := debugger_command(case, one.event)):
-                broken.append(f"    see it in the debugger: {command}")
+                broken.append(f"    open it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken or not outcome.ok:
         return outcome

@@ -199,7 +199,7 @@ def test_every_warning_is_explained() -> None:
     for lint in LINTS:
         text = CliRunner().invoke(cli, ["explain", lint.name]).output
         assert text.startswith(f"{lint.name}: a warning about a run\n")
-        assert f"Without it: {lint.promise}." in text
+        assert f"If it does not appear: {lint.promise}." in text
         assert lint.name in CliRunner().invoke(cli, ["explain"]).output
     assert CliRunner().invoke(cli, ["explain", "overlord"]).exit_code == 2
 
@@ -227,7 +227,7 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     arrived, completed = (
         len([at for at in times if half < at <= last]) / seconds for times in ([row.arrival_us for row in rows], ended)
     )
-    told = f"in the second half of the arrivals {arrived:.1f} requests/s arrived and {completed:.1f} were completed,"
+    told = f"in the second half of the arrivals, {arrived:.1f} requests/s arrived and {completed:.1f} completed,"
     assert told in found.message
     assert "cluster.instances" in found.keys
     assert "max-num-seqs" in ids(made)
@@ -505,8 +505,8 @@ def test_limits_of_a_step() -> None:
     busy = report("fcfs", **BY_HAND)
     assert "budget of 2,048 tokens took 60 %" in finding(busy, "token-budget").message
     share = sum(one.busy_us for one in busy.instances) / (len(busy.instances) * busy.duration_us)
-    assert f"steps {100 * share:.0f} % of all time: prefill" in finding(busy, "token-budget").message
-    assert "16 already ran (max_num_seqs)" in finding(busy, "max-num-seqs").message
+    assert f"steps took {100 * share:.0f} % of all time: prefill" in finding(busy, "token-budget").message
+    assert "16 were already running (max_num_seqs)" in finding(busy, "max-num-seqs").message
     calm = report("fcfs", **BY_HAND, workload__rate_per_s=2)
     assert not {"overload", "max-num-seqs", "token-budget"} & set(ids(calm))
 
@@ -532,9 +532,9 @@ def test_prefixes() -> None:
         "prefix": {"group": "all", "tokens": 12},
     }
     made = blis_tui.run(blis_tui.load("kv-pressure", set={"workload.clients": [client], "workload.requests": 60}))
-    assert "none is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
+    assert "no prefix is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
     off = finding(report("shared-prefixes", engine__enable_prefix_caching=False, workload__requests=60), "prefix-cache")
-    assert off.message.endswith("nothing was found in the cache: prefix caching is off.")
+    assert off.message.endswith("the prefix cache had no hits: prefix caching is off.")
     assert off.keys == ("engine.enable_prefix_caching",)
 
 
@@ -577,7 +577,7 @@ def test_decodes_that_wait_for_steps_of_prompts_alone(rule: str) -> None:
         for name in step.completed:
             decoding.pop(name, None)
     assert found.figures["beside_prefill_us"] == held_us > 0
-    assert "waiting for steps that computed prompts" in found.message
+    assert "waiting for steps that prefilled" in found.message
     advised: dict[str, object] = {"policy.batching": "vllm-v1"}
     if rule == "sglang":
         advised = {"policy.batching.enable_mixed_chunk": True, "policy.batching.chunked_prefill_size": 512}
@@ -646,7 +646,7 @@ def test_at_the_start_checks_say_why_they_are_not_made() -> None:
     simulation.run(max_events=3)
     found = simulation.checkup()
     assert found.findings == ()
-    assert dict(found.skipped)["the queue does not keep growing"] == "too few requests have arrived yet"
+    assert dict(found.skipped)["the queue does not keep growing"] == "too few requests have arrived so far"
     assert all(reason for _, reason in found.skipped)
 
 
@@ -676,7 +676,9 @@ def test_a_report_and_the_debugger_say_the_same() -> None:
 def test_a_host_link_that_nobody_uses() -> None:
     recomputed = {"policy.preemption.restore": "recompute", "workload.requests": 5}
     found = finding(blis_tui.run(blis_tui.load("kv-overload", set=recomputed)), "host-link")
-    assert found.message == "engine.host_link has no effect: `restore: recompute` swaps nothing to the host."
+    assert (
+        found.message == "engine.host_link has no effect: with `restore: recompute`, nothing is swapped to host memory."
+    )
     assert "host-link" not in ids(blis_tui.run(blis_tui.load("kv-overload", set={"workload.requests": 5})))
 
 

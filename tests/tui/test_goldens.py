@@ -300,11 +300,11 @@ async def test_a_check_says_equal_or_leaves_a_new_result(folder: Path) -> None:
     async with app.run_test(size=(100, 50)) as pilot:
         await settle(pilot)
         await press(pilot, "c")
-        assert "equal to the golden" in screen_text(app)
+        assert "matches the golden" in screen_text(app)
         assert states(folder) == {"alpha": "golden"}
         write(folder, "alpha", CHANGED)
         await press(pilot, "c")
-        assert "another result than the golden" in screen_text(app)
+        assert "differs from the golden" in screen_text(app)
         assert states(folder) == {"alpha": "changed"}
         assert "first divergence" in screen_text(app)
         await press(pilot, "a")
@@ -446,7 +446,7 @@ def test_records_are_told_in_words_that_wrap_below_each_other() -> None:
 
 
 def test_verdicts_are_words() -> None:
-    assert checked(Outcome(status="equal", text="")).plain == "✓ checked just now: equal to the golden"
+    assert checked(Outcome(status="equal", text="")).plain == "✓ checked just now: matches the golden"
     unexpected = checked(Outcome(status="unexpected", text="expected: x is 3")).plain
     assert unexpected.endswith("expected: x is 3")
     assert "nondeterministic" in checked(Outcome(status="nondeterministic", text="")).plain

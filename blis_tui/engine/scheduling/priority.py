@@ -40,7 +40,7 @@ class _Stateless:
         return ()
 
 
-@PRIORITY.plugin("constant", "All requests alike.")
+@PRIORITY.plugin("constant", "All requests have the same priority.")
 class ConstantPriority(_Stateless):
     """All requests are equal."""
 
