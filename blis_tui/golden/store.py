@@ -23,7 +23,7 @@ from blis_tui.canonical import to_json, to_line
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
-from blis_tui.inputs import open_input, parse_json, read_input, real_path
+from blis_tui.inputs import open_input, parse_json, read_input, real_path, unmerged_line
 from blis_tui.records.files import atomic_bytes, write_text
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ class GoldenFiles:
         path = self.file(kind, pending=pending)
         try:
             text = read_input(path, limit=_MAX_BYTES).decode().replace("\r\n", "\n")
+            if (conflict := unmerged_line(text.split("\n"))) is not None:
+                raise _damaged(path, f"a merge has left a conflict at line {conflict + 1}")
             value = parse_json(text)
             to_json(value)  # not every number that Python reads is one
         except ValueError as error:

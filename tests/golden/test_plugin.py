@@ -350,6 +350,15 @@ def test_review_without_a_terminal_lists_the_commands(tmp_path: Path) -> None:
     assert (missing.returncode, missing.stderr.splitlines()[0]) == (3, "error: nothing matches nothing")
 
 
+def test_a_conflict_that_a_merge_has_left_is_told_as_one(accepted: Path) -> None:
+    header = accepted / "golden" / "demo.golden.json"
+    ours = header.read_text(encoding="utf-8").splitlines(keepends=True)
+    header.write_text("".join([ours[0], "<<<<<<< HEAD\n", *ours[1:3], "=======\n", ">>>>>>> other\n", *ours[3:]]))
+    told = "golden/demo.golden.json is not a golden file of format 1: a merge has left a conflict at line 2"
+    assert told in pytest_in(accepted).stdout
+    assert told in blis_in(accepted, "golden", "status").stdout
+
+
 def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
     (accepted / "golden" / "demo.golden.json").write_text("{}", encoding="utf-8")
     run = pytest_in(accepted)
