@@ -165,10 +165,23 @@ def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
     text = printable(f"there is no golden yet: {files.name}")
+    waits = False
     if settings.mode == "new":
+        told, waits = _wait(files, result, "accept it with")
+        text += told
+    return Outcome(status="missing", text=text, pending=waits, report=result.report)
+
+
+def _wait(files: GoldenFiles, result: Golden, decide: str) -> tuple[str, bool]:
+    """Lay a new result beside the golden; returns what to say of it, and whether it waits there.
+
+    Where nothing may be written, as in a checkout that is read-only, what has changed is told all the same.
+    """
+    try:
         files.write(result, pending=True)
-        text += f"\nthe new result waits; accept it with\n    {printable(accept_command(files))}"
-    return Outcome(status="missing", text=text, pending=settings.mode == "new", report=result.report)
+    except InputError as error:
+        return "\n" + printable(f"the new result is not kept: {error}"), False
+    return f"\nthe new result waits; {decide}\n    {printable(accept_command(files))}", True
 
 
 def _changed(
@@ -186,10 +199,11 @@ def _changed(
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
     text = describe(case, files, golden, result, difference, experiment)
+    waits = False
     if settings.mode in ("new", "unseen"):
-        files.write(result, pending=True)
-        text += f"\nthe new result waits; look at it, then\n    {printable(accept_command(files))}"
-    return Outcome(status="changed", text=text, pending=settings.mode != "no", report=result.report)
+        told, waits = _wait(files, result, "look at it, then")
+        text += told
+    return Outcome(status="changed", text=text, pending=waits, report=result.report)
 
 
 def describe(

@@ -359,6 +359,32 @@ def test_a_conflict_that_a_merge_has_left_is_told_as_one(accepted: Path) -> None
     assert told in blis_in(accepted, "golden", "status").stdout
 
 
+def test_what_has_changed_is_told_where_nothing_can_be_written(accepted: Path) -> None:
+    (accepted / "golden" / "demo.report.json.new").mkdir()
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("kv_blocks: 60", "kv_blocks: 50"), encoding="utf-8")
+    run = pytest_in(accepted)
+    assert "first divergence: event" in run.stdout
+    assert "the new result is not kept: cannot write" in run.stdout
+    assert "golden review" not in run.stdout
+
+
+def test_a_folder_of_goldens_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "golden").write_text("in the way", encoding="utf-8")
+    run = pytest_in(folder)
+    assert "there is no golden yet: demo\nthe new result is not kept: cannot write" in run.stdout
+
+
+def test_accepting_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    pytest_in(folder)
+    (folder / "golden" / "demo.report.json").mkdir()
+    run = blis_in(folder, "golden", "review", "--accept")
+    assert run.returncode == 3
+    assert "Traceback" not in run.stderr
+    assert run.stderr.startswith("error: cannot write golden/demo.golden.json: ")
+
+
 def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
     (accepted / "golden" / "demo.golden.json").write_text("{}", encoding="utf-8")
     run = pytest_in(accepted)
