@@ -15,7 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
-from blis_tui.golden.produce import produce_checked
+from blis_tui.golden.produce import is_up_to_date, produce_checked
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.metrics.expectations import Verdict
@@ -39,6 +39,7 @@ CI, else ``new``.
 """
 
 _SHOWN_DIFFERENCES: Final = 8
+OUTDATED: Final = "the experiment, or a plug-in of it, has changed since this result was made: run pytest again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +238,11 @@ def describe(
         name, other = difference.text
         file = files.file(REPORT if name == "report" else HEADER).name
         lines.append(printable(f"the values of the report are the same, but not the text of {file}: {other}"))
-    divergence = None if experiment is None else find_divergence(golden, result, experiment, files)
+    if experiment is None:
+        return "\n".join(lines)
+    if not is_up_to_date(result, experiment):
+        return "\n".join([*lines, OUTDATED])
+    divergence = find_divergence(golden, result, experiment, files)
     if divergence is not None:
         lines.append(divergence.text())
         if command := debugger_command(case, divergence.event):

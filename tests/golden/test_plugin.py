@@ -368,6 +368,21 @@ def test_what_has_changed_is_told_where_nothing_can_be_written(accepted: Path) -
     assert "golden review" not in run.stdout
 
 
+def test_a_result_of_what_the_experiment_no_longer_is_has_no_first_event(accepted: Path) -> None:
+    """It was changed, tested, and changed back: this run of it is the golden's, not that of the result."""
+    before = (accepted / "demo.blis.yaml").read_text(encoding="utf-8")
+    (accepted / "demo.blis.yaml").write_text(before.replace("kv_blocks: 60", "kv_blocks: 50"), encoding="utf-8")
+    pytest_in(accepted)
+    assert "first divergence: event" in blis_in(accepted, "golden", "status", "--format", "diff").stdout
+    (accepted / "demo.blis.yaml").write_text(before, encoding="utf-8")
+    for layout in ("diff", "github"):
+        told = blis_in(accepted, "golden", "status", "--format", layout)
+        assert (told.returncode, told.stderr) == (1, "")
+        assert "has changed since this result was made: run pytest again" in told.stdout
+        assert "first divergence" not in told.stdout
+    assert pytest_in(accepted).returncode == 0
+
+
 def test_a_folder_of_goldens_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "golden").write_text("in the way", encoding="utf-8")
