@@ -383,6 +383,14 @@ def test_a_result_of_what_the_experiment_no_longer_is_has_no_first_event(accepte
     assert pytest_in(accepted).returncode == 0
 
 
+def test_a_name_that_is_too_long_for_a_file_is_told(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "demo.blis.yaml").rename(folder / f"{'x' * 240}.blis.yaml")
+    run = pytest_in(folder)
+    assert "the new result is not kept: cannot write" in run.stdout
+    assert "Traceback" not in run.stdout
+
+
 def test_a_folder_of_goldens_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "golden").write_text("in the way", encoding="utf-8")

@@ -368,8 +368,10 @@ class Experiment:
         " test, `default`.",
         type="object",
         propertyNames={
-            "pattern": "^[A-Za-z0-9][A-Za-z0-9._=,-]*$",
-            "description": "A name of letters, digits and `.`, `_`, `=`, `,`, `-`, the first a letter or a digit.",
+            "pattern": "^[A-Za-z0-9][A-Za-z0-9._=,-]{0,99}$",
+            "description": (
+                "A name of at most 100 letters, digits, `.`, `_`, `=`, `,` and `-`, the first a letter or a digit."
+            ),
         },
         additionalProperties={"$ref": "#/$defs/overrides"},
         minProperties=1,
