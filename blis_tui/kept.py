@@ -63,6 +63,12 @@ def is_ours(kind: type) -> bool:
     return kind.__module__.startswith(_OURS)
 
 
+def is_of_ours(one: object) -> bool:
+    """Whether a function is one of this package, or an object of a class of it."""
+    module: str = getattr(one, "__module__", "")
+    return module.startswith(_OURS)
+
+
 def remembering(*parts: object) -> tuple[Remembers, ...]:
     """The parts of plug-ins that say what they remember, at plug points where they need not (for digests)."""
     plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]

@@ -413,6 +413,14 @@ def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path)
         prepare(entries(folder)["alpha"], folder)
 
 
+def test_a_result_of_what_the_experiment_no_longer_is_is_not_compared_with_it(folder: Path) -> None:
+    changed(folder, "alpha")
+    spec = folder / "alpha.blis.yaml"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("kv_blocks: 90", "kv_blocks: 80"), encoding="utf-8")
+    with pytest.raises(BlisError, match="has changed since this result was made: run pytest again"):
+        prepare(entries(folder)["alpha"], folder)
+
+
 # ---- presenters ----
 
 
