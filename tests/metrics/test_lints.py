@@ -366,10 +366,34 @@ def test_requests_that_were_not_served() -> None:
     assert rejected.request == turned_away[0].request_id
     late = blis_tui.run(experiment("time-outs"))
     assert finding(late, "timed-out").figures["timed_out"] == late.requests.timed_out > 0
+    assert (late.requests.timed_out, finding(late, "timed-out").figures["started_at_once"]) == _timed_out(late)
     short = report("kv-pressure", engine__max_model_len=600, workload__requests=60)
     dropped = finding(short, "dropped")
     assert (short.warnings[0].id, dropped.severity) == ("dropped", "error")
     assert dropped.request == next(row.request_id for row in short.rows if row.state == "dropped-unservable")
+
+
+def _timed_out(made: Report) -> tuple[int, int]:
+    """Requests that timed out, and those of them that were scheduled in the first tenth of their time."""
+    late = [row for row in made.rows if row.state == "timed-out"]
+    spans = [(row.scheduled_us, row.arrival_us, row.deadline_us or 0) for row in late]
+    at_once = [1 for start, arrival, end in spans if start is not None and start - arrival <= (end - arrival) / 10]
+    return len(late), len(at_once)
+
+
+@pytest.mark.parametrize(("instances", "timeout_us", "ran"), [(4, 1_000_000, True), (1, 20_000_000, False)])
+def test_more_instances_are_advised_only_where_requests_time_out_in_the_queue(
+    instances: int, timeout_us: int, *, ran: bool
+) -> None:
+    load = {"workload.rate_per_s": 4 if ran else 80, "workload.requests": 400 if ran else 1500}
+    changed = {**load, "cluster.instances": instances, "expect": [], "workload.clients.0.timeout_us": timeout_us}
+    made = blis_tui.run(blis_tui.load("quickstart", set={"latency": "roofline", "policy.batching": "blis", **changed}))
+    told = finding(made, "timed-out")
+    count, at_once = _timed_out(made)
+    assert (told.figures["timed_out"], told.figures["started_at_once"]) == (count, at_once)
+    assert (2 * at_once > count) is ran
+    assert ("cluster.instances" in told.keys) is not ran
+    assert ("raise timeout_us" in told.advice, "add instances" in told.advice) == (True, not ran)
 
 
 UNSERVABLE: dict[str, tuple[dict[str, object], list[str]]] = {

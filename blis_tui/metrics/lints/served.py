@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, load_keys
@@ -63,14 +63,32 @@ def timed_out(seen: Seen) -> Finding | str:
     count, arrived, share, first = _lost(seen, RequestState.TIMED_OUT)
     if not count:
         return ""
+    prompt = _started_at_once(seen)
+    ran = 2 * prompt > count
+    message = f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}."
+    advice = "Lower the load, add instances, or raise timeout_us; work done for timed-out requests is discarded."
+    if ran:
+        message = f"{message} {prompt:,} of them started within a tenth of their time and did not finish in the rest."
+        advice = "A shorter queue does not help these: raise timeout_us, or make answers shorter or steps faster."
     return Finding(
         id="timed-out",
-        message=f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}.",
-        figures={"timed_out": count, "arrived": arrived},
-        advice="Lower the load, add instances, or raise timeout_us; work done for timed-out requests is discarded.",
-        keys=(*load_keys(seen.experiment), "cluster.instances"),
+        message=message,
+        figures={"timed_out": count, "arrived": arrived, "started_at_once": prompt},
+        advice=advice,
+        keys=("cluster.tensor_parallel",) if ran else (*load_keys(seen.experiment), "cluster.instances"),
         request=first,
     )
+
+
+def _started_at_once(seen: Seen) -> int:
+    """How many of the requests that timed out were scheduled in the first tenth of their time."""
+    count = 0
+    for columns in seen.table.in_columns(("state", "arrival_us", "scheduled_us", "deadline_us")):
+        for state, arrival_us, scheduled_us, deadline_us in zip(*columns, strict=True):
+            if state == "timed-out" and isinstance(scheduled_us, int):
+                arrival, deadline = cast("int", arrival_us), cast("int", deadline_us)
+                count += 10 * (scheduled_us - arrival) <= deadline - arrival
+    return count
 
 
 def rejected(seen: Seen) -> Finding | str:
