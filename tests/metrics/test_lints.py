@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -533,6 +534,39 @@ def test_limits_of_a_step() -> None:
     assert "16 were already running (max_num_seqs)" in finding(busy, "max-num-seqs").message
     calm = report("fcfs", **BY_HAND, workload__rate_per_s=2)
     assert not {"overload", "max-num-seqs", "token-budget"} & set(ids(calm))
+
+
+PROMPTS: dict[str, object] = {
+    "workload.clients.0.output_tokens": {"kind": "constant", "value": 2},
+    "workload.rate_per_s": 400,
+    "workload.requests": 600,
+    "cluster.instances": 1,
+    "engine.max_num_seqs": 1024,
+    "expect": [],
+}
+"""So many prompts that hardly anything but prefill takes time: what a budget gains is how much sooner all are done."""
+
+
+@pytest.mark.parametrize(
+    ("latency", "budget"),
+    [("operators", 128), ("operators", 256), ("operators", 2048), ("roofline", 512), ("roofline", 4096)],
+)
+def test_a_larger_token_budget_is_advised_where_it_computes_prompts_faster(latency: str, budget: int) -> None:
+    made, twice = (
+        blis_tui.run(
+            blis_tui.load("quickstart", set={**PROMPTS, "latency": latency, "engine.max_num_batched_tokens": tokens})
+        )
+        for tokens in (budget, 2 * budget)
+    )
+    told = finding(made, "token-budget")
+    faster = 100 * (made.duration_us / twice.duration_us - 1)
+    if "engine.max_num_batched_tokens" in told.keys:
+        assert faster > 3
+        (percent,) = re.findall(r"(\d+) % more prompt tokens", told.advice)
+        assert int(percent) == pytest.approx(faster, abs=5)
+    else:
+        assert faster < 7
+        assert told.keys == ("cluster.instances",)
 
 
 def test_prefill_limits_no_run_whose_other_instances_are_busier() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.latency.model import Chunk, StepLoad, is_pure
+from blis_tui.engine.request import Request, RequestState
 from blis_tui.metrics.lints.finding import MANY, Finding, budget_key, worst
 from blis_tui.metrics.load import THRASHING
 from blis_tui.metrics.stats import of_histogram
@@ -28,6 +29,9 @@ _TAIL: Final = 4
 """Times the median inter-token latency that the 99th percentile is worth a warning from."""
 _BESIDE_SHARE: Final = 20
 """Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
+_WORTH_IT: Final = 5
+"""Percent more prompt tokens per second from which on a larger token budget is advised."""
+_PROBE: Final = Request(-1, "", 0, 1, 0)
 _AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
 
@@ -200,6 +204,7 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
     if 100 * full_us <= _FULL_SHARE * busy_us or 100 * busy_us < _BUSY_SHARE * there_us:
         return ""
     budget = pool.limits.max_num_batched_tokens
+    advice, keys = _faster_prefill(pool, seen)
     return Finding(
         id="token-budget",
         message=(
@@ -212,9 +217,50 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
             "instances_us": there_us,
             "max_num_batched_tokens": budget,
         },
-        advice=f"Raise {budget_key(pool.instances[0])}, or add instances.",
-        keys=(budget_key(pool.instances[0]), "cluster.instances"),
+        advice=advice,
+        keys=keys,
     )
+
+
+def _faster_prefill(pool: Group, seen: Seen) -> tuple[str, tuple[str, ...]]:
+    """What lets a pool compute more prompt tokens per second: advice and keys."""
+    key, instances = budget_key(pool.instances[0]), "cluster.instances"
+    gain = _gain_of_twice_the_budget(pool, seen)
+    if gain is None:
+        return f"Add instances, or try a larger {key}.", (instances, key)
+    if 100 * gain < _WORTH_IT:
+        more = "hardly more" if gain >= 0 else "fewer"
+        return f"Add instances: with twice the budget ({key}), steps compute {more} prompt tokens per second.", (
+            instances,
+        )
+    return f"Raise {key} (twice as much: {100 * gain:.0f} % more prompt tokens per second), or add instances.", (
+        key,
+        instances,
+    )
+
+
+def _gain_of_twice_the_budget(pool: Group, seen: Seen) -> float | None:
+    """By which share full steps then compute more prompt tokens per second; None = the step-time model cannot say.
+
+    Computed from the model's own step times, with as many decodes beside the prompts as in the run on average.
+    """
+    instance, flow, prefill_us = pool.instances[0], seen.flow, pool.total("prefill_us")
+    if not is_pure(instance.latency) or not prefill_us:
+        return None
+    budget = pool.limits.max_num_batched_tokens
+    decodes = min(pool.total("beside_prefill_us") // prefill_us, budget // 2)
+    if instance.batch.traits.prefills_apart:
+        decodes = 0
+    answers = flow.states[RequestState.COMPLETED]
+    context = decodes * flow.input_tokens // max(flow.total, 1) + decodes * flow.answer_tokens // max(2 * answers, 1)
+
+    def per_us(tokens: int) -> float:
+        new = tokens - decodes
+        whole, rest = divmod(new, budget)
+        chunks = [Chunk(_PROBE, 0, size, size) for size in [budget] * whole + [rest] * (rest > 0)]
+        return new / instance.latency.step_time_us(StepLoad(chunks, decodes, context))
+
+    return per_us(2 * budget) / per_us(budget) - 1
 
 
 def decode_tail(seen: Seen) -> Finding | str:
