@@ -46,6 +46,11 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def unmerged_line(lines: Iterable[str]) -> int | None:
+    """Where git has left the first mark of a merge that is not resolved, counted from 0; None = nowhere."""
+    return next((at for at, line in enumerate(lines) if line.startswith("<<<<<<< ")), None)
+
+
 def noted_inputs() -> tuple[str | Path, ...]:
     """Return the files opened for reading since the list was last cleared."""
     return tuple(_NOTED)

@@ -63,6 +63,12 @@ def is_ours(kind: type) -> bool:
     return kind.__module__.startswith(_OURS)
 
 
+def is_of_ours(one: object) -> bool:
+    """Whether a function is one of this package, or an object of a class of it."""
+    module: str = getattr(one, "__module__", "")
+    return module.startswith(_OURS)
+
+
 def remembering(*parts: object) -> tuple[Remembers, ...]:
     """Return parts of plug-ins that have a ``state()``, at plug points where it is optional (for digests)."""
     plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]

@@ -39,19 +39,21 @@ _EVENTS: Final = 200
     "--output",
     required=True,
     metavar="FILE.blis|FILE.html",
-    help="Where to write it; a page instead of a bundle where the name ends in .html.",
+    help="File to write; a name that ends in .html makes a page instead of a bundle.",
 )
 @click.option(
     "--at",
     metavar="EVENT|TIME|REQUEST",
-    help="Where it is opened first; a page shows as much before as after it.",
+    help="Position at which it opens; a page shows as many events before it as after it.",
 )
-@click.option("--break", "breaks", multiple=True, metavar="CONDITION", help="A breakpoint to set then; repeatable.")
+@click.option(
+    "--break", "breaks", multiple=True, metavar="CONDITION", help="Breakpoint to set when it is opened; repeatable."
+)
 @click.option(
     "--events",
     type=click.IntRange(1, 10_000),
     metavar="N",
-    help=f"How many events a page shows: the last, or those around --at.  [default: {_EVENTS}]",
+    help=f"Number of events that a page shows: the last ones, or those around --at. [default: {_EVENTS}]",
 )
 @chosen_options
 @reported
@@ -63,28 +65,29 @@ def bundle(
     events: int | None,
     chosen: Chosen,
 ) -> None:
-    """Write a run as one file, to be opened elsewhere.
+    """Pack a run into one file that can be opened elsewhere.
 
-    It holds the experiment with all that it refers to, its trace, its results, a position and breakpoints. `blis-tui
-    tui FILE.blis` opens it there; `blis-tui run FILE.blis` runs it; both say where results differ from those it
-    holds. Plug-ins are not in it: name them again with --plugins.
+    A bundle contains the experiment with everything it refers to, its trace, its results, a position and breakpoints.
+    `blis-tui tui FILE.blis` opens it at that position; `blis-tui run FILE.blis` runs it; both report where results
+    differ from those in the bundle. Plug-ins are not included: name them again with --plugins.
 
-    A FILE.html steps through a part of the run in any browser: what the debugger's panes say at each event, and why.
+    FILE.html is instead a page that steps through a part of the run in any browser: what the debugger's panes show at
+    each event, and why.
     """
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.golden.bundle import pack  # noqa: PLC0415
 
     if source == "-":
-        raise click.UsageError("a bundle is made of files: write the experiment to one, and name it as SPEC")
+        raise click.UsageError("a bundle is made from files: write the experiment to a file and give its name as SPEC")
     if not output.endswith((_SUFFIX, _PAGE)):
         raise click.UsageError(
-            f"--output {printable(output)}: the name of a bundle ends in {_SUFFIX}, of a page in {_PAGE}"
+            f"--output {printable(output)}: the name must end in {_SUFFIX} for a bundle, or in {_PAGE} for a page"
         )
     if output.endswith(_PAGE) and breaks:
-        raise click.UsageError("--break: a page has no breakpoints")
+        raise click.UsageError("--break is for bundles: a page has no breakpoints")
     if events is not None and not output.endswith(_PAGE):
-        raise click.UsageError(f"--events: a bundle holds the whole run; a page ends in {_PAGE}")
+        raise click.UsageError(f"--events is for pages (-o NAME{_PAGE}): a bundle holds the whole run")
     try:
         place = parse_place("0" if at is None else at)
     except InputError as error:
@@ -161,7 +164,7 @@ def is_bundle(source: str | None) -> bool:
 def require_as_packed(*changes: object) -> None:
     """Raise UsageError where something is to be changed about a bundle."""
     if any(changes):
-        raise click.UsageError("a bundle is opened as it is: neither --set, --seed nor --case go with it")
+        raise click.UsageError("a bundle is opened as it is: --set, --seed and --case cannot be used with it")
 
 
 @contextmanager
@@ -173,5 +176,5 @@ def opened(source: str, known: Registry | None) -> Iterator[tuple[Bundle, bool]]
         with ending_on_signals():
             difference = verified(found)
         if difference:
-            tell(printable_lines(f"warning: {source} holds other results than this run gives\n{difference}"))
+            tell(printable_lines(f"warning: the results of this run differ from those in {source}\n{difference}"))
         yield found, not difference

@@ -62,7 +62,7 @@ class _Written:
     required=True,
     metavar="SPEC",
     shell_complete=completion.experiments,
-    help="The experiment that was measured (model, hardware, engine); one for all files, or one for each.",
+    help="Experiment that describes what was measured (model, hardware, engine); one for all files, or one per file.",
 )
 @set_option
 @grouped(
@@ -71,8 +71,8 @@ class _Written:
     click.option(
         "--base",
         type=click.Choice(["fitted", "blackbox"]),
-        help="The step-time model to fit. Default: the experiment's, if it is one of these, else `fitted`; `blackbox`"
-        " is for hardware of which nothing is known.",
+        help="Step-time model to fit; `blackbox` is for hardware of which nothing is known [default: the experiment's, "
+        "if it is one of these, otherwise `fitted`].",
     ),
     click.option(
         "--compare", is_flag=True, help="Fit nothing: compare the experiment's own step-time model with MEASURED."
@@ -80,9 +80,13 @@ class _Written:
     click.option(
         "--stages",
         metavar="SECONDS,…",
-        help="Durations of the load's stages, such as 600,600: errors of each are told, too.",
+        help="Durations of the load's stages, such as 600,600: also report the error of each stage.",
     ),
-    click.option("--repeated-prompts", is_flag=True, help="Prompts of one length are one prompt, found in the cache."),
+    click.option(
+        "--repeated-prompts",
+        is_flag=True,
+        help="Treat prompts of equal length as the same prompt, which hits the prefix cache.",
+    ),
 )
 @grouped(
     "collected",
@@ -90,15 +94,19 @@ class _Written:
     click.option(
         "--collect",
         metavar="FILE",
-        help="Measure nothing yet: write the loads to measure here, the most telling first.",
+        help="Fit nothing yet: write the loads to measure to FILE, the most informative first.",
     ),
-    click.option("--loads", type=click.IntRange(1, 30), default=6, show_default=True, help="With --collect, how many."),
+    click.option(
+        "--loads", type=click.IntRange(1, 30), default=6, show_default=True, help="With --collect: number of loads."
+    ),
 )
 @grouped(
     "written",
     _Written,
-    click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`."),
-    click.option("--html", metavar="FILE", help="Draw measured against predicted."),
+    click.option(
+        "-o", "--output", metavar="FILE", help="Write the coefficients to FILE, a document to name under `extends`."
+    ),
+    click.option("--html", metavar="FILE", help="Write an HTML page with charts of measured against predicted."),
     format_option("table", "json"),
 )
 @reported
@@ -110,28 +118,28 @@ def calibrate(
     collected: _Collected,
     written: _Written,
 ) -> None:
-    """Fit the coefficients of a step-time model to MEASURED requests and steps, or say how far off one is.
+    """Fit the coefficients of a step-time model to MEASURED requests and steps, or report the error of a model.
 
     MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, inference-perf (per-request metrics), BLIS
     (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.
-    Steps are told by a log of `vllm serve --enable-logging-iteration-details`, or by CSV with duration_us,
+    Steps are read from a log of `vllm serve --enable-logging-iteration-details`, or from CSV with duration_us,
     decode_requests, context_tokens, prefill_requests and prefill_tokens.
 
-    With --collect and no files it says which loads to measure: FILE is an experiment, and its cases are the loads.
+    With --collect FILE and no MEASURED, it writes FILE, an experiment whose cases are the loads to measure.
     """
     if collected.collect is not None:
         if measured or len(specs) != 1 or asked.base == "blackbox" or asked.compare or written.output or written.html:
-            raise click.UsageError("--collect FILE takes one --spec, nothing measured, and fits `fitted`")
+            raise click.UsageError("--collect FILE takes one --spec, no measured files, and only the `fitted` model")
         _collect(collected.collect, specs[0], overrides, collected.loads)
         return
     if not measured:
-        raise click.UsageError("name files of measured requests or steps, or say --collect FILE")
+        raise click.UsageError("name files of measured requests or steps, or use --collect FILE")
     if len(specs) not in (1, len(measured)):
         raise click.UsageError(
             f"{plural(len(measured), 'file')} and {len(specs)} --spec: give one, or one for each file"
         )
     if asked.compare and written.output:
-        raise click.UsageError("--compare only judges: there is nothing to write with -o")
+        raise click.UsageError("--compare fits nothing, so there is nothing to write with -o")
     require_different_files(written.files())
     paths = [*specs] * (len(measured) if len(specs) == 1 else 1)
     _tell(list(zip(measured, paths, strict=True)), overrides, asked, written)
@@ -190,5 +198,5 @@ def _durations(stages: str | None) -> list[float]:
     except ValueError:
         found = [0.0]
     if any(not 0.0 < one < float("inf") for one in found):
-        raise click.UsageError(f"--stages {stages}: seconds are wanted, such as 600,600")
+        raise click.UsageError(f"--stages {stages}: not a list of seconds, such as 600,600")
     return found

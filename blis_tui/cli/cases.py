@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
 
 case_option: Final = click.option(
-    "--case", metavar="NAME", help="Take one of the file's cases (`cases`, `matrix`); --set comes after it."
+    "--case", metavar="NAME", help="Use one of the file's cases (`cases`, `matrix`); --set is applied after it."
 )
 
 
@@ -59,7 +59,8 @@ def case_overrides(
 
     cases = cases_by_name(source, stdin_text, plugins)
     if name not in cases:
-        known = suggestion(name, cases, otherwise="there are") if cases else "the file has neither `cases` nor `matrix`"
+        missing = "the file has neither `cases` nor `matrix`"
+        known = suggestion(name, cases, otherwise="the cases are") if cases else missing
         raise click.UsageError(f"{source} has no case `{name}`: {known}")
     return (*(as_text(path, value) for path, value in cases[name].overrides.items()), *overrides)
 
@@ -73,8 +74,8 @@ def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None)
         return
     count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
     name = "standard input" if source == "-" else printable(source)
-    note = f"note: {name} has {count}, but this is the document itself, without any of them\n"
-    note += f"  = help: --case {quote(cases[0].name)} selects one"
+    note = f"note: {name} has {count}; this run uses none of them\n"
+    note += f"  = help: select one with --case {quote(cases[0].name)}"
     if source != "-":
         file = printable(shown(cases[0].spec))
         note += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"

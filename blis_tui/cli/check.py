@@ -57,13 +57,13 @@ class Outcome:
     "source",
     metavar="SPEC",
     shell_complete=completion.experiments,
-    help="Of policies: what to run. Where it names none of them, each takes its place in turn. By default, a shipped "
-    "experiment in which policies of that kind have something to decide.",
+    help="For policies: the experiment to run. If it names none of them, each is substituted in turn. By default, a "
+    "shipped experiment in which policies of that kind have something to decide.",
 )
 @set_option
 @seed_option
 @plugins_option
-@format_option("text", "json", about="text: errors on stderr as a compiler prints them; json: one document on stdout.")
+@format_option("text", "json", about="text: compiler-style errors on stderr; json: one document on stdout.")
 @reported
 def check(
     paths: tuple[str, ...],
@@ -73,23 +73,23 @@ def check(
     plugins: tuple[str, ...],
     output_format: str,
 ) -> None:
-    """Check documents of any kind, and policies of your own.
+    """Validate documents of any kind, and your own policies.
 
     PATH is a document: a file, a folder (every YAML file below it that is not hidden), the name of an experiment or a
-    study, or - for standard input. Syntax, schema and meaning are checked; of a recorded workload, the rows within the
-    first 4 MiB, too. Nothing runs.
+    study, or - for standard input. Syntax, schema and semantics are checked; for a recorded workload, so are the rows
+    within the first 4 MiB. Nothing is simulated.
 
-    Or PATH is code with policies: FILE.py, or an installed package. An experiment runs with each of them again, without
-    observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same. What a
-    policy remembers must show in its `state()`, and stay the same where it is only asked (`scores`). The first event
-    that differs is named. --set and --seed are about that experiment.
+    PATH can also be code with policies: FILE.py, or an installed package. For each policy, an experiment is run again,
+    without observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same.
+    Everything a policy remembers must show in its `state()`, and must not change when it is only queried (`scores`).
+    The first event that differs is named. --set and --seed apply to that experiment.
 
-    Exit codes: 2 where a document is wrong, 3 where one cannot be read or a folder has none; 1 where a policy's runs
-    differ, 4 where it raises an exception or a call of it takes half a minute.
+    Exit codes: 2 if a document is invalid, 3 if one cannot be read or a folder has none; 1 if the runs of a policy
+    differ, 4 if a policy raises an exception or one call of it takes half a minute.
     """
     code = [path for path in paths if is_code(path)]
     if (source is not None or overrides or seed is not None) and not code:
-        raise click.UsageError("--experiment, --set and --seed are for policies: name a FILE.py or a package")
+        raise click.UsageError("--experiment, --set and --seed apply only to policies: name a FILE.py or a package")
     documents = [path for path in paths if path not in code]
     stdin_text = read_standard_input_text() if "-" in documents else None
     known = known_plugins(plugins)
@@ -148,7 +148,7 @@ def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Out
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
-        pattern = "\n  = help: no file is called so: a shell leaves a pattern as it is that matches none"
+        pattern = "\n  = help: no file matches: the shell passes on a pattern that matches nothing as it is"
         return Outcome(file=source, unreadable=f"{error}{pattern if _PATTERN.intersection(source) else ''}")
     return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
 
@@ -199,7 +199,7 @@ ANY: Final = "quickstart"
 OK: Final = "ok"
 DIFFERS: Final = "differs"
 FAILS: Final = "fails"
-UNNAMED: Final = "not checked, as the experiment does not name it"
+UNNAMED: Final = "not checked: the experiment does not name it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

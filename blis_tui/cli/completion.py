@@ -162,7 +162,7 @@ def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[Completion
 @click.pass_context
 @reported
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion script for SHELL.
+    """Print the completion script for a shell.
 
     \b
     bash:  eval "$(blis-tui completion bash)"      in ~/.bashrc

@@ -34,28 +34,28 @@ class _Changed:
 @grouped(
     "changed",
     _Changed,
-    click.option("--set", "both", multiple=True, metavar="PATH=VALUE", help="Replace a value in both experiments."),
-    click.option("--set-a", "only_a", multiple=True, metavar="PATH=VALUE", help="Replace a value in A."),
-    click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Replace a value in B."),
-    click.option("--seed", type=click.IntRange(min=0), help="The seed of both [default: A's]."),
+    click.option("--set", "both", multiple=True, metavar="PATH=VALUE", help="Override a value in both experiments."),
+    click.option("--set-a", "only_a", multiple=True, metavar="PATH=VALUE", help="Override a value in A."),
+    click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Override a value in B."),
+    click.option("--seed", type=click.IntRange(min=0), help="Seed of both experiments [default: A's]."),
     plugins_option,
 )
-@format_option("text", "json", about="text: aligned tables; json: canonical bytes.")
-@click.option("--all", "everything", is_flag=True, help="Show every figure, including equal ones.")
-@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 1 when the results differ.")
+@format_option("text", "json", about="text: aligned tables; json: canonical JSON.")
+@click.option("--all", "everything", is_flag=True, help="Show every metric, including equal ones.")
+@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 1 if the results differ.")
 @reported
 def diff(a: str, b: str | None, changed: _Changed, output_format: str, everything: bool, exit_code: bool) -> None:
-    """Show what differs between two experiments or results: documents, figures, requests.
+    """Compare two experiments or results: documents, metrics, requests.
 
-    A and B are names of experiments, paths, or - for standard input; or results that were kept: a report (`run -o
-    FILE.json`, a golden's .report.json) or a bundle (.blis), which are compared as they are. Without B, it is A with
-    what --set-b says. Experiments are simulated with the same seed, A's, unless --set-b says another one.
+    A and B are names of experiments, paths, or - for standard input; or saved results: a report (`run -o FILE.json`, a
+    golden's .report.json) or a bundle (.blis), which are compared as they are. Without B, A is compared with A changed
+    by --set-b. Experiments are simulated with the same seed, A's, unless --set-b sets another one.
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.compare.text import comparison_text  # noqa: PLC0415
 
     if b is None and not (changed.only_a or changed.only_b):
-        raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
+        raise click.UsageError("nothing to compare with: give B or --set-b PATH=VALUE")
     comparison = _compare(a, a if b is None else b, changed)
     if output_format == "json":
         text = to_json(comparison.to_dict(everything=everything))
@@ -108,7 +108,7 @@ def _compare(a: str, b: str, changed: _Changed) -> Comparison:
     return compare(compared[0], compared[1], tuple(notes))
 
 
-_AS_THEY_ARE: Final = "results that were kept are compared as they are: no --set and --seed go with them"
+_AS_THEY_ARE: Final = "saved results are compared as they are: --set and --seed cannot be used with them"
 
 
 def _sets_seed(overrides: tuple[str, ...]) -> bool:

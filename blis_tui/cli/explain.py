@@ -13,25 +13,25 @@ from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_op
 
 @click.command("explain")
 @click.argument("word", required=False, shell_complete=completion.subjects)
-@click.option("--kind", type=click.Choice(KINDS), help="Only keys of this kind of document; without WORD, all.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only keys of this kind of document; without WORD, all of them.")
 @format_option("text", "json")
 @plugins_option
 @reported
 def explain(word: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
-    """Explain WORD: an error's code, a warning, a figure, a term, a kind of record, a key of documents or its value.
+    """Explain WORD: an error code, a warning, a metric, a term, a kind of record, a key of documents or its value.
 
     \b
-    BLIS1001             the code of an error
+    BLIS1001             an error code
     overload             a warning about a run
-    kv.hit_rate, steady  a figure of reports, or a section of them
+    kv.hit_rate, steady  a metric of the report, or a section of it
     queued_us            a column of request files
     preempted            a kind of record; preempted.freed_blocks is a field of it
-    TTFT, goodput        a term of screens and reports
+    TTFT, goodput        a term used on screens and in reports
     engine.max_num_seqs  a key: type, unit, default, range, values
-    vllm-v1, gamma       a value of a key: a policy, say; and the keys beside it
-    rate, tp             keys with this word, or that other tools call so
+    vllm-v1, gamma       a value of a key, such as a policy, and the keys it takes
+    rate, tp             keys with this word, or with this name in other tools
 
-    Without WORD, the names of all that can be explained; with --kind, the keys as a tree.
+    Without WORD, list everything that can be explained; with --kind, the keys as a tree.
     """  # noqa: D301  (click's mark for lines it must not join)
     from blis_tui.subjects import all_keys, everything, subjects  # noqa: PLC0415  (heavy imports only here)
 

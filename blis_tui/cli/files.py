@@ -127,7 +127,7 @@ def yaml_files(path: str) -> list[str]:
     found = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
     seen = [file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
     if not seen:
-        raise InputError(f"no documents are below {path}: no file `*.yaml` or `*.yml` that is not hidden")
+        raise InputError(f"no documents in {path}: it contains no `*.yaml` or `*.yml` file that is not hidden")
     return sorted(map(str, seen))
 
 

@@ -56,13 +56,13 @@ _project = grouped(
         "--golden-dir",
         "folder",
         type=click.Path(path_type=Path),
-        help="Folder of the golden files [default: the project's].",
+        help="Folder with the golden files [default: the project's].",
     ),
     click.option(
         "--root",
         type=click.Path(path_type=Path),
-        help="Folder of the project, where its tests run [default: the nearest, from this one up, where pytest is "
-        "configured].",
+        help="Root folder of the project, where its tests run [default: the nearest one with a pytest configuration, "
+        "from the working directory up].",
     ),
 )
 
@@ -74,12 +74,12 @@ _COMMENTS: Final = ("markdown", "github", "gitlab")
 def golden() -> None:
     """Golden tests: every experiment and every study below the folder where pytest runs.
 
-    `pytest` compares; a result that differs waits next to the golden until you accept or reject it: see what waits with
-    `status`, and decide with `review`.
+    `pytest` compares results with the goldens. A result that differs waits next to its golden until you accept or
+    reject it: `status` shows what is waiting, `review` decides.
     """
 
 
-@golden.command(short_help="Show how goldens stand: which wait, and what their new results would change.")
+@golden.command(short_help="Show the state of goldens: which are waiting, and what their new results would change.")
 @_names
 @_project
 @plugins_option
@@ -89,16 +89,16 @@ def golden() -> None:
     type=click.Choice([*_LISTS, "diff", *_COMMENTS]),
     default="table",
     show_default=True,
-    help="A list; or what waiting results would change, with the first event that diverges; or that as a comment on a "
-    "pull request.",
+    help="table, json: a list; diff: what waiting results would change, with the first event that diverges; others: "
+    "the same as a comment on a pull request.",
 )
 @click.option("--json", "style", flag_value="json", hidden=True)
 @reported
 def status(names: tuple[str, ...], where: _Where, style: str, plugins: tuple[str, ...]) -> None:
-    """Show which goldens wait for a decision, which are obsolete or broken, and what new results would change.
+    """Show which goldens are waiting for a decision, which are obsolete or broken, and what new results would change.
 
-    Exit code 1 when a result waits, a golden is obsolete or broken, or (as a comment) what is expected does not hold.
-    On CI `pytest --blis-update=new` leaves the results that comments speak of.
+    The exit code is 1 if a result is waiting, a golden is obsolete or broken, or (as a comment) an expectation fails.
+    On CI, `pytest --blis-update=new` produces the results that comments report on.
     """
     known = known_plugins(plugins)
     folder, root = where.found()
@@ -144,21 +144,21 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
     return not any(entry.waiting or entry.state != "golden" for entry in entries)
 
 
-@golden.command(short_help="Decide about waiting results: one by one, or all that are named.")
+@golden.command(short_help="Accept or reject waiting results: one by one, or all that are named.")
 @_names
 @_project
 @plugins_option
-@click.option("--accept", "verdict", flag_value="accept", help="Make waiting results the goldens, without asking.")
-@click.option("--reject", "verdict", flag_value="reject", help="Forget them, without asking.")
-@click.option("--force", is_flag=True, help="Also accept results of another Python or system than the golden's.")
+@click.option("--accept", "verdict", flag_value="accept", help="Make the waiting results the goldens, without asking.")
+@click.option("--reject", "verdict", flag_value="reject", help="Discard the waiting results, without asking.")
+@click.option("--force", is_flag=True, help="Also accept results made with another Python or system than the golden's.")
 @reported
 def review(names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], verdict: str | None, force: bool) -> None:
-    """Decide about waiting results, those that NAME matches or all.
+    """Accept or reject waiting results: those that match NAME, or all.
 
-    NAME is a name or a file as `status` lists them, or a pattern of either.
+    NAME is a name or a file as listed by `status`, or a pattern for either.
 
-    One by one: a accept, r reject, s skip, d show again, q quit. Without a terminal it lists them with the commands
-    that decide; with --accept or --reject nothing is asked.
+    Asks about each in turn: a accept, r reject, s skip, d show the diff again, q quit. Without a terminal, it lists the
+    results with the commands that decide. With --accept or --reject, nothing is asked.
     """
     folder, root = where.found()
     waiting = _found(folder, names, pending=True)
@@ -199,16 +199,16 @@ def _ask_about(waiting: Sequence[GoldenFiles], root: Path, known: Registry | Non
             _decide(files, "accept" if answer == "a" else "reject", force=force)
 
 
-@golden.command(short_help="Store the record streams of goldens.")
+@golden.command(short_help="Store the event records of goldens.")
 @_names
 @_project
 @plugins_option
 @click.option("--full", is_flag=True, hidden=True)
 @reported
 def record(names: tuple[str, ...], where: _Where, full: bool, plugins: tuple[str, ...]) -> None:  # noqa: ARG001  (was needed once)
-    """Store the records of goldens, so that after a change of the engine the exact event can be named.
+    """Store the event records of goldens, to name the exact event at which a later engine's results diverge.
 
-    A golden whose result this engine does not give any more is left alone.
+    A golden whose result this engine no longer reproduces is left as it is.
     """
     from blis_tui.golden.review import record_full  # noqa: PLC0415
 
@@ -226,7 +226,7 @@ def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequ
     found = find(folder, names, pending=pending)
     if names and not found:
         if pending and find(folder, names):
-            raise InputError(f"no result of {' '.join(names)} is waiting", help="`pytest` leaves them")
+            raise InputError(f"no result of {' '.join(names)} is waiting", help="`pytest` produces them")
         raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists all goldens")
     if not found:
         tell("no result is waiting")

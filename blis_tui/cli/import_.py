@@ -21,18 +21,22 @@ if TYPE_CHECKING:
 
 _FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 _OUTPUT = click.option(
-    "-o", "--output", metavar="OUT", type=click.Path(path_type=Path), help="Write there, not to standard output."
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    help="Write to this file instead of standard output.",
 )
 _NAME = click.option("--name", help="Name of the document [default: from the file].")
-_STRICT = click.option("--strict", is_flag=True, help="Exit with 1 when something is lost or approximated.")
+_STRICT = click.option("--strict", is_flag=True, help="Exit with 1 if something is lost or approximated.")
 
 
 @click.group("import")
 def import_() -> None:
-    """Convert documents of BLIS (the simulator in Go), of Hugging Face and of load generators.
+    """Convert files of BLIS (the simulator in Go), Hugging Face and load generators.
 
-    The result is checked before it is written. What cannot be carried over is listed on standard error, each key with
-    its place and the reason.
+    The result is checked before it is written. Anything that cannot be converted is listed on standard error, each key
+    with its location and the reason.
     """
 
 
@@ -55,18 +59,18 @@ def _converting(kind: str, about: str) -> None:
 _converting("policy", "Convert a BLIS policy bundle (what --policy-config reads).")
 _converting("workload", "Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads).")
 _converting("model", "Convert a model's Hugging Face config.json.")
-_converting("inference-perf", "Convert a configuration of inference-perf to a workload.")
+_converting("inference-perf", "Convert an inference-perf configuration to a workload.")
 
 
 @import_.command("guidellm")
 @_FILE
-@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="Which of its rates, or another one.")
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="The one of its rates to use, or another rate.")
 @_OUTPUT
 @_NAME
 @_STRICT
 @reported
 def guidellm(file: Path, rate: float | None, output: Path | None, name: str | None, strict: bool) -> None:
-    """Convert a scenario of GuideLLM to a workload."""
+    """Convert a GuideLLM scenario to a workload."""
     from blis_tui.importers.guidellm import import_guidellm  # noqa: PLC0415
 
     _finish([(output, import_guidellm(file, name=name, rate=rate))], strict=strict)
@@ -75,7 +79,7 @@ def guidellm(file: Path, rate: float | None, output: Path | None, name: str | No
 @import_.command("servegen")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option(
-    "--span", type=FiniteRange(), nargs=2, metavar="START END", help="Only this time of the trace, in seconds."
+    "--span", type=FiniteRange(), nargs=2, metavar="START END", help="Use only this part of the trace, in seconds."
 )
 @_OUTPUT
 @_NAME
@@ -84,7 +88,7 @@ def guidellm(file: Path, rate: float | None, output: Path | None, name: str | No
 def servegen(
     folder: Path, span: tuple[float, float] | None, output: Path | None, name: str | None, strict: bool
 ) -> None:
-    """Convert a folder of ServeGen (chunk-*-trace.csv, chunk-*-dataset.json) to a workload."""
+    """Convert a ServeGen folder (chunk-*-trace.csv, chunk-*-dataset.json) to a workload."""
     from blis_tui.importers.servegen import import_servegen  # noqa: PLC0415
 
     _finish([(output, import_servegen(folder, name=name, span_s=span))], strict=strict)
@@ -93,12 +97,12 @@ def servegen(
 @import_.command("hardware")
 @_FILE
 @click.option(
-    "-o", "--output", metavar="OUT_DIR", type=click.Path(path_type=Path), help="Folder: one file per accelerator."
+    "-o", "--output", metavar="OUT_DIR", type=click.Path(path_type=Path), help="Folder for one file per accelerator."
 )
 @_STRICT
 @reported
 def hardware(file: Path, output: Path | None, strict: bool) -> None:
-    """Convert a BLIS hardware file: one document for each accelerator in it."""
+    """Convert a BLIS hardware file to one document per accelerator."""
     from blis_tui.importers.hardware import import_hardware  # noqa: PLC0415
 
     documents = import_hardware(file)

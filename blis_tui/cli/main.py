@@ -23,24 +23,28 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "tui": ("blis_tui.cli.tui", "tui", "Step through an experiment in the terminal."),
     "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
-    "sweep": ("blis_tui.cli.sweep", "sweep", "Run an experiment with many settings, and compare."),
-    "plan": ("blis_tui.cli.plan", "plan", "Find how many GPUs a rate needs, or what rate they hold."),
-    "sensitivity": ("blis_tui.cli.sensitivity", "sensitivity", "Find out which key to turn next."),
-    "shrink": ("blis_tui.cli.shrink", "shrink", "Find the smallest workload that breaks what is expected."),
-    "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
-    "serve-api": ("blis_tui.cli.serve_api", "serve_api", "Answer as an OpenAI-compatible server at simulated times."),
-    "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
-    "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
-    "workload": ("blis_tui.cli.workload", "workload", "Look at workloads and traces, and make them from others."),
-    "bundle": ("blis_tui.cli.bundle", "bundle", "Write a run as one file, to be opened elsewhere."),
-    "observe": ("blis_tui.cli.observe", "observe", "Load a real server with a workload, and record it."),
-    "twin": ("blis_tui.cli.twin", "twin", "Compare a recording with a simulation, or with another recording."),
-    "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit step times to measured requests, or judge them."),
-    "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
+    "sweep": ("blis_tui.cli.sweep", "sweep", "Run an experiment with many settings and compare the results."),
+    "plan": ("blis_tui.cli.plan", "plan", "Size a cluster for a request rate, or find the rate it sustains."),
+    "sensitivity": ("blis_tui.cli.sensitivity", "sensitivity", "Find which key to tune next."),
+    "shrink": ("blis_tui.cli.shrink", "shrink", "Reduce a workload to the smallest one that fails an expectation."),
+    "serve": ("blis_tui.cli.serve", "serve", "Serve the terminal interface in a browser."),
+    "serve-api": (
+        "blis_tui.cli.serve_api",
+        "serve_api",
+        "Run an OpenAI-compatible server that answers at simulated times.",
+    ),
+    "diff": ("blis_tui.cli.diff", "diff", "Compare two experiments and their results."),
+    "whatif": ("blis_tui.cli.whatif", "whatif", "Reroute one request and show what that changes."),
+    "workload": ("blis_tui.cli.workload", "workload", "Describe, convert, combine and fit workloads and traces."),
+    "bundle": ("blis_tui.cli.bundle", "bundle", "Pack a run into one file that can be opened elsewhere."),
+    "observe": ("blis_tui.cli.observe", "observe", "Run a workload against a real server and record it."),
+    "twin": ("blis_tui.cli.twin", "twin", "Compare a recording with a simulation or another recording."),
+    "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit a step-time model to measurements, or report its error."),
+    "golden": ("blis_tui.cli.golden", "golden", "Review golden tests, and accept or reject new results."),
     "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and convert documents."),
-    "check": ("blis_tui.cli.check", "check", "Check documents of any kind, and policies of your own."),
-    "upgrade": ("blis_tui.cli.upgrade", "upgrade", "Rewrite documents of older versions as they are spelt now."),
-    "explain": ("blis_tui.cli.explain", "explain", "Say what a figure, key, error, warning or term means."),
+    "check": ("blis_tui.cli.check", "check", "Validate documents of any kind, and your own policies."),
+    "upgrade": ("blis_tui.cli.upgrade", "upgrade", "Upgrade documents from older versions to the current format."),
+    "explain": ("blis_tui.cli.explain", "explain", "Explain a metric, key, error, warning or term."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
 """Command -> module, attribute, and the line that ``--help`` shows without importing it."""
@@ -59,9 +63,9 @@ FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 """What a command was called before -> what it is now; the former names go with version 1.0."""
 
 EPILOG: Final = """\b
-Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage or invalid
-specification · 3 input/output · 4 simulation error · 130 interrupted · 141 standard
-output was closed"""
+Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage error or invalid
+document · 3 I/O error · 4 simulation error · 130 interrupted · 141 standard output
+closed"""
 
 
 _COLLECT_AFTER: Final = 50_000
@@ -153,14 +157,14 @@ def _require_output() -> None:
 def cli(context: click.Context) -> None:
     """Deterministic simulator of LLM inference serving.
 
-    An experiment is a YAML document: model, hardware, workload, policy, cluster. Equal documents and seeds give equal
-    bytes. Without a command, a terminal shows the list of experiments.
+    An experiment is a YAML document: model, hardware, workload, policy, cluster. The same document and seed always
+    produce the same bytes. Without a command, the terminal interface opens with the list of experiments.
 
     \b
-    To begin with:
-      blis-tui spec list                      what ships, by name
-      blis-tui run quickstart --format table  the main figures of an experiment
-      blis-tui explain kv.hit_rate            what a figure, key or term means
+    Getting started:
+      blis-tui spec list                      list the documents that ship, by name
+      blis-tui run quickstart --format table  simulate an experiment, print the main metrics
+      blis-tui explain kv.hit_rate            explain a metric, key or term
     """  # noqa: D301  (click's mark for lines it must not join)
     command_begins()
     _collect_garbage()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from blis_tui.observe.status import Status
     from blis_tui.traffic.opening import Load
 
-_NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or for what --duration"
+_NO_LIMIT: Final = "`{name}` is endless: limit it with --requests or --duration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,24 +106,27 @@ class _Shown:
     "loaded",
     _Loaded,
     click.option(
-        "--workload", metavar="SPEC", shell_complete=completion.files, help="Load it with this workload or experiment."
+        "--workload",
+        metavar="SPEC",
+        shell_complete=completion.files,
+        help="Send the requests of this workload or experiment.",
     ),
     case_option,
     click.option(
-        "--trace", metavar="FILE", shell_complete=completion.files, help="Load it with these recorded requests."
+        "--trace", metavar="FILE", shell_complete=completion.files, help="Send the requests of this recorded trace."
     ),
-    click.option("--trace-format", metavar="NAME", help="The trace's `format` [default: told by the file]."),
+    click.option("--trace-format", metavar="NAME", help="The trace's `format` [default: detected from the file]."),
 )
-@click.option("-o", "--output", metavar="FOLDER", required=True, help="Where the recording goes: a new folder.")
+@click.option("-o", "--output", metavar="FOLDER", required=True, help="Folder to create for the recording.")
 @grouped(
     "ends",
     _Ends,
-    click.option("--requests", type=click.IntRange(min=1), help="Send so many requests at most."),
+    click.option("--requests", type=click.IntRange(min=1), help="Maximum number of requests to send."),
     click.option(
         "--duration",
         "duration_s",
         type=FiniteRange(min=0, min_open=True),
-        help="Send for so many seconds at most.",
+        help="Maximum time to send for, in seconds.",
     ),
     click.option(
         "--timeout",
@@ -131,7 +134,7 @@ class _Shown:
         type=FiniteRange(min=0.001),
         default=300.0,
         show_default=True,
-        help="Seconds after which a request is given up.",
+        help="Seconds after which a request is abandoned.",
     ),
 )
 @grouped(
@@ -142,46 +145,53 @@ class _Shown:
         type=click.Choice(["completions", "chat"]),
         default="completions",
         show_default=True,
-        help="Which endpoint is asked.",
+        help="The API endpoint to use.",
     ),
     click.option(
         "--dialect",
         type=click.Choice(["vllm", "openai"]),
-        help="Whether vLLM's extensions (exact lengths, token ids) are used [default: told by the server].",
+        help="Whether to use vLLM's extensions (exact lengths, token ids) [default: detected from the server].",
     ),
-    click.option("--model", default="", help="The model to ask for [default: the server's first]."),
+    click.option("--model", default="", help="Model to request [default: the server's first]."),
     click.option(
-        "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Send this with each request; repeatable."
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="HTTP header to send with each request; repeatable.",
     ),
     click.option(
         "--api-key-env",
         default="OPENAI_API_KEY",
         show_default=True,
         metavar="VARIABLE",
-        help="The environment variable with the API key, where one is needed.",
+        help="Environment variable that holds the API key, if one is needed.",
     ),
-    click.option("--stream/--no-stream", default=True, help="Whether answers come token by token [default: they do]."),
+    click.option("--stream/--no-stream", default=True, help="Whether to stream answers [default: stream]."),
     click.option(
         "--exact-lengths/--free-lengths",
         "exact",
         default=True,
-        help="Whether answers have the workload's lengths, or end where the model ends them [default: exact].",
+        help="Whether answers have exactly the workload's lengths, or end where the model ends them [default: exact].",
     ),
     click.option("--text", is_flag=True, help="Send prompts as words, not as token ids."),
     click.option(
-        "--vocabulary", type=click.IntRange(2), help="Token ids are below this [default: the model's, or 256]."
+        "--vocabulary",
+        type=click.IntRange(2),
+        help="Vocabulary size: token ids are below it [default: the model's, or 256].",
     ),
     click.option(
         "--prompt-seed",
         metavar="TEXT",
-        help="What prompts are made from: equal seeds are equal prompts, which hit caches [default: a new one].",
+        help="Seed for the content of prompts; the same seed gives the same prompts, which hit the prefix cache "
+        "[default: a new seed].",
     ),
     click.option(
         "--warm-up",
         type=click.IntRange(min=0),
         default=1,
         show_default=True,
-        help="Requests sent before, one after the other, and not recorded.",
+        help="Number of warm-up requests, sent one after the other beforehand and not recorded.",
     ),
 )
 @grouped(
@@ -193,10 +203,16 @@ class _Shown:
         type=FiniteRange(min=0.01),
         default=0.25,
         show_default=True,
-        help="Seconds between two looks at /metrics.",
+        help="Seconds between two scrapes of /metrics.",
     ),
-    click.option("--log", metavar="FILE", help="The server's log, for its steps (--enable-logging-iteration-details)."),
-    click.option("--kv-events", metavar="ADDRESS", help="Where it publishes KV events, such as tcp://127.0.0.1:5557."),
+    click.option(
+        "--log", metavar="FILE", help="The server's log, to read its steps from (--enable-logging-iteration-details)."
+    ),
+    click.option(
+        "--kv-events",
+        metavar="ADDRESS",
+        help="Address at which the server publishes KV events, such as tcp://127.0.0.1:5557.",
+    ),
 )
 @grouped(
     "drawn",
@@ -210,10 +226,14 @@ class _Shown:
 @grouped(
     "shown",
     _Shown,
-    click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal]."),
-    click.option("--live", is_flag=True, help="Watch it in the terminal."),
+    click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show progress on standard error [default: when it is a terminal].",
+    ),
+    click.option("--live", is_flag=True, help="Watch the recording live in the terminal."),
     click.option("--status-lines", is_flag=True, hidden=True, help="Progress as lines of JSON, for the live screen."),
-    format_option("table", "json", about="The summary, for people or programs."),
+    format_option("table", "json", about="Format of the summary: for people or for programs."),
 )
 @reported
 def observe(
@@ -226,17 +246,18 @@ def observe(
     drawn: _Drawn,
     shown: _Shown,
 ) -> None:
-    """Load the server at URL with a workload, and record what it does.
+    """Run a workload against the server at URL and record what it does.
 
-    URL is any OpenAI-compatible endpoint. Requests are sent on the workload's own schedule; every chunk of every answer
-    is recorded with its time, /metrics and the server's log beside it. Every request has a row, whatever became of it.
+    URL is any OpenAI-compatible endpoint. Requests are sent on the workload's own schedule. Every chunk of every answer
+    is recorded with its time, together with /metrics and the server's log. Every request gets a row, whatever happened
+    to it.
 
-    Exits with 1 if any request has no whole answer, and with 3 if the server cannot be reached at all.
+    Exits with 1 if any request has no complete answer, and with 3 if the server cannot be reached at all.
     """
     if (loaded.workload is None) == (loaded.trace is None):
-        raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
+        raise click.UsageError("name the requests to send: --workload SPEC or --trace FILE")
     if loaded.case is not None and loaded.workload is None:
-        raise click.UsageError("--case is one of an experiment's: name it with --workload")
+        raise click.UsageError("--case selects a case of an experiment: name the experiment with --workload")
     if shown.live:
         _show_live(url)
         return
@@ -255,7 +276,7 @@ def observe(
 
         listener = KvEvents(watched.kv_events)
     if not output:  # which would be this folder
-        raise InputError("cannot write the recording: the name of the folder is empty", help="-o FOLDER")
+        raise InputError("cannot write the recording: the folder name is empty", help="-o FOLDER")
     folder = Folder(Path(output))
     line = ProgressLine(shown.progress)
     say = _status_line if shown.status_lines else _shown_on(line)
@@ -317,7 +338,7 @@ def _show_live(url: str) -> None:
     from blis_tui.tui.observing import ObservingStart  # noqa: PLC0415
 
     if not has_terminal():
-        raise click.UsageError("not a terminal: leave --live out, and see --progress")
+        raise click.UsageError("--live needs a terminal: leave it out, or use --progress")
     words = [word for word in sys.argv[1:] if word != "--live"]
     command = (sys.executable, "-m", "blis_tui", *words, "--no-progress", "--status-lines")
     start = ObservingStart(url=url, words=command)
@@ -333,7 +354,7 @@ def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
     for one in given:
         name, mark, value = one.partition("=")
         if not mark:
-            raise click.UsageError(f"--header {one}: NAME=VALUE is wanted")
+            raise click.UsageError(f"--header {one}: not of the form NAME=VALUE")
         found[name.strip()] = value.strip()
     return found
 
@@ -391,7 +412,7 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     from blis_tui.observe.summary import summary_document, summary_text, summed_up, warnings  # noqa: PLC0415
 
     if not is_recording(folder):
-        tell("interrupted before the first request: there is no recording")
+        tell("interrupted before the first request: nothing was recorded")
         sys.exit(ExitCode.INTERRUPTED)
     recording = read_recording(folder)
     write_tables(recording)

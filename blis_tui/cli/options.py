@@ -40,14 +40,14 @@ set_option: Final = click.option(
     multiple=True,
     metavar="PATH=VALUE",
     shell_complete=completion.assignments,
-    help="Replace the value of a key (`blis-tui explain KEY`), such as cluster.instances=8; repeatable.",
+    help="Override the value of a key (`blis-tui explain KEY`), such as cluster.instances=8; repeatable.",
 )
-seed_option: Final = click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
+seed_option: Final = click.option("--seed", type=click.IntRange(min=0), help="Override the experiment's seed.")
 plugins_option: Final = click.option(
     "--plugins",
     multiple=True,
     metavar="FILE.py|PACKAGE",
-    help="Run this code, and let the experiment name the policies in it; repeatable.",
+    help="Run this code and make its plug-ins available to the experiment by name; repeatable.",
 )
 
 
@@ -56,7 +56,7 @@ def _host(_context: click.Context, _option: click.Parameter, given: str) -> str:
     try:
         given.encode("idna")
     except UnicodeError:
-        raise click.BadParameter("no host can have this name") from None
+        raise click.BadParameter("not a valid host name") from None
     return given
 
 

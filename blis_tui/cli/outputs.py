@@ -72,50 +72,50 @@ class Written:
 written_options: Final = grouped(
     "written",
     Written,
-    click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output."),
+    click.option("-o", "--output", metavar="FILE", help="Write the report to FILE instead of standard output."),
     click.option(
         REQUESTS,
         "requests_file",
         metavar="FILE.csv|FILE.parquet",
-        help="Also write one row per request. The CSV file can be replayed (workload.trace.file).",
+        help="Also write one row per request. The CSV file can be replayed as a trace (workload.trace.file).",
     ),
     click.option(RECORDS, "records_file", metavar="FILE.jsonl", help="Also write every event record."),
     click.option(
         DECISIONS,
         "decisions_file",
         metavar="FILE.jsonl",
-        help="Also write what the router weighed: candidates, their signals and scores, the choice and its regret.",
+        help="Also write every routing decision: the candidates, their signals and scores, the choice and its regret.",
     ),
     click.option(
         "--counterfactual",
         type=click.IntRange(min=1, max=10_000),
         metavar="K",
-        help="Weigh each routing decision against its K best alternatives: `routing.regret` in the report, and who they"
-        " were in --decisions. Sets `counterfactual`.",
+        help="Compare each routing decision with its K best alternatives: adds `routing.regret` to the report, and the "
+        "alternatives to --decisions. Sets `counterfactual`.",
     ),
     click.option(
         TRACE,
         "trace_prefix",
         metavar="PREFIX",
-        help="Also write the requests and what came of them as TraceV2 of BLIS: PREFIX.yaml and PREFIX.csv.",
+        help="Also write the requests and their outcomes in BLIS's TraceV2 format: PREFIX.yaml and PREFIX.csv.",
     ),
     click.option(
         HTML,
         "html_file",
         metavar="FILE.html",
-        help="Also write one page with pictures of the run: latency percentiles, load over time and more.",
+        help="Also write an HTML page with charts of the run: latency percentiles, load over time and more.",
     ),
     click.option(
         PERFETTO,
         "perfetto_file",
         metavar="FILE",
-        help="Also write steps, requests and load over time, to look at in https://ui.perfetto.dev.",
+        help="Also write a Perfetto trace of steps, requests and load over time; open it in https://ui.perfetto.dev.",
     ),
     click.option(
         OPENMETRICS,
         "openmetrics_file",
         metavar="FILE",
-        help="Also write the metrics that vLLM servers would have shown, over simulated time, for Prometheus.",
+        help="Also write the metrics that vLLM servers would have exported over simulated time, for Prometheus.",
     ),
     click.option(
         "--openmetrics-interval",
@@ -124,7 +124,7 @@ written_options: Final = grouped(
         type=FiniteRange(min=0.001),
         default=1.0,
         show_default=True,
-        help="Simulated time between two samples of them.",
+        help="Simulated time between two samples of --openmetrics.",
     ),
 )
 """Of commands that run one experiment; they get them as one value ``written``."""

@@ -99,14 +99,16 @@ class _Written:
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @slo_option
 @click.option("--rate", type=FiniteRange(min=0, min_open=True), metavar="R", help="Requests per second to plan for.")
-@click.option("--max-rate", is_flag=True, help="Find the highest rate that holds, for the cluster as it is.")
+@click.option(
+    "--max-rate", is_flag=True, help="Find the highest rate at which the cluster, as it is, meets all bounds."
+)
 @grouped(
     "choices",
     _Choices,
     click.option("--hardware", metavar="NAMES", help="GPUs to choose from, such as h100,l40s."),
     click.option("--tensor-parallel", metavar="NUMBERS", help="Tensor parallelism to choose from, such as 1,2,4."),
     click.option(
-        "--axis", "axes", multiple=True, metavar="PATH=VALUES", help="Anything else to choose from; repeatable."
+        "--axis", "axes", multiple=True, metavar="PATH=VALUES", help="Any other key to choose values of; repeatable."
     ),
 )
 @grouped(
@@ -117,10 +119,14 @@ class _Written:
         metavar="PATH=FROM..TO",
         default="cluster.instances=1..64",
         show_default=True,
-        help="What may grow, and how far.",
+        help="The key that may grow, and its range.",
     ),
     click.option(
-        "--seeds", metavar="N|LIST", default="3", show_default=True, help="Runs that have to agree, or their seeds."
+        "--seeds",
+        metavar="N|LIST",
+        default="3",
+        show_default=True,
+        help="Number of seeds that have to agree, or the seeds themselves.",
     ),
     click.option(
         "--duration",
@@ -128,7 +134,7 @@ class _Written:
         metavar="SECONDS",
         default=60.0,
         show_default=True,
-        help="For how long requests arrive in each run, at least; --max-rate ends runs at 200,000 requests.",
+        help="Minimum time over which requests arrive in each run; --max-rate ends runs at 200,000 requests.",
     ),
     click.option(
         "--precision",
@@ -136,13 +142,13 @@ class _Written:
         metavar="SHARE",
         default=0.1,
         show_default=True,
-        help="With --max-rate: how far the rate that fails may be above the one that holds.",
+        help="With --max-rate: how far the lowest failing rate may be above the highest passing one.",
     ),
     click.option(
         "--confidence",
         type=FiniteRange(min=0.5, max=1.0, max_open=True),
         metavar="SHARE",
-        help="Answer with what holds with step times so slow that this share of measured servers had no slower ones.",
+        help="Require the answer to hold with step times so slow that this share of measured servers were no slower.",
     ),
 )
 @grouped("start", _Start, price_option, price_table_option, set_option, case_option, plugins_option)
@@ -150,13 +156,13 @@ class _Written:
 @grouped(
     "written",
     _Written,
-    format_option("table", "json", about="table: the answer and the runs around it; json: everything."),
-    click.option("-o", "--output", metavar="FILE", help="Write that to a file instead of to standard output."),
+    format_option("table", "json", about="table: the answer and the runs next to it; json: everything."),
+    click.option("-o", "--output", metavar="FILE", help="Write the result to FILE instead of standard output."),
     click.option(
         "--html",
         "html_file",
         metavar="FILE.html",
-        help="Also write one page with pictures: the answer, and what was tried.",
+        help="Also write an HTML page with charts: the answer, and what was tried.",
     ),
     progress_option,
 )
@@ -172,18 +178,18 @@ def plan(
     runs: Runs,
     written: _Written,
 ) -> None:
-    """Find the cheapest cluster that keeps to all bounds, or the highest rate at which it does.
+    """Find the cheapest cluster that meets all bounds, or the highest rate at which a cluster meets them.
 
-    SPEC is the name or the path of an experiment: its workload says what requests look like. Runs are as long as the
-    bounds need (a p99 takes 2,000 requests), and end as soon as a bound can no longer hold. The answer is one on which
-    all seeds agree, verified by whole runs one size below and above it.
+    SPEC is the name or path of an experiment; its workload defines what requests look like. Runs are as long as the
+    bounds require (a p99 takes 2,000 requests), and stop as soon as a bound can no longer hold. All seeds agree on the
+    answer, and complete runs one size below and above it verify it.
     """
     from blis_tui.study.planning.plan import Question  # noqa: PLC0415
 
     if max_rate and rate is not None:
-        raise click.UsageError("--max-rate looks for the rate that --rate gives: leave one of them out")
+        raise click.UsageError("--rate and --max-rate cannot be combined: --max-rate finds the rate")
     if not slos:
-        raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
+        raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
     require_different_files({"-o": written.output, "--html": written.html_file})
     size_path, least, most = _sizes(search.sizes)
     with ending_on_signals():
@@ -191,7 +197,7 @@ def plan(
         study = open_study(source, asked)
         require_spared({"-o": written.output, "--html": written.html_file})
         if size_path in study.paths:
-            raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
+            raise click.UsageError(f"`{size_path}` is the key that may grow, so it cannot also be an axis: see --sizes")
         question = Question(
             study=study,
             rate_per_s=rate,
@@ -206,8 +212,8 @@ def plan(
         found = _answer(question, runs, written)
     if found.best is None:
         unknown = any(one.not_known for one in found.candidates)
-        why = f"what holds with a confidence of {found.question.confidence} is not known"
-        tell(f"FAIL  {why if unknown else 'nothing that was tried keeps to all bounds'}")
+        why = f"no answer with a confidence of {found.question.confidence} is known"
+        tell(f"FAIL  {why if unknown else 'nothing that was tried meets all bounds'}")
         sys.exit(ExitCode.CHECK_FAILED)
 
 

@@ -36,16 +36,18 @@ _MANY_REQUESTS: Final = 50_000
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @chosen_options
-@format_option("json", "table", about="json: canonical bytes; table: the main figures.")
+@format_option("json", "table", about="json: the whole report, as canonical JSON; table: the main metrics.")
 @written_options
 @click.option(
     "--check",
     type=click.Choice(["all", "end", "off"]),
     default="end",
     show_default=True,
-    help="Verify the invariants after every event, at the end, or never.",
+    help="Verify the invariants after every event, at the end of the run, or never.",
 )
-@click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
+@click.option(
+    "--progress/--no-progress", default=None, help="Show progress on standard error [default: when it is a terminal]."
+)
 @reported
 def run(
     source: str,
@@ -58,9 +60,9 @@ def run(
     """Simulate an experiment and print its report.
 
     SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file or of a bundle
-    (`blis-tui bundle`), or - for standard input. What looks wrong with the run (overload, a KV cache that is too small,
-    too few requests ...) stands in the report's `warnings`, and on standard error. Ctrl-C stops the run and reports
-    what has happened so far, marked as incomplete; once more ends it at once.
+    (`blis-tui bundle`), or - for standard input. Anything that looks wrong with the run (overload, a KV cache that is
+    too small, too few requests, ...) is listed in the report's `warnings` and printed to standard error. Ctrl-C stops
+    the run and reports what has happened so far, marked as incomplete; a second Ctrl-C exits at once.
     """
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
@@ -93,7 +95,7 @@ def run(
         _warn(report)
     if not complete:
         if listed := outputs.listed():
-            tell(f"interrupted; written is what happened until then: {listed}")
+            tell(f"interrupted; what happened until then was written to {listed}")
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)
@@ -156,8 +158,8 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
             complete = outputs.run(simulation, go_on) or simulation.done
     except OverdueError:
         if not simulation.sound:
-            left = f", and not written: {written}" if (written := outputs.listed()) else ""
-            tell(f"interrupted in the middle of a long event: there is no report{left}")
+            left = f", and these files were not written: {written}" if (written := outputs.listed()) else ""
+            tell(f"interrupted in the middle of a long event: no report{left}")
             sys.exit(ExitCode.INTERRUPTED)
         complete = False
     finally:
@@ -186,6 +188,6 @@ def _judge(report: Report, opening: Callable[[int], str]) -> None:
         tell(printable(f"FAIL  {failure}"))
     first = min((one.event for one in report.expectations if one.event is not None), default=None)
     if first is not None and (command := opening(first)):
-        tell(printable(f"see it in the debugger: {command}"))
+        tell(printable(f"open it in the debugger: {command}"))
     if failures:
         sys.exit(ExitCode.CHECK_FAILED)

@@ -40,15 +40,19 @@ if TYPE_CHECKING:
     Asked,
     slo_option,
     click.option(
-        "--seeds", metavar="N|LIST", default="5", show_default=True, help="How often each value runs, or seeds."
+        "--seeds",
+        metavar="N|LIST",
+        default="5",
+        show_default=True,
+        help="Number of seeds per value, or the seeds themselves.",
     ),
     case_option,
     set_option,
     plugins_option,
 )
 @runs_options
-@format_option("table", "json", about="table: for people; json: all figures.")
-@click.option("-o", "--output", metavar="FILE", help="Write it there instead of to standard output.")
+@format_option("table", "json", about="table: for people; json: all metrics.")
+@click.option("-o", "--output", metavar="FILE", help="Write the result to FILE instead of standard output.")
 @progress_option
 @reported
 def sensitivity(
@@ -59,11 +63,11 @@ def sensitivity(
     output: str | None,
     progress: bool | None,
 ) -> None:
-    """Find out which key to turn next: what each does to the tightest bound.
+    """Find which key to tune next: the effect of each on the tightest bound.
 
     The number of instances, tensor parallelism, `max_num_batched_tokens`, `max_num_seqs`, KV blocks, scheduling order,
-    routing policy and a few more keys are changed one at a time, a step down and up from what SPEC says. Runs with
-    equal seeds are compared, and a change counts where it is larger than what seeds do (95 %).
+    routing policy and a few more keys are changed one at a time, one step down and one step up from SPEC. Runs with
+    the same seed are compared, and a change counts if it is larger than the variation between seeds (95 %).
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
@@ -71,7 +75,7 @@ def sensitivity(
     from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
 
     if not asked.slos:
-        raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
+        raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
     line, numbers = ProgressLine(progress), count(1)
 
     def show(_: Row) -> None:

@@ -19,14 +19,18 @@ from blis_tui.extras import install_command
 @click.argument("source", metavar="[SPEC]", required=False, shell_complete=completion.experiments)
 @host_option
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port to listen on; 0 = a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option(
     "--max-windows",
     type=click.IntRange(1),
     default=8,
     show_default=True,
-    help="How many browser windows may be open at once.",
+    help="Maximum number of browser windows open at once.",
 )
 @set_option
 @seed_option
@@ -41,14 +45,14 @@ def serve(
     seed: int | None,
     plugins: tuple[str, ...],
 ) -> None:
-    """Show the terminal interface in a browser.
+    """Serve the terminal interface in a browser.
 
-    SPEC is as for `blis-tui tui`. Each browser window has its own program. The address that is printed holds a secret,
-    a new one each time: who knows it can run experiments and edit files. The default is this machine only, because
-    nothing is encrypted. Ctrl-C ends it.
+    SPEC is as for `blis-tui tui`. Each browser window runs a program of its own. The printed address contains a secret
+    token, a new one each time: anyone who knows it can run experiments and edit files. By default only this machine
+    can connect, because the traffic is not encrypted. Ctrl-C stops the server.
     """
     if source is None and (overrides or plugins or seed is not None):
-        raise click.UsageError("--set, --seed and --plugins need an experiment: name it as SPEC")
+        raise click.UsageError("--set, --seed and --plugins need an experiment: give its name as SPEC")
     try:
         from blis_tui.cli.web_server import WebServer, is_loopback  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:

@@ -75,32 +75,38 @@ class _Changed:
         type=click.IntRange(0, 65535),
         default=8000,
         show_default=True,
-        help="Port to listen on; 0 = a free one.",
+        help="Port to listen on; 0 picks a free one.",
     ),
-    click.option("--kv-events", metavar="ADDRESS", help="Publish events of the KV cache there, such as tcp://*:5557."),
+    click.option(
+        "--kv-events", metavar="ADDRESS", help="Publish KV cache events at this address, such as tcp://*:5557."
+    ),
 )
 @click.option(
     "--speed",
     type=FiniteRange(min=0.001, max=1000),
     default=1.0,
     show_default=True,
-    help="Simulated seconds in a second.",
+    help="Simulated seconds per real second.",
 )
 @grouped(
     "written",
     _Written,
-    click.option("-o", "--output", metavar="FILE", help="At the end, write the report of what was served."),
+    click.option("-o", "--output", metavar="FILE", help="When the server stops, write the report of what was served."),
     click.option(
-        "--requests", "requests_file", metavar="FILE.csv", help="Likewise a row for each request; it replays."
+        "--requests",
+        "requests_file",
+        metavar="FILE.csv",
+        help="When the server stops, write one row per request; the file can be replayed as a trace.",
     ),
 )
 @grouped("changed", _Changed, set_option, seed_option, plugins_option)
 @reported
 def serve_api(source: str, address: _Address, speed: float, written: _Written, changed: _Changed) -> None:
-    """Serve what SPEC describes, without a GPU: an OpenAI-compatible endpoint that answers at simulated times.
+    """Run an OpenAI-compatible server that answers at simulated times, without a GPU.
 
-    It has completions, chat, streaming, models, and /metrics with vLLM's names. Answers are words without meaning, as
-    long as `max_tokens` says with `ignore_eos`, else as SPEC's workload has them. Ctrl-C ends it.
+    It simulates the cluster of SPEC, and has completions, chat, streaming, models, and /metrics with vLLM's names.
+    Answers are meaningless words: `max_tokens` long with `ignore_eos`, otherwise as long as in SPEC's workload. Ctrl-C
+    stops the server.
     """
     try:
         from blis_tui.serving.server import Endpoint  # noqa: PLC0415  (an extra that may not be there)
@@ -120,7 +126,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
 
             if len({pool.engine.block_size_tokens for pool in experiment.pools}) > 1:
-                raise click.UsageError("--kv-events needs one engine.block_size_tokens in all pools")
+                raise click.UsageError("--kv-events needs the same engine.block_size_tokens in all pools")
             publisher = KvPublisher(address.kv_events)
             opened.callback(publisher.close)
 
@@ -178,4 +184,4 @@ def _finish(endpoint: Endpoint, files: tuple[TextIO | None, TextIO | None]) -> N
         report_file.write(report.to_json())
     tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
     if endpoint.late_us > _LATE_US:
-        tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind its clock: this machine was busy")
+        tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind real time: this machine was busy")

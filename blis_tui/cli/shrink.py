@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--output",
     required=True,
     metavar="NAME",
-    help="Write NAME.csv, the requests, NAME.blis.yaml beside it, and its golden result.",
+    help="Write the requests to NAME.csv, the experiment to NAME.blis.yaml, and its golden result.",
 )
 @click.option(
     "--expect",
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="BOUND",
     shell_complete=completion.metrics,
-    help="What should hold, instead of SPEC's own `expect`; repeatable.",
+    help="An expectation to use instead of SPEC's own `expect`; repeatable.",
 )
-@click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="Runs to make at most.")
-@click.option("--golden/--no-golden", default=True, help="Whether to write its golden result, too.  [default: golden]")
+@click.option("--runs", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of runs.")
+@click.option("--golden/--no-golden", default=True, help="Whether to also write the golden result.  [default: golden]")
 @chosen_options
 @progress_option
 @reported
@@ -56,11 +56,11 @@ def shrink(
     chosen: Chosen,
     progress: bool | None,
 ) -> None:
-    """Find the smallest workload that still breaks what is expected.
+    """Reduce a workload to the smallest one that still fails an expectation.
 
-    Requests are taken away, and those that are left made shorter, as long as an expectation is still broken: what is
-    left shows what breaks it. It is a trace and an experiment that replays it, with its result as a golden: its test
-    passes as long as the result stays what it is, and fails when what is expected holds (`golden.xfail`).
+    Requests are removed, and the remaining ones shortened, for as long as an expectation still fails: what is left
+    shows the cause. The result is a trace, an experiment that replays it, and its golden result: the golden test passes
+    as long as the result stays the same, and fails once the expectation holds (`golden.xfail`).
     """
     from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
@@ -68,7 +68,9 @@ def shrink(
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
 
     if source == "-":
-        raise click.UsageError("it is read many times: write the experiment to a file, and name it as SPEC")
+        raise click.UsageError(
+            "standard input can be read only once: write the experiment to a file and give its name as SPEC"
+        )
     expect = [_expectation(text) for text in bounds]
     known, seed = chosen.known(), chosen.seed
     assignments = case_overrides(source, chosen.case, chosen.overrides, None, known)
@@ -106,9 +108,9 @@ def shrink(
             )
         )
     least = (
-        "without any one of them it holds"
+        "without any one of them, the expectation holds"
         if found.minimal
-        else f"more might be left out: {plural(runs, 'run')} did not suffice"
+        else f"more might be removed: the limit of {plural(runs, 'run')} was reached"
     )
     left = f"{len(found.rows):,} of {plural(found.requests, 'request')} are left"
     told = [f"{left} after {plural(found.runs, 'run')}; {least}"]
@@ -150,5 +152,5 @@ def _write_golden(document: Path, plugins: Registry | None) -> str:
     with ending_on_signals():
         outcome = run_case(case, files, spelt.as_posix(), Settings(mode="always", checks=()))
     if not outcome.ok:
-        raise InputError(f"no golden of {document} was written: {outcome.text}")
+        raise InputError(f"no golden was written for {document}: {outcome.text}")
     return from_here(files.file(HEADER))

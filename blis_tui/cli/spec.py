@@ -49,11 +49,11 @@ for _command in (
 
 
 @spec.command("list")
-@click.option("--kind", type=click.Choice(KINDS), help="Only documents of this kind.")
+@click.option("--kind", type=click.Choice(KINDS), help="List only documents of this kind.")
 @format_option("text", "json")
 @reported
 def list_specs(kind: str | None, output_format: str) -> None:
-    """List the documents that have names: own ones in ./specs first, then the shipped ones."""
+    """List the documents that can be named: your own in ./specs first, then the shipped ones."""
     from blis_tui.spec.library import description, entries  # noqa: PLC0415  (heavy imports only when the command runs)
 
     chosen = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
@@ -75,9 +75,13 @@ def list_specs(kind: str | None, output_format: str) -> None:
 @click.option(
     "--kind",
     type=click.Choice(KINDS),
-    help="Which kind, if documents of several kinds share the name.",
+    help="The kind to show, if documents of several kinds share the name.",
 )
-@click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, `auto` computed.")
+@click.option(
+    "--resolved",
+    is_flag=True,
+    help="Print it resolved, as JSON: references followed, defaults filled in, `auto` computed.",
+)
 @set_option
 @reported
 def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
@@ -94,8 +98,10 @@ def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: b
 @set_option
 @seed_option
 @plugins_option
-@format_option("yaml", "json", about="yaml: a document that can be run; json: document and origins as data.")
-@click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
+@format_option(
+    "yaml", "json", about="yaml: a document that can be run; json: the document and the origin of each value, as data."
+)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
 @reported
 def resolve(
     source: str,
@@ -105,11 +111,11 @@ def resolve(
     output_format: str,
     output: str | None,
 ) -> None:
-    """Print an experiment composed of everything it refers to.
+    """Print an experiment with everything it refers to resolved.
 
-    References are followed, defaults filled in, `auto` worked out. A comment on each line says where its value comes
-    from: file and line, a default, --set, the parent it extends, or computed. The result is a document in its own
-    right with the same spec_sha256; it names a trace by its absolute path, or relative to FILE.
+    References are followed, defaults filled in, `auto` computed. A comment on each line says where its value comes
+    from: file and line, a default, --set, the parent it extends, or computed. The result is a self-contained document
+    with the same spec_sha256; it names a trace by its absolute path, or relative to FILE.
     """
     from blis_tui.authoring.provenance import compose  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.records.files import write_text  # noqa: PLC0415

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 @click.command("new")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", required=False)
-@click.option("-o", "--output", metavar="FILE", help="Where to write; - is standard output.  [default: NAME's file]")
-@click.option("--all", "every", is_flag=True, help="With every key, explained, its default beside it.")
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("-o", "--output", metavar="FILE", help="File to write; - is standard output.  [default: NAME's file]")
+@click.option("--all", "every", is_flag=True, help="Include every key, explained, with its default.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @reported
 def new(kind: str, name: str | None, output: str | None, *, every: bool, force: bool) -> None:
-    """Write a new document: some twenty lines, or with every key explained.
+    """Write a new document: about twenty lines, or with every key explained.
 
     KIND is experiment, model, hardware, workload, policy, latency or study. Required keys are filled in, others are
-    commented out; the document is valid as it stands. NAME is `my-KIND` by default, and names
-    the file in the working directory: NAME.blis.yaml for an experiment, NAME.study.yaml for a study, else NAME.yaml.
-    Editors find the schema in the next `schemas/` folder above the file; where there is none, the installed one is
-    named (`blis-tui spec schema -o schemas` makes a copy to share).
+    commented out; the document is valid as it stands. NAME is `my-KIND` by default, and names the file in the working
+    directory: NAME.blis.yaml for an experiment, NAME.study.yaml for a study, otherwise NAME.yaml. The file points
+    editors to the schema in the nearest `schemas/` folder above it or, if there is none, to the installed one
+    (`blis-tui spec schema -o schemas` makes a copy to share).
     """
     from blis_tui.authoring.template import file_name, schema_reference, short, template  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415
@@ -55,7 +55,7 @@ def new(kind: str, name: str | None, output: str | None, *, every: bool, force: 
     write_text(path, text)
     tell(printable(f"wrote {path}"))
     if not own:
-        tell("its schema is the installed one; `blis-tui spec schema -o schemas` makes a copy to share")
+        tell("it uses the installed schema; `blis-tui spec schema -o schemas` makes a copy to share")
 
 
 def _check_name(name: str) -> None:
@@ -69,15 +69,15 @@ def _check_name(name: str) -> None:
 
 @click.command("init")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace files that exist already.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist already.")
 @reported
 def init(folder: Path, *, force: bool) -> None:
-    """Make a small project in DIR: an experiment, its parts, its golden result, CI.
+    """Create a small project in DIR: an experiment, its parts, its golden result, CI.
 
-    The experiment has a workload and a policy of its own. Also there: its result, with which `pytest` compares, the
-    schemas with settings for editors, and what GitHub and GitLab run on each change: they write below it what has
-    changed. They install the blis-tui that made the project; unless that came from a package index, its wheel lies in
-    wheels/. Nothing is written when one of the files exists already.
+    The experiment has a workload and a policy of its own. The project also has its result, which `pytest` compares
+    with, the schemas with editor settings, and CI configurations for GitHub and GitLab that run on each change and
+    comment on it with what has changed. They install the blis-tui that made the project; unless that came from a
+    package index, its wheel is in wheels/. Nothing is written if one of the files exists already.
     """
     from blis_tui.authoring.project import DEMO, check_room, project_files, write_tree  # noqa: PLC0415
     from blis_tui.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
@@ -113,22 +113,23 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
 
 @click.command("fmt")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
 @reported
 def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
-    """Normalise the layout of documents; comments and values stay.
+    """Format documents; comments and values stay as they are.
 
-    Indentation by two blanks, one blank between tokens, no needless quotes, at most one blank line, top-level keys in
-    the order of the schema. PATH is a file, a folder (every YAML file below it that is not hidden), or - for standard
-    input to output. A file that cannot be laid out without risk is left alone, and said so.
+    Two-space indentation, one space between tokens, no unnecessary quotes, at most one blank line in a row, top-level
+    keys in the order of the schema. PATH is a file, a folder (every YAML file below it that is not hidden), or - to
+    read standard input and write standard output. A file that cannot be formatted safely is left unchanged, with a
+    message.
     """
     from blis_tui.authoring.formatting import format_source  # noqa: PLC0415
 
     def change(source: Source) -> str:
         formatted = format_source(source)
         if formatted.left_alone:
-            tell(printable(f"{source.name} is left unchanged: it has {formatted.left_alone}"))
+            tell(printable(f"{source.name} was left unchanged: it has {formatted.left_alone}"))
         return formatted.text
 
     rewrite(paths, change, check=check, diff=diff, done="formatted")
@@ -210,14 +211,14 @@ def _read(path: str) -> tuple[Source, bool]:
 @click.command("schema")
 @click.argument("kind", metavar="[KIND]", type=click.Choice((*KINDS, "common")), required=False)
 @click.option(
-    "-o", "--output", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write into this folder."
+    "-o", "--output", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write the schemas to this folder."
 )
 @reported
 def schema(kind: str | None, folder: Path | None) -> None:
-    """Print the JSON Schema of a KIND of document, or export all.
+    """Print the JSON Schema for a KIND of document, or export all schemas.
 
-    KIND is experiment, model, hardware, workload, policy, latency, or common (what the others share).
-    With -o DIR, all schemas (or that of KIND and those it refers to) are written into DIR, replacing older copies.
+    KIND is experiment, model, hardware, workload, policy, latency, or common (definitions that the others share). With
+    -o DIR, all schemas (or that of KIND and those it refers to) are written to DIR, replacing older copies.
     """
     from blis_tui.authoring.export import schema_files, with_references  # noqa: PLC0415
     from blis_tui.authoring.project import write_tree  # noqa: PLC0415
@@ -230,6 +231,6 @@ def schema(kind: str | None, folder: Path | None) -> None:
 
         tell(f"wrote {plural(len(chosen), 'schema')} to {folder}")
     elif kind is None:
-        raise click.UsageError("name the KIND to print, or export all of them with -o")
+        raise click.UsageError("give the KIND to print, or export all of them with -o")
     else:
         print_data(files[f"{kind}.schema.json"])

@@ -49,7 +49,7 @@ slo_option: Final = click.option(
     multiple=True,
     metavar="BOUND",
     shell_complete=completion.metrics,
-    help="What must hold: a metric (`blis-tui explain` lists them), <=, >= or ==, and a value, such as "
+    help="A bound that must hold: a metric (`blis-tui explain` lists them), <=, >= or ==, and a value, such as "
     "'latency.ttft_ms.p99<=300'; repeatable.",
 )
 price_option: Final = click.option(
@@ -57,29 +57,29 @@ price_option: Final = click.option(
     "prices",
     multiple=True,
     metavar="GPU=USD",
-    help="What one GPU costs in US dollars an hour, such as h100=2.5; repeatable.",
+    help="Price of one GPU in US dollars per hour, such as h100=2.5; repeatable.",
 )
 price_table_option: Final = click.option(
     "--prices",
     "price_table",
     metavar="FILE",
-    help="Take prices from a YAML file of such lines as `h100: 2.5`; --price goes before them.",
+    help="Read prices from a YAML file with lines such as `h100: 2.5`; --price takes precedence.",
 )
 jobs_option: Final = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1, MOST_JOBS),
     metavar="N",
-    help="Runs at the same time, each in a process; 1: all in this one [default: one for each core].",
+    help="Number of runs in parallel, each in its own process; 1 runs all in this process [default: one per core].",
 )
 dask_option: Final = click.option(
-    "--dask", metavar="ADDRESS", help="Make the runs on a Dask cluster instead: the address of its scheduler."
+    "--dask", metavar="ADDRESS", help="Run on a Dask cluster instead: the address of its scheduler."
 )
 store_option: Final = click.option(
     "--store",
     metavar="DIR|none",
-    help="Where results are kept, so that no run is made twice [default: $BLIS_TUI_STORE_DIR, or the user's folder "
-    "for caches].",
+    help="Where results are cached, so that no run is repeated [default: $BLIS_TUI_STORE_DIR, or the user's cache "
+    "folder].",
 )
 
 axis_option: Final = click.option(
@@ -88,10 +88,11 @@ axis_option: Final = click.option(
     multiple=True,
     metavar="PATH=VALUES",
     shell_complete=completion.assignments,
-    help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,sjf; repeatable.",
+    help="A key to vary and its values: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,sjf; "
+    "repeatable.",
 )
 seeds_option: Final = click.option(
-    "--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3)."
+    "--seeds", metavar="N|LIST", default="", help="Number of seeds per point, or the seeds themselves (1,2,3)."
 )
 objective_option: Final = click.option(
     "--objective",
@@ -99,16 +100,16 @@ objective_option: Final = click.option(
     multiple=True,
     metavar="METRIC",
     shell_complete=completion.metrics,
-    help="The metric that should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
+    help="Metric to minimise (cost.gpus) or maximise (max:throughput.output_tokens_per_s); repeatable.",
 )
 case_option: Final = click.option(
     "--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`)."
 )
 early_stop_option: Final = click.option(
-    "--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold."
+    "--early-stop", is_flag=True, help="Stop a run as soon as one of the bounds can no longer hold."
 )
 progress_option: Final = click.option(
-    "--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal]."
+    "--progress/--no-progress", default=None, help="Show progress on standard error [default: when it is a terminal]."
 )
 
 
@@ -178,31 +179,31 @@ class _Written:
 @grouped(
     "written",
     _Written,
-    format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds."),
+    format_option("table", "csv", "jsonl", about="What to print; table: one row per point, with means over seeds."),
     click.option(
         "-o",
         "--output",
         "outputs",
         multiple=True,
         metavar="FILE.csv|FILE.jsonl|FILE.parquet",
-        help="Also write a row per run; repeatable.",
+        help="Also write one row per run; repeatable.",
     ),
     click.option(
         "--html",
         "html_file",
         metavar="FILE.html",
-        help="Also write one page with pictures: Pareto front, latency against rate, heat maps, the best points over "
+        help="Also write an HTML page with charts: Pareto front, latency against rate, heat maps, the best points over "
         "time.",
     ),
     progress_option,
 )
 @reported
 def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Written) -> None:
-    """Run an experiment with many settings, and compare what comes of them.
+    """Run an experiment with many settings and compare the results.
 
-    STUDY is the name or the path of a Study document; SPEC an experiment, whose axes are given with --axis. Every point
-    runs once with each seed; equal runs are made once, and results are kept: a sweep that was interrupted goes on where
-    it was. Points that are no valid experiments (a model that does not fit) are rows that say so.
+    STUDY is the name or path of a Study document; SPEC is an experiment whose axes are given with --axis. Every point
+    runs once per seed. Identical runs are made only once and results are cached, so an interrupted sweep continues
+    where it stopped. A point that is not a valid experiment (a model that does not fit, say) gets a row that says why.
     """
     from blis_tui.study.store import MemoryStore  # noqa: PLC0415
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415
@@ -276,14 +277,14 @@ def store_of(given: str | None) -> Store:
     if given == "none":
         return MemoryStore()
     if given == "":  # which would be this folder
-        raise InputError("cannot keep results: the name of the folder is empty", help="--store DIR, or `--store none`")
+        raise InputError("cannot keep results: the folder name is empty", help="--store DIR, or `--store none`")
     store = FolderStore.of_user() if given is None else FolderStore(Path(given))
     try:
         store.require_writable()
     except InputError as error:
         if given is not None:
             raise
-        warn(f"{error.message}; they last as long as this command")
+        warn(f"{error.message}; they are kept only until this command ends")
         return MemoryStore()
     return store
 
@@ -299,7 +300,9 @@ def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
 
     if dask is not None:
         if jobs is not None:
-            raise click.UsageError("--dask and --jobs exclude each other: a cluster has as many workers as it has")
+            raise click.UsageError(
+                "--dask and --jobs cannot be combined: the Dask cluster determines the number of workers"
+            )
         from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415
 
         return DaskRunner(dask)
@@ -336,7 +339,7 @@ def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
 def _ending(name: str) -> str:
     ending = Path(name).suffix.removeprefix(".").casefold()
     if ending not in {"csv", "jsonl", "parquet"}:
-        raise click.UsageError(f"-o {name}: the ending says what to write: .csv, .jsonl or .parquet")
+        raise click.UsageError(f"-o {name}: the name must end in .csv, .jsonl or .parquet")
     return ending
 
 
@@ -390,8 +393,8 @@ def _print(result: StudyResult, output_format: str) -> None:
 
 
 def _tell_interrupted(result: StudyResult, *, kept: bool) -> None:
-    next_time = "goes on from there" if kept else "begins anew, for results were not kept"
-    others = "the others are `missing` in rows that are written"
+    next_time = "continues from there" if kept else "starts over, because results were not stored"
+    others = "the others appear as `missing` in the rows written"
     known = f"{len(result.rows):,} of {plural(result.study.runs, 'run')}"
     tell(f"interrupted: {known}; {others}; the same command {next_time}")
 
@@ -409,5 +412,5 @@ def _judge(result: StudyResult) -> None:
         for metric in dict.fromkeys(one.metric for one in result.study.constraints):
             if all(row.figures.get(metric) is None for row in result.rows):
                 tell(f"FAIL  no run reports `{metric}`")
-        tell("FAIL  no point keeps to all bounds")
+        tell("FAIL  no point meets all bounds")
         sys.exit(ExitCode.CHECK_FAILED)

@@ -52,12 +52,19 @@ class _Studied:
 @click.command()
 @click.argument("source", metavar="[SPEC|STUDY]", required=False, shell_complete=completion.experiments)
 @click.option(
-    "--at", metavar="EVENT|TIME|REQUEST", help="Start at an event (1234), a time (1.5s, ms, us) or a request's name."
+    "--at",
+    metavar="EVENT|TIME|REQUEST",
+    help="Start at an event (1234), a time (1.5s, 20ms, 300us) or a request (its name).",
 )
 @click.option(
     "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."
 )
-@click.option("--twin", "recording", metavar="RECORDING", help="Show SPEC beside what `blis-tui observe` recorded.")
+@click.option(
+    "--twin",
+    "recording",
+    metavar="RECORDING",
+    help="Show SPEC side by side with a recording made by `blis-tui observe`.",
+)
 @chosen_options
 @grouped(
     "studied",
@@ -80,40 +87,40 @@ def tui(
     chosen: Chosen,
     studied: _Studied,
 ) -> None:
-    """Step through an experiment in the terminal, or look at the points of a study.
+    """Step through an experiment in the terminal, or browse the points of a study.
 
-    SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file, or of a bundle
-    (`blis-tui bundle`), STUDY that of a Study document; without it, a list of both is shown. With --axis, an experiment
-    becomes a study: see `blis-tui sweep --help`. Inside, h shows the keys and q goes back.
+    SPEC is the name of an experiment (see `blis-tui spec list`), or the path of a .blis.yaml file or a bundle
+    (`blis-tui bundle`); STUDY is the name or path of a Study document. Without either, a list of both is shown. With
+    --axis, an experiment becomes a study: see `blis-tui sweep --help`. Inside, h shows the keys and q goes back.
     """
     case, overrides, seed = chosen.case, chosen.overrides, chosen.seed
     of_run = at or breaks or case or seed is not None or recording
     of_study = any(astuple(studied))
     if source is None and (of_run or of_study or overrides or chosen.plugins):
-        raise click.UsageError("options need an experiment or a study: name it as SPEC")
+        raise click.UsageError("these options need an experiment or a study: give its name as SPEC")
     if source == "-":
         raise click.UsageError(
-            "standard input is the keyboard here: write the experiment to a file, and name it as SPEC"
+            "standard input is the keyboard here: write the experiment to a file and give its name as SPEC"
         )
     if not has_terminal():
         raise click.UsageError(
-            "not a terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
+            "not a terminal: use `blis-tui run` to simulate without one, or `blis-tui serve` to use a browser"
         )
     if source is None:
         show_home()
     elif is_bundle(source):
         require_as_packed(case, overrides, seed is not None)
         if of_study or recording:
-            raise click.UsageError("a bundle is one run: it is no study, and has no recording beside it")
+            raise click.UsageError("a bundle is a single run: options of studies and --twin cannot be used with it")
         with opened(source, known := chosen.known()) as (found, _):
             _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known)
     elif of_study or _is_study(source):
         if of_run:
-            raise click.UsageError("--at, --break, --case, --seed and --twin are for an experiment, not for a study")
+            raise click.UsageError("--at, --break, --case, --seed and --twin apply to an experiment, not to a study")
         _show_study(source, chosen, studied)
     elif recording is not None:
         if at or breaks:
-            raise click.UsageError("--at and --break are for an experiment alone, not beside a recording")
+            raise click.UsageError("--at and --break cannot be used with --twin")
         known = chosen.known()
         _show_twin(source, recording, case_overrides(source, case, overrides, None, known), seed, known)
     else:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     type=click.Choice(["model", "measured", "fitted"]),
     default="model",
     show_default=True,
-    help="Step times: the experiment's model, the recording's log step by step, or a simple model fitted to that.",
+    help="Step times to use: the experiment's model, those in the recording's log, step by step, or a simple model "
+    "fitted to them.",
 )
 @set_option
 @plugins_option
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     "--within",
     type=FiniteRange(min=0),
     metavar="PERCENT",
-    help="Exit with 1 if a mean latency differs by more than that.",
+    help="Exit with 1 if a mean latency differs by more than PERCENT.",
 )
-@click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write each request with both latencies.")
+@click.option(
+    "--requests", "requests_file", metavar="FILE.csv", help="Also write one row per request, with both latencies."
+)
 @format_option("table", "json")
 @reported
 def twin(
@@ -48,13 +51,13 @@ def twin(
     requests_file: str | None,
     output_format: str,
 ) -> None:
-    """Compare RECORDING, which `blis-tui observe` made, with a simulation of the same requests.
+    """Compare RECORDING, made by `blis-tui observe`, with a simulation of the same requests.
 
-    SPEC is an experiment that says what the server is; its workload is replaced by the requests of the recording, each
-    at the time at which it was sent. Shown are latencies side by side, what the engines did, the first step at which
-    they part, and how much of the error goes away with measured step times, gaps and front end.
+    SPEC is an experiment that describes the server; its workload is replaced by the requests of the recording, each
+    sent at its recorded time. The output shows latencies side by side, what the engines did, the first step at which
+    they diverge, and how much of the error disappears with measured step times, gaps and front end.
 
-    With another recording of the same workload in the place of SPEC, two servers, or one at two times, are compared.
+    With a second recording of the same workload instead of SPEC, two servers are compared, or one server at two times.
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
@@ -65,7 +68,7 @@ def twin(
     left = read_recording(recording)
     if is_recording(Path(other)):
         if overrides or plugins or steps != "model":
-            raise click.UsageError("--set, --plugins and --steps are for an experiment, not for a recording")
+            raise click.UsageError("--set, --plugins and --steps apply to an experiment, not to a recording")
         right = read_recording(Path(other))
         require_spared({"--requests": requests_file}, [*recording.iterdir(), *Path(other).iterdir()])
         found = of_two(left, right)
@@ -86,7 +89,7 @@ def twin(
 def _judge(found: Twin, within: float | None) -> None:
     """Tell which mean latency is too far off, and exit accordingly."""
     failures = [
-        f"FAIL  mean {metric} differs by {100 * error.bias:+.1f} %, more than {within:g} %"
+        f"FAIL  mean {metric} differs by {100 * error.bias:+.1f} %, more than the limit of {within:g} %"
         for metric, error in found.errors.items()
         if within is not None and abs(error.bias) > within / 100
     ]

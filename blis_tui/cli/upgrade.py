@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 
 @click.command("upgrade")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
 @reported
 def upgrade(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
-    """Rewrite documents of older versions of blis-tui as this one spells them.
+    """Upgrade documents from older versions of blis-tui to the format of this one.
 
-    An older `apiVersion` becomes the present one, a key that was renamed or moved gets its new name and place; comments
-    and layout stay, and standard error says what changed. What cannot be rewritten safely is left as it is, and said:
-    then the exit code is 1. Results are not its business: `blis-tui golden` shows what they have become.
+    An older `apiVersion` becomes the current one, and a key that was renamed or moved gets its new name and place.
+    Comments and layout are kept, and changes are listed on standard error. What cannot be rewritten safely is left as
+    it is and reported; the exit code is then 1. Golden results are not touched: `blis-tui golden` shows how they
+    changed.
 
-    PATH is a file, a folder (every YAML file below it that is not hidden), or - for standard input to output.
+    PATH is a file, a folder (every YAML file below it that is not hidden), or - to read standard input and write
+    standard output.
     """
     from blis_tui.authoring.upgrade import upgrade as upgraded  # noqa: PLC0415  (heavy imports only when it runs)
 

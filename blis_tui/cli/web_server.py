@@ -205,7 +205,9 @@ class WebServer(Server):
             raise web.HTTPForbidden(text="this address only answers its own pages")
         token = request.path.removeprefix("/").partition("/")[0]
         if not secrets.compare_digest(token.encode(errors="replace"), self.token.encode()):
-            raise web.HTTPForbidden(text="open the whole address that `blis-tui serve` printed: a secret is part of it")
+            raise web.HTTPForbidden(
+                text="open the complete address that `blis-tui serve` printed: it contains a secret token"
+            )
         return await handler(request)
 
     def _require_room(self) -> None:
@@ -274,7 +276,7 @@ async def converse(window: web.WebSocketResponse, program: AppService) -> None:
             case ["focus"]:
                 await program.focus()
             case _:
-                _log.warning("a connection sent something that no page of blis-tui sends, and was closed")
+                _log.warning("closed a connection that sent something no blis-tui page sends")
                 await window.close(code=WSCloseCode.UNSUPPORTED_DATA)
 
 

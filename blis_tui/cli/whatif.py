@@ -46,14 +46,14 @@ class _Many:
 @grouped(
     "one",
     _One,
-    click.option("--request", metavar="ID", help="The request, by its name in `run --requests`."),
-    click.option("--route-to", type=int, metavar="N", help="The index of the instance it goes to instead."),
+    click.option("--request", metavar="ID", help="The request to reroute, by its name in `run --requests`."),
+    click.option("--route-to", type=int, metavar="N", help="Index of the instance to route it to instead."),
     click.option(
         "--event",
         type=click.IntRange(min=1),
         metavar="N",
-        help="The event of the decision, where the request is routed several times; by default the first that can"
-        " change.",
+        help="Event number of the decision, if the request is routed several times [default: the first that can "
+        "change].",
     ),
 )
 @grouped(
@@ -70,35 +70,35 @@ class _Many:
         "--counterfactual",
         type=click.IntRange(min=1),
         metavar="K",
-        help="With --every: only the K best alternatives of each decision, by the scores that the router saw.",
+        help="With --every: try only the K best alternatives of each decision, by the scores that the router saw.",
     ),
     click.option(
         "--most",
         type=click.IntRange(min=1),
         metavar="N",
-        help="With --every: how many replays there may be [default: 1000].",
+        help="With --every: maximum number of replays [default: 1000].",
     ),
 )
 @chosen_options
-@format_option("table", "json", about="table: the main figures; json: canonical bytes.")
-@click.option("--all", "everything", is_flag=True, help="Show every figure of the reports, or every decision.")
+@format_option("table", "json", about="table: the main metrics; json: the whole result, as canonical JSON.")
+@click.option("--all", "everything", is_flag=True, help="Show every metric of the reports, or every decision.")
 @reported
 def whatif(source: str, one: _One, many: _Many, chosen: Chosen, output_format: str, everything: bool) -> None:
-    """Send one request to another instance, and tell what that changes for it and for all others.
+    """Reroute one request to another instance and show what that changes, for it and for all others.
 
     SPEC is the name of an experiment, a path, or - for standard input. The run is replayed with that one routing
-    decision changed; all others are made by the policies as the run unfolds. Times are exact to the microsecond.
+    decision changed; the policies make all others as the run unfolds. Times are exact to the microsecond.
 
-    With --every, decisions are replayed in turn, each with its alternatives: their true regret is what the best of
-    these would have spared the request, and all requests together.
+    With --every, decisions are replayed in turn with each of their alternatives. The true regret of a decision is the
+    time that the best alternative would have saved: for the request, and for all requests together.
     """
     if many.every is None:
         if one.request is None or one.route_to is None:
-            raise click.UsageError("--request and --route-to are needed, or --every")
+            raise click.UsageError("give --request and --route-to, or --every")
         if many.counterfactual is not None or many.most is not None:
-            raise click.UsageError("--counterfactual and --most belong to --every")
+            raise click.UsageError("--counterfactual and --most need --every")
     elif not one.unsaid:
-        raise click.UsageError("--every looks at many requests: leave --request, --route-to and --event out")
+        raise click.UsageError("--every replays many requests: leave out --request, --route-to and --event")
     from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None

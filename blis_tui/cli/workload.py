@@ -27,9 +27,9 @@ _BLOCK_SIZE = click.option(
     type=click.IntRange(min=1),
     default=16,
     show_default=True,
-    help="Tokens of a block of the cache that prefixes are looked up in.",
+    help="Block size, in tokens, of the prefix cache that is assumed.",
 )
-_STAGE = "Follow the rate in stages of this length [default: one rate]."
+_STAGE = "Follow the trace's rate in stages of this length [default: one rate]."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +57,16 @@ _choosing: Final = grouped(
         "overrides",
         multiple=True,
         metavar="PATH=VALUE",
-        help="Replace a value of the document; of a trace, such as trace.time_unit=ms.",
+        help="Override a value of the document; for a trace, a value such as trace.time_unit=ms.",
     ),
     click.option(
         "--seed", type=click.IntRange(min=0), help="Generate with this seed [default: the experiment's, or 0]."
     ),
-    click.option("--requests", type=click.IntRange(min=1), help="Take so many requests at most."),
+    click.option("--requests", type=click.IntRange(min=1), help="Maximum number of requests to use."),
     click.option(
         "--trace-format",
         metavar="NAME",
-        help="A trace's `format`, as Workload documents have it [default: told by the file].",
+        help="Format of a trace, as in `format` of Workload documents [default: detected from the file].",
     ),
     plugins_option,
 )
@@ -74,9 +74,9 @@ _choosing: Final = grouped(
 
 @click.group("workload")
 def workload() -> None:
-    """Look at workloads and traces, and make them from others.
+    """Describe, convert, combine and fit workloads and traces.
 
-    Each takes a trace, a Workload document or an experiment: a path, or a name that `blis-tui spec list` has.
+    Each command takes a trace, a Workload document or an experiment: a path, or a name from `blis-tui spec list`.
     """
 
 
@@ -85,7 +85,7 @@ def workload() -> None:
 @_choosing
 @_BLOCK_SIZE
 @format_option("table", "json")
-@click.option("--html", metavar="FILE", help="Also draw it, as one page that needs no network.")
+@click.option("--html", metavar="FILE", help="Also write charts, as one HTML page that needs no network.")
 @reported
 def describe(
     source: str,
@@ -94,10 +94,11 @@ def describe(
     output_format: str,
     html: str | None,
 ) -> None:
-    """Show what the requests of WORKLOAD are like.
+    """Summarise the requests of WORKLOAD.
 
-    Rate and peaks, burstiness, lengths, how much of the prompts an infinite prefix cache would find, all this by
-    client, tenant, SLO class and model, and sessions. Generated workloads show what is drawn, not what is declared.
+    Shows rate and peaks, burstiness, lengths, and the share of prompt tokens that an infinite prefix cache would hit,
+    overall and by client, tenant, SLO class and model; and sessions. For a generated workload, these describe the
+    requests that were drawn, not the declared distributions.
     """
     from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy: only when it runs)
     from blis_tui.traffic import figures  # noqa: PLC0415
@@ -117,17 +118,17 @@ def describe(
 @workload.command("convert")
 @click.argument("source", metavar="WORKLOAD", shell_complete=completion.files)
 @_choosing
-@click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
+@click.option("-o", "--output", metavar="OUT.csv", help="Write to this file instead of standard output.")
 @reported
 def convert(
     source: str,
     chosen: _Chosen,
     output: str | None,
 ) -> None:
-    """Write the requests of WORKLOAD as CSV that replays as it is.
+    """Convert WORKLOAD to a CSV trace that can be replayed.
 
-    Replayed with `workload: {trace: {file: OUT.csv}}`, they are the same: when they arrive, their lengths, what their
-    prompts share, classes, tenants, models, deadlines and sessions.
+    Replaying it with `workload: {trace: {file: OUT.csv}}` gives the same requests: arrival times, lengths, shared
+    prefixes, SLO classes, tenants, models, deadlines and sessions.
     """
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
@@ -135,10 +136,10 @@ def convert(
     traffic = open_traffic(source, chosen.choice())
     if traffic.cut is not None:
         name = printable(traffic.name)
-        tell(f"note: nothing ends `{name}`: these are its first {plural(traffic.cut, 'request')} (see --requests)")
+        tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
     _tell_left_out(traffic)
     if any(client.network for client in traffic.workload.clients):
-        tell("note: the network of clients is not in the file: latencies will be those at the cluster")
+        tell("note: the file does not include the clients' network: latencies will be those at the cluster")
     _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
 
 
@@ -147,10 +148,10 @@ def convert(
 @click.option(
     "--trace-format",
     metavar="NAME",
-    help="The traces' `format`, as Workload documents have it [default: told by the file].",
+    help="Format of the traces, as in `format` of Workload documents [default: detected from the file].",
 )
-@click.option("--name", help="Name of the document [default: the file's].")
-@click.option("-o", "--output", metavar="OUT", help="Write there, not to standard output.")
+@click.option("--name", help="Name of the document [default: from the file's name].")
+@click.option("-o", "--output", metavar="OUT", help="Write to this file instead of standard output.")
 @plugins_option
 @reported
 def compose(
@@ -160,10 +161,11 @@ def compose(
     output: str | None,
     plugins: tuple[str, ...],
 ) -> None:
-    """Make one workload of several.
+    """Combine several workloads into one.
 
-    Workload documents (and those of experiments) become one document with the clients of all, each at the rate that it
-    had. Traces become one trace, by time. What had to be changed is listed on standard error.
+    Workload documents (and the workloads of experiments) are combined into one document with the clients of all, each
+    at its own rate. Traces are merged into one trace, ordered by time. Anything that had to be changed is listed on
+    standard error.
     """
     from blis_tui.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415
@@ -189,9 +191,9 @@ def compose(
 @_choosing
 @_BLOCK_SIZE
 @click.option("--stage", "stage_s", type=FiniteRange(min=0, min_open=True), metavar="SECONDS", help=_STAGE)
-@click.option("--name", help="Name of the document [default: the file's].")
-@format_option("table", "json", about="How good the fit is, for people or programs.")
-@click.option("-o", "--output", metavar="OUT.yaml", help="Write the document there, not to standard output.")
+@click.option("--name", help="Name of the document [default: from the file's name].")
+@format_option("table", "json", about="Format of the goodness of fit: for people or for programs.")
+@click.option("-o", "--output", metavar="OUT.yaml", help="Write the document to this file instead of standard output.")
 @reported
 def fit_(
     source: str,
@@ -202,11 +204,11 @@ def fit_(
     output_format: str,
     output: str | None,
 ) -> None:
-    """Make a Workload document whose requests are like those of TRACE.
+    """Fit a Workload document to TRACE, so that it generates similar requests.
 
-    Its clients are the trace's tenants, SLO classes, models and prefixes. Rate, arrival process, lengths and prefix
-    reuse are the trace's as far as a document can say them; how far, as Kolmogorov-Smirnov distances, stands in the
-    document and on standard output (on standard error where the document goes to standard output).
+    The trace's tenants, SLO classes, models and prefixes become clients. Rate, arrival process, lengths and prefix
+    reuse follow the trace as far as a document can express them; how closely, as Kolmogorov-Smirnov distances, is
+    written to the document and to standard output (to standard error if the document goes to standard output).
     """
     from blis_tui.traffic.fit import fit  # noqa: PLC0415
     from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.reroute import Reroute
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
+    from blis_tui.engine.stopped import Excess
     from blis_tui.spec.model import Disaggregation, Experiment
 
 _WHETHER_AND_WHY: Final = 2
@@ -173,8 +174,8 @@ class Splitter(Dispatcher):
             return STAYS
         handover.transfer_start_us = now
         index = handover.decode_instance
-        if index >= 0 and (reason := self._reserve(request, index, now)):
-            self._fail(passage, reason, now)
+        if index >= 0 and (excess := self._reserve(request, index, now)) is not None:
+            self._fail(passage, excess, now)
             return STAYS
         pipeline, observers = self._pipeline, self._pipeline.observers
         if TransferStarted in observers.kinds:
@@ -261,8 +262,8 @@ class Splitter(Dispatcher):
             return STAYS
         index = self.choose(passage, self.decode, now)
         handover.decode_instance = index
-        if reason := self._reserve(passage.request, index, now):
-            self._fail(passage, reason, now)
+        if (excess := self._reserve(passage.request, index, now)) is not None:
+            self._fail(passage, excess, now)
         else:
             self._adopt(passage, now)
         return STAYS
@@ -327,7 +328,7 @@ class Splitter(Dispatcher):
 
     # ---- end of a request's path ----
 
-    def _reserve(self, request: Request, index: int, now: int) -> str:
+    def _reserve(self, request: Request, index: int, now: int) -> Excess | None:
         self._roster.board.touched[index] = None
         return self._roster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
@@ -343,13 +344,13 @@ class Splitter(Dispatcher):
         if self._pipeline.lifecycle.lets_in(request, now):
             self._roster.instances[handover.decode_instance].adopt(request, now)
 
-    def _fail(self, passage: Passage, reason: str, now: int) -> None:
+    def _fail(self, passage: Passage, excess: Excess, now: int) -> None:
         request = passage.request
         self.dropped += 1
         del self.passages[request.index]
         handover = handover_of(request)
         self._roster.commit(passage, handover.decode_instance)
-        self._roster.instances[handover.decode_instance].turn_down(request, reason, now)
+        self._roster.instances[handover.decode_instance].turn_down(request, excess, now)
         self._pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
     def away_us(self, now: int) -> int:

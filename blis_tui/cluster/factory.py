@@ -22,9 +22,11 @@ from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_la
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad, is_pure
 from blis_tui.engine.latency.wrappers import looked_at
+from blis_tui.engine.preemption import restore as restores
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.profile import Limits
+from blis_tui.engine.scheduling import priority as priorities
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, orders_itself
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
@@ -127,7 +129,9 @@ class InstanceFactory:
         return Parts(
             _captured(latency, rule.max_running(pool.engine)) if rule.traits.captured_sizes else latency,
             rule,
-            self._experiment.plugins.create(PRIORITY, priority.kind, priority.settings),
+            priorities.looked_at(
+                self._experiment.plugins.create(PRIORITY, priority.kind, priority.settings), priority.kind
+            ),
             self._events,
             self._ledger,
             self._observers,
@@ -138,7 +142,8 @@ class InstanceFactory:
     def _batch(self, rule: BatchRule, pool: Pool) -> tuple[Batch, RestoreRule]:
         """Create the batch of an instance, and the rule by which its victims come back."""
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
-        restore = plugins.create(RESTORE, policy.preemption_restore, {})
+        kind = policy.preemption_restore
+        restore = restores.looked_at(plugins.create(RESTORE, kind, {}), kind)
         batch = Batch(
             _limits(rule, pool),
             self._waiting(rule),

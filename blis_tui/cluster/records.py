@@ -20,10 +20,10 @@ class Deferred(Record):
     shown = Description(
         "deferred",
         sign="z",
-        meaning="a request was put off until the cluster is idle",
+        meaning="a request was deferred until the cluster is idle",
         explanation="Its class may only use an idle cluster: it comes back when no instance has work.",
-        sentence="{request_id} was put off: {in_flight:request} in flight",
-        line="put off until the cluster is idle",
+        sentence="{request_id} was deferred: {in_flight:request} in flight",
+        line="deferred until the cluster is idle",
         brief="until idle",
         figures=("in_flight",),
         state="in transit",
@@ -109,8 +109,8 @@ class GatewayTick(Record):
     shown = Description(
         "gateway-tick",
         sign="·",
-        meaning="the gateway looked whether it could dispatch a request",
-        sentence="the gateway looked at its queue, {waiting:request} left in it",
+        meaning="the gateway checked whether it could dispatch a request",
+        sentence="the gateway checked its queue, {waiting:request} left in it",
     )
 
     waiting: int
@@ -126,7 +126,7 @@ class Split(Record):
     shown = Description(
         "split",
         sign="Y",
-        meaning="it was decided whether prefill and decode of a request run on different instances",
+        meaning="the decider chose whether prefill and decode of a request run on different instances",
         sentence="{request_id}: {verdict}, {reason}",
         line="{reason}",
         state="in transit",
@@ -148,10 +148,10 @@ class TransferStarted(Record):
     shown = Description(
         "transfer-started",
         sign="⇢",
-        meaning="the KV blocks of a prompt started on their way to another instance",
+        meaning="the transfer of a prompt's KV blocks to another instance started",
         explanation="Its prompt is computed. Its KV blocks go to the instance that generates its answer.",
-        sentence="the KV blocks of {request_id} leave instance {instance}, {transfers:transfer} under way",
-        line="KV transfer starts, {transfers:,} under way",
+        sentence="the KV blocks of {request_id} are leaving instance {instance}, {transfers:transfer} in progress",
+        line="KV transfer starts, {transfers:,} in progress",
         figures=("transfers", "bytes"),
         state="in transit",
     )
@@ -175,7 +175,7 @@ class TransferFinished(Record):
     shown = Description(
         "transfer-finished",
         sign="⇥",
-        meaning="the KV blocks of a prompt have arrived",
+        meaning="the KV blocks of a prompt arrived",
         sentence="the KV blocks of {request_id} have arrived after {duration_us:ms}",
         line="KV transfer done after {duration_us:ms}",
         figures=("duration_us",),
@@ -196,10 +196,10 @@ class TransferBrokenOff(Record):
         "transfer-broken-off",
         sign="⇎",
         colour="warning",
-        meaning="the transfer of a prompt's KV blocks was broken off",
+        meaning="the transfer of a prompt's KV blocks was aborted",
         explanation="One of its two instances has gone, with its KV cache. The request starts again, or is lost.",
-        sentence="the KV blocks of {request_id} do not arrive: {reason}",
-        line="KV transfer broken off: {reason}",
+        sentence="the KV transfer of {request_id} was aborted: {reason}",
+        line="KV transfer aborted: {reason}",
         state="in transit",
         own_event=False,
     )
@@ -245,7 +245,7 @@ class RoutingDecision(Record):
     shown = Description(
         "routing-decision",
         sign="⚖",
-        meaning="the router weighed its candidates",
+        meaning="the router scored its candidates",
         sentence=(
             "{policy} chose instance {instance} of {candidates:candidate} for {request_id}, regret"
             " {regret_ppm:ppm}, {true_regret_ppm:ppm} against the true state"
@@ -304,7 +304,7 @@ class InstanceChanged(Record):
     shown = Description(
         "instance-changed",
         sign="◆",
-        meaning="an instance came, went, or changed in between",
+        meaning="an instance was added, removed, or changed state",
         explanation="Only an instance that is warming up or active gets new requests.",
         sentence="instance {instance}: {reason}",
         line="{reason}",
@@ -330,8 +330,8 @@ class InstanceStopped(Record):
         "instance-stopped",
         sign="✕",
         colour="error",
-        meaning="an instance stopped with all that it held",
-        explanation="A step is never torn apart: an instance that dies within one stops at its end.",
+        meaning="an instance stopped, with everything it held",
+        explanation="A step is never cut short: an instance that fails during one stops at its end.",
         sentence="instance {instance} stopped with {requests:request}",
         line="stopped with {requests:request}",
         figures=("requests",),
@@ -351,8 +351,9 @@ class Retried(Record):
         "retried",
         sign="↺",
         colour="warning",
-        meaning="a request has to start again, on another instance",
-        explanation="Its instance has gone. The router chooses again; what was computed is lost, its arrival stays.",
+        meaning="a request has to start again on another instance",
+        explanation="Its instance is gone. The router chooses again; what was computed is lost, but its arrival time "
+        "stays.",
         sentence="{request_id} has to leave instance {instance} and starts again",
         line="has to leave and starts again",
         figures=("failures",),
@@ -401,8 +402,8 @@ class Stranded(Record):
         "stranded",
         sign="¦",
         colour="warning",
-        meaning="a request found no instance that it could be sent to",
-        explanation="It is routed when an instance has come up.",
+        meaning="no instance was available for a request",
+        explanation="It is routed when an instance becomes available.",
         sentence="{request_id} waits for an instance, {waiting:request} in all",
         line="waits for an instance, {waiting:request} in all",
         figures=("waiting",),
@@ -423,7 +424,7 @@ class ScalingDecided(Record):
         "scaling-decided",
         sign="⇕",
         meaning="the autoscaler compared demand and supply",
-        explanation="Demand is what the KV caches hold and what waits; supply is what the instances can hold.",
+        explanation="Demand is what the KV caches hold and what is waiting; supply is what the instances can hold.",
         sentence="the autoscaler: {reason}",
         line="{reason}",
         figures=("instances",),
@@ -475,7 +476,7 @@ class NodeChanged(Record):
     shown = Description(
         "node-changed",
         sign="▣",
-        meaning="a machine was ordered, came, or was given back",
+        meaning="a node was requested, became ready, or was released",
         sentence="{reason}",
         line="{reason}",
     )
@@ -499,7 +500,8 @@ class SessionBegun(Record):
         "session-begun",
         sign="(",
         meaning="a request began a session",
-        explanation="Later calls of the session wait for its answer, and their prompts begin with what was said.",
+        explanation="Later calls of the session wait for its answer, and their prompts start with the conversation so "
+        "far.",
         sentence="{request_id} begins the session {session_id}",
         line="begins a session of {calls:call}",
         figures=("calls",),
@@ -522,10 +524,11 @@ class SessionContinued(Record):
     shown = Description(
         "session-continued",
         sign=")",
-        meaning="a request went on with a session",
-        explanation="The calls that it waits for had been answered, and the user had thought, or a tool had worked.",
-        sentence="{request_id} goes on with the session {session_id} as call {call:place}, {waited_us:span} later",
-        line="goes on with its session {waited_us:span} after {last}",
+        meaning="a request continued a session",
+        explanation="The calls that it waited for have been answered, and the user's think time or a tool's work is "
+        "over.",
+        sentence="{request_id} continues the session {session_id} as call {call:place}, {waited_us:span} later",
+        line="continues its session {waited_us:span} after {last}",
         figures=("last", "waited_us"),
         state="in transit",
         own_event=False,

@@ -101,14 +101,14 @@ _DECODED: Final = frozenset({"computed_tokens", "generated_tokens", "held_blocks
 """What an ordinary decode changes; latest once for all requests."""
 
 _INSTANCE_FIELDS: Final = (
-    _Field("life", about="where it stands in its life", group="queue"),
+    _Field("life", about="its state", group="queue"),
     _Field("waiting.count", about="requests in the queue", group="queue", source="waiting_count"),
     _Field("running.count", about="requests in the batch", group="queue", source="running_count"),
     _Field("kv.used_blocks", about="blocks in use", group="KV cache"),
     _Field("kv.cached_free_blocks", about="evictable (cached) free blocks", group="KV cache"),
     _Field("kv.blank_blocks", about="empty free blocks", group="KV cache"),
     _Field("kv.hits", about="blocks found in the cache", group="KV cache"),
-    _Field("kv.misses", about="blocks taken from the free ones", group="KV cache"),
+    _Field("kv.misses", about="blocks allocated from the free ones", group="KV cache"),
     _Field("routed", about="requests sent here", group="counters"),
     _Field("steps", about="steps so far", group="counters"),
     _Field("preemptions", about="preemptions so far", group="counters"),

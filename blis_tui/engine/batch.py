@@ -14,7 +14,7 @@ from blis_tui.kept import Kept
 from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Collection, Container, Sequence
 
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
@@ -246,13 +246,13 @@ class Batch(Kept):
         self.pool.extend(request, request.computed_tokens + 1)
         cohort.pad(request, drafts)
 
-    def next_waiting(self, passed: Container[int] = (), count: int = 0) -> Request | None:
+    def next_waiting(self, passed: Collection[int] = (), count: int = 0) -> Request | None:
         """Return the first schedulable request in the queue, skipping requests without a slot for their adapter.
 
         It also skips ``count`` other requests, whose indices are in ``passed``.
         """
-        if self.adapters is not None and not self.stale:
-            return self.adapters.next(self.waiting, passed)
+        if self.adapters is not None:
+            return self.adapters.next(self.waiting, {**self.stale, **dict.fromkeys(passed)} if self.stale else passed)
         first = self.waiting.first(len(self.stale) + count + 1)
         return next((one for one in first if one.index not in self.stale and one.index not in passed), None)
 

@@ -15,7 +15,7 @@ class AnswerBegun(Record):
         "answer-begun",
         sign="A",
         colour="success",
-        meaning="a request was done with reasoning, and got the first token of its answer",
+        meaning="a request finished reasoning and got the first token of its answer",
         sentence="{request_id} began its answer after {ttfat_us:ms}, behind {reasoning_tokens:reasoning token}",
         figures=("first_answer_us", "ttfat_us"),
         own_event=False,
@@ -42,7 +42,7 @@ class PromptMedia(Record):
     shown = Description(
         "prompt-media",
         sign="▤",
-        meaning="a request arrived whose prompt has images, sound or video",
+        meaning="a request arrived whose prompt has images, audio or video",
         sentence=(
             "the prompt of {request_id} has {image_tokens:image token}, {audio_tokens:audio token} and"
             " {video_tokens:video token}"
@@ -73,7 +73,7 @@ class MediaHeld(Record):
         "media-held",
         sign="◪",
         colour="warning",
-        meaning="a prompt waits for the encoder of images, sound or video",
+        meaning="a prompt is waiting for the encoder of images, audio or video",
         sentence="{request_id} waits for the encoder ({reason}): {tokens:token} needed, {had:,} left",
         line="waits for the encoder, {reason}",
         brief="encoder",
@@ -101,7 +101,7 @@ class MediaEncoded(Record):
         "media-encoded",
         sign="◧",
         colour="accent",
-        meaning="a step encoded images, sound or video of a prompt, or had them in the encoder's cache",
+        meaning="a step encoded images, audio or video of a prompt, or found them in the encoder's cache",
         sentence="{encoded_tokens:media token} of {request_id} are encoded, {cached_tokens:,} are in the cache",
         line="{encoded_tokens:media token} are encoded, {cached_tokens:,} are in the cache",
         brief="{encoded_tokens:,}",

@@ -13,6 +13,7 @@ from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.priority import ConstantPriority
+from blis_tui.engine.stopped import KV_BLOCKS, Excess
 from blis_tui.kept import Kept, remembering
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 _QUEUED: Final = 1
 """Priorities of instance events at a tie. A completion beats the timeout of the same microsecond."""
 _TIMEOUT: Final = 5
-_NAMED_LIMITS: Final = (
-    "max_model_len",
-    "max_num_encoder_input_tokens",
-    "encoder_cache_size",
-    "max_num_batched_tokens",
-)
-"""Limits that ``Dropped`` reasons name; all other reasons concern KV blocks."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -171,8 +165,8 @@ class Instance(Kept):
         prompt, budget = request.input_tokens, request.max_output_tokens
         # Fast path: nearly all requests have room to spare.
         surely = 0 < budget <= self._roomy_tokens - prompt and request.declared_tokens >= 0
-        if not surely and (reason := unservable(self.batch, request)):
-            self.turn_down(request, reason, now)
+        if not surely and (excess := unservable(self.batch, request)) is not None:
+            self.turn_down(request, excess, now)
             return
         self.input_tokens += prompt
         if 0 < request.deadline_us <= now:
@@ -180,24 +174,24 @@ class Instance(Kept):
         else:
             self._wait(request, now)
 
-    def reserve(self, request: Request, now: int, *, reuse: bool = False) -> str:
-        """Take the KV blocks for a prompt computed elsewhere; return why that is impossible, or an empty string.
+    def reserve(self, request: Request, now: int, *, reuse: bool = False) -> Excess | None:
+        """Take the KV blocks for a prompt computed elsewhere; return why that is impossible, or None.
 
         With ``reuse``, leading blocks in the prefix cache are shared (they become its ``shared_blocks``); the others
         are new.
         """
         pool = self.pool
-        if reason := unservable(self.batch, request):
-            return reason
+        if (excess := unservable(self.batch, request)) is not None:
+            return excess
         found = pool.visible_head(request.segments, now) if reuse else 0
         if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:
-            return f"its KV blocks do not fit: {pool.free} are free"
+            return Excess(KV_BLOCKS, f"its KV blocks do not fit: {pool.free} are free")
         if found:
             pool.pin(request, found)
         pool.hold(request, request.input_tokens)
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
-        return ""
+        return None
 
     def adopt(self, request: Request, now: int) -> None:
         """Put a request whose KV blocks have arrived into the waiting queue; only its decoding is left."""
@@ -212,14 +206,13 @@ class Instance(Kept):
         request.joined_us = min(request.first_token_us, now)
         self._wait(request, now)
 
-    def turn_down(self, request: Request, reason: str, now: int) -> None:
+    def turn_down(self, request: Request, excess: Excess, now: int) -> None:
         """Drop a request that can never be served here."""
         request.state = RequestState.DROPPED_UNSERVABLE
-        limit = next((name for name in _NAMED_LIMITS if name in reason), "kv_blocks")
-        self.turned_down[limit] = self.turned_down.get(limit, 0) + 1
+        self.turned_down[excess.limit] = self.turned_down.get(excess.limit, 0) + 1
         observers = self._observers
         if Dropped in observers.kinds:
-            observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
+            observers.emit(Dropped(observers.event, now, request.request_id, self.index, excess.reason))
         self.seen.depart(request)
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
@@ -284,34 +277,36 @@ class Instance(Kept):
 # Requests that can never run on an instance are judged by their declared budget, never by their actual output length.
 
 
-def unservable(batch: Batch, request: Request) -> str:
-    """Return why ``request`` can never run in a batch, or an empty string. Sets its output budget.
+def unservable(batch: Batch, request: Request) -> Excess | None:
+    """Return why ``request`` can never run in a batch, or None if it can. Sets its output budget.
 
     A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``).
     Without one, the budget is what ``max_model_len`` and the KV cache of the instance leave.
     """
     prompt, limit = request.input_tokens, batch.limits.max_model_len
-    if batch.encoder is not None and (reason := batch.encoder.too_large(request)):
-        return reason
+    if batch.encoder is not None and (excess := batch.encoder.too_large(request)) is not None:
+        return excess
     if limit is not None and prompt >= limit:
-        return f"prompt of {prompt} tokens, max_model_len is {limit}"
+        return Excess("max_model_len", f"prompt of {prompt} tokens, max_model_len is {limit}")
     if request.declared_tokens < 0:
         request.max_output_tokens = _room(batch, request)
     budget = request.max_output_tokens
     if limit is not None and prompt + budget > limit:
         if not batch.traits.cuts_output:
-            return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+            reason = f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+            return Excess("max_model_len", reason)
         budget = request.max_output_tokens = limit - prompt
     if batch.traits.fits_strictly:
         most = (batch.pool.total - 1) * batch.limits.block_size_tokens - 1 - (not batch.pool.caching)
         if prompt >= most:
-            return f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer"
+            reason = f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer"
+            return Excess(KV_BLOCKS, reason)
         budget = request.max_output_tokens = min(budget, most - prompt)
     tokens = _tokens(batch, request, budget)
     blocks = -(-tokens // batch.limits.block_size_tokens)
     if blocks > batch.pool.total:
-        return f"{tokens} tokens need {blocks} KV blocks, there are {batch.pool.total}"
-    return ""
+        return Excess(KV_BLOCKS, f"{tokens} tokens need {blocks} KV blocks, there are {batch.pool.total}")
+    return None
 
 
 def roomy_tokens(batch: Batch) -> int:

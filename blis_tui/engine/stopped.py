@@ -91,7 +91,7 @@ class SchedulingStopped(Record):
         "scheduling-stopped",
         sign="⊣",
         colour="warning",
-        meaning="a step was planned, and requests were left in the queue",
+        meaning="a step was planned and left requests in the queue",
         sentence="instance {instance}, step {step:,}: no more requests were scheduled ({cause}: {need:,} needed,"
         " {had:,} left)",
         line="no more requests were scheduled",
@@ -136,3 +136,18 @@ def emit_stopped(observers: Observers, index: int, step: int, now: int, stopped:
     name = "" if request is None else request.request_id
     tried_us = now if tried_us < 0 else tried_us
     observers.emit(SchedulingStopped(observers.event, now, index, step, cause, name, need, had, kept, tried_us))
+
+
+# Requests that wait for nothing, as they can never be served.
+
+KV_BLOCKS: Final = "kv_blocks"
+"""The limit is the size of the KV cache, whatever sets it."""
+
+
+class Excess(NamedTuple):
+    """A limit that a request exceeds, so that its instance can never serve it."""
+
+    limit: str
+    """The limit's key in ``engine``, such as ``max_model_len``, or ``KV_BLOCKS``."""
+    reason: str
+    """What the request asks for, and what the limit is, as the ``Dropped`` record says it."""

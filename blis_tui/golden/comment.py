@@ -18,9 +18,17 @@ from blis_tui.errors import BlisError, InputError
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence
+from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.project import Project
 from blis_tui.golden.review import case_of, survey
-from blis_tui.golden.session import answer_lines, debugger_command, engine_lines, only_the_engine, plugin_lines
+from blis_tui.golden.session import (
+    OUTDATED,
+    answer_lines,
+    debugger_command,
+    engine_lines,
+    only_the_engine,
+    plugin_lines,
+)
 from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable, printable_lines
 from blis_tui.units import plural
@@ -268,7 +276,10 @@ def _folded(found: Sequence[Difference]) -> str:
 
 def _divergence(entry: Entry, case: Case, golden: Golden, new: Golden) -> str:
     """The first event that parts, and what opens the debugger there."""
-    found = find_divergence(golden, new, case.load(), entry.files)
+    experiment = case.load()
+    if not is_up_to_date(new, experiment):
+        return f"{OUTDATED[0].upper()}{OUTDATED[1:]}.\n"
+    found = find_divergence(golden, new, experiment, entry.files)
     if found is None:
         return ""
     opens = debugger_command(case, found.event)

@@ -82,12 +82,21 @@ def produce(
         baseline=Baseline.here(),
         chain=chain,
         document=experiment.document,
-        plugins=tuple(_described(plugin) for plugin in experiment.plugins_used()),
+        plugins=_described(experiment),
     )
 
 
-def _described(plugin: Plugin) -> Mapping[str, str]:
-    """A plug-in of a user, as headers of goldens name it."""
+def is_up_to_date(result: Golden, experiment: Experiment) -> bool:
+    """Whether a result that waits is of the experiment and the plug-ins as they are now."""
+    return (result.spec_sha256, result.plugins) == (experiment.sha256, _described(experiment))
+
+
+def _described(experiment: Experiment) -> tuple[Mapping[str, str], ...]:
+    """The plug-ins of users in an experiment, as headers of goldens name them."""
+    return tuple(map(_plugin, experiment.plugins_used()))
+
+
+def _plugin(plugin: Plugin) -> Mapping[str, str]:
     origin = plugin.origin
     where = {} if origin is None else {"from": origin.name, "version": origin.version}
     return {"plug_point": plugin.path, "name": plugin.name, **where}

@@ -15,7 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
-from blis_tui.golden.produce import produce_checked
+from blis_tui.golden.produce import is_up_to_date, produce_checked
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.metrics.expectations import Verdict
@@ -39,6 +39,7 @@ CI, else ``new``.
 """
 
 _SHOWN_DIFFERENCES: Final = 8
+OUTDATED: Final = "the experiment, or a plug-in of it, has changed since this result was made: run pytest again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,10 +166,23 @@ def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
     text = printable(f"there is no golden yet: {files.name}")
+    waits = False
     if settings.mode == "new":
+        told, waits = _wait(files, result, "accept it with")
+        text += told
+    return Outcome(status="missing", text=text, pending=waits, report=result.report)
+
+
+def _wait(files: GoldenFiles, result: Golden, decide: str) -> tuple[str, bool]:
+    """Lay a new result beside the golden; returns what to say of it, and whether it waits there.
+
+    Where nothing may be written, as in a checkout that is read-only, what has changed is told all the same.
+    """
+    try:
         files.write(result, pending=True)
-        text += f"\nthe new result waits; accept it with\n    {printable(accept_command(files))}"
-    return Outcome(status="missing", text=text, pending=settings.mode == "new", report=result.report)
+    except InputError as error:
+        return "\n" + printable(f"the new result is not kept: {error}"), False
+    return f"\nthe new result waits; {decide}\n    {printable(accept_command(files))}", True
 
 
 def _changed(
@@ -186,10 +200,11 @@ def _changed(
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
     text = describe(case, files, golden, result, difference, experiment)
+    waits = False
     if settings.mode in ("new", "unseen"):
-        files.write(result, pending=True)
-        text += f"\nthe new result waits; look at it, then\n    {printable(accept_command(files))}"
-    return Outcome(status="changed", text=text, pending=settings.mode != "no", report=result.report)
+        told, waits = _wait(files, result, "look at it, then")
+        text += told
+    return Outcome(status="changed", text=text, pending=waits, report=result.report)
 
 
 def describe(
@@ -223,11 +238,15 @@ def describe(
         name, other = difference.text
         file = files.file(REPORT if name == "report" else HEADER).name
         lines.append(printable(f"the values of the report are the same, but not the text of {file}: {other}"))
-    divergence = None if experiment is None else find_divergence(golden, result, experiment, files)
+    if experiment is None:
+        return "\n".join(lines)
+    if not is_up_to_date(result, experiment):
+        return "\n".join([*lines, OUTDATED])
+    divergence = find_divergence(golden, result, experiment, files)
     if divergence is not None:
         lines.append(divergence.text())
         if command := debugger_command(case, divergence.event):
-            lines.append(f"see it in the debugger: {command}")
+            lines.append(f"open it in the debugger: {command}")
     return "\n".join(lines)
 
 
@@ -316,7 +335,7 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
             told = "it holds, so take it out of golden.xfail" if one.ok else "not as expected"
             broken.append(f"{told}: {one.sentence()}")
             if one.event is not None and (command := debugger_command(case, one.event)):
-                broken.append(f"    see it in the debugger: {command}")
+                broken.append(f"    open it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken or not outcome.ok:
         return outcome

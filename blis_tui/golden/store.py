@@ -12,10 +12,11 @@ anew or merged badly is no golden, whatever its values are.
 from __future__ import annotations
 
 import gzip
+import os
 import platform
 import sys
 import zlib
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -23,8 +24,8 @@ from blis_tui.canonical import to_json, to_line
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
-from blis_tui.inputs import open_input, parse_json, read_input, real_path
-from blis_tui.records.files import atomic_bytes, write_text
+from blis_tui.inputs import open_input, parse_json, read_input, real_path, unmerged_line
+from blis_tui.records.files import atomic_bytes, unwritable, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,7 +109,7 @@ class GoldenFiles:
 
     def exists(self, *, pending: bool = False) -> bool:
         """Whether a golden (or a waiting result) is there."""
-        return self.file(HEADER, pending=pending).is_file()
+        return os.path.isfile(self.file(HEADER, pending=pending))  # noqa: PTH113  (False for names that are too long)
 
     def read(self, *, pending: bool = False) -> Golden:
         """Read it. Raises InputError when it is not there, or not a golden as this program writes them."""
@@ -129,6 +130,8 @@ class GoldenFiles:
         path = self.file(kind, pending=pending)
         try:
             text = read_input(path, limit=_MAX_BYTES).decode().replace("\r\n", "\n")
+            if (conflict := unmerged_line(text.split("\n"))) is not None:
+                raise _damaged(path, f"a merge has left a conflict at line {conflict + 1}")
             value = parse_json(text)
             to_json(value)  # not every number that Python reads is one
         except ValueError as error:
@@ -139,7 +142,9 @@ class GoldenFiles:
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
         """Write both files; a result that waits is obsolete once the golden itself is written."""
-        self.file(HEADER).parent.mkdir(parents=True, exist_ok=True)
+        folder = self.file(HEADER).parent
+        with _changing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         write_text(self.file(REPORT, pending=pending), golden.report)
         write_text(self.file(HEADER, pending=pending), golden.header())
         if not pending:
@@ -149,7 +154,8 @@ class GoldenFiles:
         """Forget the waiting result; returns whether there was one."""
         waiting = [path for kind in (REPORT, HEADER) if (path := self.file(kind, pending=True)).exists()]
         for path in waiting:
-            path.unlink()
+            with _changing(path):
+                path.unlink()
         return bool(waiting)
 
     def accept(self) -> None:
@@ -158,15 +164,17 @@ class GoldenFiles:
         with suppress(InputError):  # there is none, or what is there was damaged
             old = self.read().chain.sha256
         new = self.read(pending=True).chain.sha256
-        for kind in (REPORT, HEADER):
-            self.file(kind, pending=True).replace(self.file(kind))
-        if old != new:
-            self.file(RECORDS).unlink(missing_ok=True)
+        with _changing(self.file(HEADER)):
+            for kind in (REPORT, HEADER):
+                self.file(kind, pending=True).replace(self.file(kind))
+            if old != new:
+                self.file(RECORDS).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Delete all files of this golden."""
-        for kind in (REPORT, HEADER, RECORDS):
-            self.file(kind).unlink(missing_ok=True)
+        with _changing(self.file(HEADER)):
+            for kind in (REPORT, HEADER, RECORDS):
+                self.file(kind).unlink(missing_ok=True)
         self.drop_pending()
 
     def write_records(self, lines: Iterator[str]) -> None:
@@ -182,6 +190,15 @@ class GoldenFiles:
         """The stored record lines, if there are any."""
         path = self.file(RECORDS)
         return _lines(path) if path.is_file() else None
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Raise InputError, and no OSError, where files cannot be changed, as in a checkout that is read-only."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def _lines(path: Path) -> Iterator[str]:

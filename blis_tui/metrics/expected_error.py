@@ -123,7 +123,7 @@ def expectation(experiment: Experiment, pool: Pool, seen: Seen) -> Expectation:
     """What is expected of the means of a pool's requests."""
     known = measured(pool.latency.kind)
     if known is None:
-        reason = "no error is expected or ruled out: docs/accuracy.md compares it with others"
+        reason = "expected error unknown: docs/accuracy.md compares it with other models"
         return Expectation({}, dict.fromkeys(STEPS, reason))
     traits = traits_of(
         experiment,
@@ -145,10 +145,10 @@ def _of_load(seen: Seen, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
     if tokens > known.most_tokens:
         yield f"requests of {tokens:,.0f} tokens (measured: up to {known.most_tokens:,})", STEPS
     if seen.at_a_time is not None and seen.at_a_time > known.most_at_a_time:
-        at_a_time = f"{seen.at_a_time:,.0f} requests at a time on an instance"
+        at_a_time = f"{seen.at_a_time:,.0f} concurrent requests per instance"
         yield f"{at_a_time} (measured: up to {known.most_at_a_time:,.0f})", STEPS
     if CACHED_SHARE[0] < seen.cached_share < CACHED_SHARE[1]:
-        share = f"{100 * seen.cached_share:.0f} % of prompts out of the prefix cache"
+        share = f"{100 * seen.cached_share:.0f} % of prompt tokens from the prefix cache"
         yield f"{share} (measured: none, or all but their last block)", WAITS
     if seen.strained:
         yield seen.strained, WAITS
@@ -177,7 +177,7 @@ def bands_of(
             if all(name in one.errors for name in needed)
         ]
         if metric not in why and max((like for _, like in there), default=0.0) < NEAR:
-            why[metric] = "no server that has much in common with this one"
+            why[metric] = "no server similar to this one"
         if metric in why or (metric == "e2e" and seen.ttft_share is None):
             continue
         bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_weighed(there))
@@ -304,9 +304,7 @@ def slower_server(
         weights, count = _weighed(there)
         level = confidence * (1.0 + RAISED / count)
         if level > 1.0:
-            return (
-                f"{count:.0f} measured servers do not tell what {100 * confidence:g} % of servers are not slower than"
-            )
+            return f"{count:.0f} measured servers are too few for a confidence of {100 * confidence:g} %"
         errors = [_grown(one.errors[metric], 1.0 / one.amplified) for one, _ in there]
         times[metric] = max(1.0, 1.0 / (1.0 + _quantile(zip(errors, weights, strict=True), 1.0 - level)))
     later = times["ttft"] / times["itl"] if "ttft" in metrics else 1.0

@@ -171,15 +171,15 @@ def amplified_in(load: PoolLoad, model: StepTimeModel) -> float:
 def strained(pool: Pool, load: PoolLoad, amplified: float) -> str:
     """Why small errors of steps would change waits a lot."""
     if load.overloaded:
-        return "a load above what can be served, where waits depend on how long it lasts"
-    near = "a load near what can be served, where slower steps make requests wait"
+        return "a load above capacity, where waits depend on how long it lasts"
+    near = "a load near capacity, where slower steps make requests wait"
     places = pool.engine.max_num_seqs
     if places and load.running > FULL * places:
         return f"{near} (batches of {load.running:,}; max_num_seqs {places:,})"
     if load.kv_share > FULL:
         return f"{near} (a KV cache {100 * load.kv_share:.0f} % full)"
     if amplified > KNEE:
-        return f"{near} (1 % longer steps make tokens {amplified:.1f} % later)"
+        return f"{near} (steps 1 % longer make ITL {amplified:.1f} % longer)"
     return ""
 
 

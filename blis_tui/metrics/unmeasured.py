@@ -45,7 +45,7 @@ class Asked(NamedTuple):
         if value == self.measured:
             return ""
         if not isinstance(value, bool | int | float | str):
-            return f"`{self.key}` (measured: without)"
+            return f"`{self.key}` (measured: without it)"
         return f"`{self.key}: {_said(value)}` (measured: {_said(self.measured)})"
 
 

@@ -59,7 +59,7 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
         place = _place(Path(path))
         opened = BufferedWriter(_Target(place.descriptor, path), _BUFFER_BYTES)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     try:
         yield opened
         try:
@@ -67,7 +67,7 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
     except BaseException as error:
         with suppress(OSError, InputError):  # what could not be written before cannot be written now
             opened.close()
@@ -90,7 +90,7 @@ class _Target(FileIO):
         except BrokenPipeError:  # the reader of a pipe is gone, which is not an error here
             raise
         except OSError as error:
-            raise _unwritable(self._shown, error) from error
+            raise unwritable(self._shown, error) from error
 
 
 class _Place:
@@ -248,7 +248,8 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _unwritable(path: str | Path, error: OSError) -> InputError:
+def unwritable(path: str | Path, error: OSError) -> InputError:
+    """What to say of a file that cannot be written."""
     return InputError(f"cannot write {path}: {error.strerror or error}")
 
 

@@ -28,7 +28,7 @@ def instance_lines(report: Report) -> dict[str, str]:
         split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
         split += f", DP {one.data_parallel}" if one.data_parallel else ""
         split += f", EP {one.expert_parallel}" if one.expert_parallel else ""
-        came = ", counting all that came" if report.lifecycle else ""
+        came = ", counting all that were ever started" if report.lifecycle else ""
         what = "ranks of " if one.data_parallel else "of "
         lines["instances"] = f"{len(report.instances):,} {what}{one.model} on {one.hardware}, {split}{came}"
     expected = report.expected_errors()
@@ -76,7 +76,7 @@ def bands_text(known: Expectation) -> str:
     if not known.bands:
         return "; ".join(dict.fromkeys(known.reasons.values()))
     listed = ", ".join(f"{METRIC_NAMES[metric]} {_band(band)}" for metric, band in known.bands.items())
-    return f"expected error of means, median (9 of 10; measured servers): {listed}"
+    return f"expected error of mean latencies, median (9 of 10 within; measured servers): {listed}"
 
 
 def reasons_text(known: Expectation) -> str:
@@ -97,7 +97,7 @@ def _media(report: Report) -> dict[str, str]:
         counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
         lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {plural(media.requests, 'prompt')}"
     if (encoder := report.encoder) is not None:
-        hits = f"{share_text(encoder.hit_rate)} in its cache, {plural(encoder.evicted_items, 'item')} evicted"
+        hits = f"{share_text(encoder.hit_rate)} cache hits, {plural(encoder.evicted_items, 'item')} evicted"
         lines["encoder"] = (
             f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {plural(encoder.holds, 'wait')} for it"
         )
@@ -212,7 +212,7 @@ def _verdicts(report: Report) -> dict[str, str]:
 def _ranks(found: RanksReport) -> str:
     who = f"{plural(found.ranks, 'rank')} of {plural(found.replicas, 'replica')}, {plural(found.steps, 'step')}"
     idle, waits = share_text(found.dummy_share), share_text(found.waiting_share)
-    return f"{who}: {idle} of batches are dummies, {waits} of busy time waits for the slowest rank"
+    return f"{who}: {idle} dummy batches, {waits} of busy time spent waiting for the slowest rank"
 
 
 def _slo(slo: SloReport) -> dict[str, str]:
@@ -255,7 +255,7 @@ def _saturation(found: Saturation, duration_us: int) -> str:
 
 def _share(good: int, injected: int) -> str:
     share = f" ({share_text(good / injected)})" if injected else ""
-    return f"{good:,} of {injected:,} keep to their targets{share}"
+    return f"{good:,} of {injected:,} met their targets{share}"
 
 
 def _gateway(gateway: GatewayReport) -> str:
@@ -277,7 +277,7 @@ def _disaggregation(split: DisaggregationReport) -> str:
 
 def _regret(found: RoutingReport) -> str:
     if not found.scored:
-        return f"none: the routing policy of {plural(found.decisions, 'decision')} has no scores"
+        return f"none: the routing policy has no scores ({plural(found.decisions, 'decision')})"
     seen, true = found.regret.seen, found.regret.true
     text = f"{found.regretted:,} of {plural(found.scored, 'decision')} against the true state"
     return f"{text}, by up to {true.max:.3f} (mean {true.mean:.4f}; as the router saw it {seen.mean:.4f})"
@@ -289,12 +289,12 @@ def _preemption(found: PreemptionReport) -> str:
         text += (
             f", {plural(found.swapped_out, 'victim')} swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
         )
-        text += f", {found.added_us / 1e3:,.2f} ms longer steps)"
+        text += f", {found.added_us / 1e3:,.2f} ms added to steps)"
     return text
 
 
 def _tiers(found: TiersReport) -> str:
     hits = ", ".join(f"{tier.reloaded:,} from {name}" for name, tier in found.tiers.items())
-    moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms longer steps"
-    back = f"{found.reloaded:,} back ({hits}), {found.thrashing:,} too soon"
+    moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms added to steps"
+    back = f"{found.reloaded:,} reloaded ({hits}), {found.thrashing:,} thrashing"
     return f"{plural(found.offloaded, 'block')} offloaded, {back}, {moved}"

@@ -97,7 +97,7 @@ def main_lines(report: Report) -> dict[str, str]:
 
 def hits_text(kv: KvCounts) -> str:
     """Describe the share of blocks found in the cache; tokens found again after a preemption are not ``cached``."""
-    again = " (blocks of preempted requests included)" if kv.preemptions and kv.hit_rate else ""
+    again = " (including blocks of preempted requests)" if kv.preemptions and kv.hit_rate else ""
     return f"{share_text(kv.hit_rate)} hits{again}"
 
 

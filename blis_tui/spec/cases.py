@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.spec.diagnostics import about
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
     from blis_tui.spec.compose import Problems
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document, Json
+
+
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+"""What is in no name of a case or a value: names are those of files, on every system."""
+_LONGEST_VALUE: Final = 40
+_LONGEST: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
     ]
     points = list(cross(axes))
     return [
-        NamedCase(",".join(filter(None, (case.name, _coordinates(point)))), case.line, (*case.overrides, *point))
+        NamedCase(_name(case.name, point), case.line, (*case.overrides, *point))
         for case in cases or [NamedCase("", _line(document, "matrix") if axes else 1, ())]
         for point in points
     ]
@@ -56,10 +65,20 @@ def _line(document: Document, *path: str) -> int:
     return 1 if place is None else place.span.line
 
 
-def _coordinates(point: tuple[Override, ...]) -> str:
-    return ",".join(f"{one.steps[-1]}={_word(one.value.data)}" for one in point)
+def _name(case: str, point: tuple[Override, ...]) -> str:
+    coordinates = (f"{one.steps[-1]}={_word(one.value.data)}" for one in point)
+    name = ",".join(filter(None, (case, *coordinates)))
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{_mark(name)}"
 
 
 def _word(value: Json) -> str:
-    """A value as part of a name."""
-    return value if isinstance(value, str) else repr(value).replace(" ", "").replace("/", "-")
+    """A value as part of a name; of one that cannot stand there as it is the beginning, and a mark of all of it."""
+    plain = value if isinstance(value, str) else repr(value)
+    word = _FOREIGN.sub("-", plain)
+    if word == plain and len(plain) <= _LONGEST_VALUE:
+        return plain
+    return f"{word.strip('-')[:_LONGEST_VALUE]}-{_mark(value)}"
+
+
+def _mark(value: Json) -> str:
+    return sha256(json.dumps(value).encode()).hexdigest()[:6]

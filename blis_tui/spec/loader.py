@@ -16,7 +16,7 @@ from yaml import events
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
-from blis_tui.inputs import MAX_DEPTH, TooLargeError, read_input
+from blis_tui.inputs import MAX_DEPTH, TooLargeError, read_input, unmerged_line
 from blis_tui.spec.diagnostics import Diagnostic, in_order, located
 from blis_tui.spec.scalars import ScalarError, is_text, plain_scalar
 from blis_tui.spec.source import DataPath, Document, Json, Location, Source, Span
@@ -416,6 +416,11 @@ class _Reader:
         return len(before), len(before[-1]) + 1
 
     def _syntax(self, error: yaml.MarkedYAMLError) -> None:
+        if (conflict := unmerged_line(self.lines)) is not None:
+            message = "not valid YAML: a merge has left a conflict here"
+            place = Span(conflict + 1, 1, 8)
+            self._problem("BLIS0001", message, place, hint="keep one side, and remove git's marks")
+            return
         mark, hint = error.problem_mark or error.context_mark, None
         line, column = _position_of(mark)
         text = self.lines[line] if line < len(self.lines) else ""

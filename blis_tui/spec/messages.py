@@ -258,7 +258,7 @@ def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     path, part = violation.path, violation.schema
     if "propertyNames" in violation.schema_path:
         key = str(violation.instance)
-        message = f"key `{key[:40]}` is not a positive whole number"
+        message = f"key `{key[:40]}` is not {_lower_first(part.get('description'))}"
         yield about(document, (*path, key), "BLIS1007", message, key=True)
         return
     message = f"malformed text {show(violation.instance)}"

@@ -62,7 +62,8 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
     for kind, metrics in bands.items():
         told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
         listed = ", ".join(told)
-        yield f"Step times: {kind}, expected error of means, median (9 of 10; the widest of all points): {listed}."
+        legend = "expected error of mean latencies, median (9 of 10 within; widest of all points)"
+        yield f"Step times: {kind}, {legend}: {listed}."
     for text, named in reasons.items():
         alike = len(dict.fromkeys(why for _, why in named)) == 1
         yield f"Step times{_of([name for name, _ in named], asked)}: {named[0][1] if alike else text}."

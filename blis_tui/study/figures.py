@@ -99,7 +99,7 @@ def _mistyped(study: Study) -> Iterator[Diagnostic]:
     known = sorted({*used, *names("Hardware", Path.cwd())})
     for name in study.prices:
         if name not in known:
-            hint = suggestion(name, known, otherwise="there are")
+            hint = suggestion(name, known, otherwise="known names are")
             message = f"no hardware is named `{name}`"
             yield about(study.written, ("prices", name), "BLIS2001", message, key=True, hint=hint)
 

@@ -185,7 +185,7 @@ class BlisApp(InOrder, inherit_bindings=False):
 
     def _say_printed(self) -> None:
         key = shown_key(self.keymap.keys["app.printed"][0])
-        self.notify(f"Something was printed. It is kept: {key} shows it.", timeout=_LONG_S, markup=False)
+        self.notify(f"Something was printed and kept: {key} shows it.", timeout=_LONG_S, markup=False)
 
     # ---- beginning ----
 

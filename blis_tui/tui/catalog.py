@@ -202,8 +202,8 @@ def _size(experiment: Experiment) -> str:
 
 
 def _expected(experiment: Experiment) -> str:
-    figures = plural(len(experiment.expect), "figure") if experiment.expect else ""
-    course = f"{len(experiment.course)} of its course" if experiment.course else ""
+    figures = plural(len(experiment.expect), "metric") if experiment.expect else ""
+    course = f"{plural(len(experiment.course), 'condition')} over time" if experiment.course else ""
     return ", ".join(filter(None, (figures, course))) or "nothing"
 
 

@@ -8,8 +8,9 @@ from blis_tui._version import ENGINE
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.divergence import find_divergence, old_experiment
+from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.review import case_of
-from blis_tui.golden.session import Settings, decide_mode, on_ci, run_case
+from blis_tui.golden.session import OUTDATED, Settings, decide_mode, on_ci, run_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,8 @@ def prepare(entry: Entry, root: Path) -> BothRuns:
     """
     experiment = _case(entry, root).load()
     golden, result = entry.files.read(), entry.files.read(pending=True)
+    if not is_up_to_date(result, experiment):
+        raise InputError(OUTDATED)
     old = old_experiment(golden, experiment)
     if old is None:
         raise InputError(

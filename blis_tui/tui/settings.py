@@ -93,7 +93,7 @@ def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
         keys = _keys(value)
         wrong = next((key for key in keys if not is_key(key)), None)
         if not keys:
-            problems.append(f"{where}: `{name}` needs a key, or several with commas between")
+            problems.append(f"{where}: `{name}` needs a key, or several separated by commas")
         elif wrong is not None:
             near = suggestion(wrong.rpartition("+")[2], _NAMES, otherwise="names are")
             problems.append(f"{where}: there is no key `{wrong}`; {near}")

@@ -282,7 +282,7 @@ class EmpiricalSettings:
     weights: Mapping[str, float] = setting(
         "Weight of each token count; the keys are quoted whole numbers. Need not add up to 1.",
         minProperties=1,
-        propertyNames={"pattern": "^[1-9][0-9]{0,8}$"},
+        propertyNames={"pattern": "^[1-9][0-9]{0,8}$", "description": "A positive whole number."},
         additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},
     )
 

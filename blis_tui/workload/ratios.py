@@ -127,7 +127,7 @@ class EmpiricalRatioSettings:
     weights: Mapping[str, float] = setting(
         "Weight of each share; the keys are quoted numbers from 0 to 1. Need not add up to 1.",
         minProperties=1,
-        propertyNames={"pattern": r"^(0(\.[0-9]{1,9})?|1(\.0{1,9})?)$"},
+        propertyNames={"pattern": r"^(0(\.[0-9]{1,9})?|1(\.0{1,9})?)$", "description": "A number from 0 to 1."},
         additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},
         examples=({"0": 1, "0.6": 3},),
     )

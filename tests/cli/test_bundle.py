@@ -35,8 +35,8 @@ def test_a_bundle_runs_as_what_it_was_made_of(demo: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["demo.blis.yaml", "-o", "run.zip"], "the name of a bundle ends in .blis"),
-        (["-", "-o", "run.blis"], "a bundle is made of files"),
+        (["demo.blis.yaml", "-o", "run.zip"], "the name must end in .blis"),
+        (["-", "-o", "run.blis"], "a bundle is made from files"),
         (["demo.blis.yaml", "-o", "run.blis", "--at", " "], "--at: no place is given"),
         (["demo.blis.yaml", "-o", "run.blis", "--at", "99999999"], "--at: the run ends after "),
         (["demo.blis.yaml", "-o", "run.blis", "--at", "5h"], "--at: the run "),

@@ -213,8 +213,8 @@ def test_bad_files(name: str, tmp_path: Path, file_regression: FileRegressionFix
 
 def test_usage() -> None:
     for more, message in (
-        (("--compare", "-o", "x.yaml"), "only judges"),
-        (("--stages", "a,b"), "seconds are wanted"),
+        (("--compare", "-o", "x.yaml"), "fits nothing"),
+        (("--stages", "a,b"), "not a list of seconds"),
         (("--spec", "base.blis.yaml"), "give one, or one for each file"),
     ):
         result = run("calibrate", "m.csv", "--spec", "base.blis.yaml", *more)

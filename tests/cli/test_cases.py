@@ -41,8 +41,8 @@ def test_cases_are_not_left_out_in_silence(file: Path) -> None:
     assert run.exit_code == ExitCode.OK
     assert json.loads(run.stdout)["meta"]["experiment"] == "demo"  # nothing but the report stands there
     assert run.stderr.startswith(
-        "note: demo.blis.yaml has 4 cases, but this is the document itself, without any of them\n"
-        "  = help: --case plain,max_num_seqs=8 selects one; pytest demo.blis.yaml::plain,max_num_seqs=8 tests one,"
+        "note: demo.blis.yaml has 4 cases; this run uses none of them\n"
+        "  = help: select one with --case plain,max_num_seqs=8; pytest demo.blis.yaml::plain,max_num_seqs=8 tests one,"
         " pytest demo.blis.yaml all\n"
     )
     assert "note: standard input has 4 cases" in blis("run", "-", stdin=CASES).stderr
@@ -65,5 +65,5 @@ def test_an_unknown_case(file: Path) -> None:
     near = blis("run", file.name, "--case", "two,max_num_seqs=9")
     assert near.exit_code == ExitCode.USAGE
     assert "demo.blis.yaml has no case `two,max_num_seqs=9`: did you mean `two,max_num_seqs=8`?" in near.stderr
-    assert "there are `plain,max_num_seqs=16`" in blis("run", file.name, "--case", "x").stderr
+    assert "the cases are `plain,max_num_seqs=16`" in blis("run", file.name, "--case", "x").stderr
     assert "the file has neither `cases` nor `matrix`" in blis("run", "quickstart", "--case", "x").stderr

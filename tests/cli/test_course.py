@@ -38,7 +38,7 @@ def test_its_golden_test_and_its_comment_open_the_debugger_there(tmp_path: Path)
     told = re.search(r"not as expected: never completed: broken at event (\d+) ", run.stdout)
     assert told is not None
     opens = f"blis-tui tui demo.blis.yaml --at {told[1]}\n"
-    assert f"see it in the debugger: {opens}" in run.stdout
+    assert f"open it in the debugger: {opens}" in run.stdout
     comment = blis_in(folder, "golden", "report")
     assert comment.returncode == 1
     assert "| `never completed` |  | **broken** |" in comment.stdout

@@ -203,16 +203,16 @@ def test_requests_without_an_answer_are_said_and_counted(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        ([], ExitCode.USAGE, "name what to load the server with"),
-        (["--trace", "trace.csv", "--workload", "talks.yaml"], ExitCode.USAGE, "name what to load the server with"),
+        ([], ExitCode.USAGE, "name the requests to send"),
+        (["--trace", "trace.csv", "--workload", "talks.yaml"], ExitCode.USAGE, "name the requests to send"),
         (["--trace", "missing.csv"], ExitCode.IO, "missing.csv"),
-        (["--workload", "prefix-heavy", "--set", "requests=null"], ExitCode.USAGE, "nothing ends `prefix-heavy`"),
+        (["--workload", "prefix-heavy", "--set", "requests=null"], ExitCode.USAGE, "`prefix-heavy` is endless"),
         (["--trace", "trace.csv", "--log", "missing.log"], ExitCode.IO, "cannot read missing.log"),
-        (["--trace", "trace.csv", "--header", "X"], ExitCode.USAGE, "NAME=VALUE is wanted"),
+        (["--trace", "trace.csv", "--header", "X"], ExitCode.USAGE, "not of the form NAME=VALUE"),
         (["--trace", "trace.csv", "--kv-events", "nowhere"], ExitCode.IO, "no address to listen to"),
         (["--trace", "trace.csv", "--vocabulary", "1"], ExitCode.USAGE, "--vocabulary"),
         (["--trace", "trace.csv", "--header", "content-length=5"], ExitCode.IO, "'content-length' is not to be given"),
-        (["--trace", "trace.csv", "-o", ""], ExitCode.IO, "the name of the folder is empty"),
+        (["--trace", "trace.csv", "-o", ""], ExitCode.IO, "the folder name is empty"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_sent(
@@ -323,7 +323,7 @@ def test_what_a_server_calls_itself_and_answers_does_not_act_on_the_terminal(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--trace", "trace.csv", "--case", "a"], "--case is one of an experiment's"),
+        (["--trace", "trace.csv", "--case", "a"], "--case selects a case of an experiment"),
         (["--workload", "kv-tiers", "--case", "mirrored"], "kv-tiers has no case `mirrored`: did you mean"),
     ],
 )

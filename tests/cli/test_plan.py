@@ -60,11 +60,11 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((*SHORT, "--rate", "5"), 2, "say what must hold, such as --slo 'latency.ttft_ms.p99<=300'"),
-        ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "leave one of them out"),
+        ((*SHORT, "--rate", "5"), 2, "no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'"),
+        ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "cannot be combined"),
         ((*SHORT, *SLO, "--sizes", "cluster.instances=9..2"), 2, "9 is more than 2"),
         ((*SHORT, *SLO, "--sizes", "many"), 2, "write it as cluster.instances=1..64"),
-        ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is what may grow, and cannot be an axis"),
+        ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is the key that may grow"),
         ((*SHORT, *SLO, "--confidence", "1"), 2, "--confidence"),
         ((*SHORT, "--slo", "latency.ttft_ms.p98<=120"), 2, "there is no metric named"),
         (

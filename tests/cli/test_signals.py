@@ -68,7 +68,7 @@ def test_a_signal_stops_a_run_between_two_events_and_what_has_happened_is_report
     report = json.loads(out)
     assert code == ExitCode.INTERRUPTED
     assert "Traceback" not in err
-    assert f"interrupted; written is what happened until then: {rows}, {records}\n" in err
+    assert f"interrupted; what happened until then was written to {rows}, {records}\n" in err
     assert report["meta"]["complete"] is False
     assert set(report["invariants"].values()) == {"not checked"}
     assert len(rows.read_text().splitlines()) == report["requests"]["total"] + 1
@@ -102,7 +102,7 @@ Ahead.step = step
     code, out, err = Child("run", "quickstart", *outputs, before=slow).end(signal.SIGTERM)
     assert (code, out) == (ExitCode.INTERRUPTED, "")
     names = ", ".join(outputs[1::2])
-    assert err == f"interrupted in the middle of a long event: there is no report, and not written: {names}\n"
+    assert err == f"interrupted in the middle of a long event: no report, and these files were not written: {names}\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -275,7 +275,7 @@ def test_the_index_names_all_and_fits_a_terminal() -> None:
 def test_a_folder_without_documents_was_meant_otherwise(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / ".hidden.yaml").write_text("a:   1")
     done = blis(*command, str(tmp_path))
-    assert f"no documents are below {tmp_path}" in done.stderr
+    assert f"no documents in {tmp_path}" in done.stderr
     assert done.exit_code == ExitCode.IO
     assert (tmp_path / ".hidden.yaml").read_text() == "a:   1"
 
@@ -424,7 +424,7 @@ def test_fmt_does_the_good_ones_and_tells_of_the_bad_ones() -> None:
     done = blis("spec", "fmt", "bad.yaml", "good.yaml", "odd.yaml")
     assert done.exit_code == ExitCode.USAGE
     assert "error[BLIS0002]" in done.stderr
-    assert "odd.yaml is left unchanged: it has a key marked with `?`" in done.stderr
+    assert "odd.yaml was left unchanged: it has a key marked with `?`" in done.stderr
     assert Path("good.yaml").read_text() == TIDY
     assert Path("bad.yaml").read_text() == "a: 1\na: 2\n"
     assert blis("spec", "fmt", "none.yaml", "good.yaml").exit_code == ExitCode.IO

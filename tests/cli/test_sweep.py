@@ -65,7 +65,7 @@ def test_a_table_and_files_of_all_kinds(file_regression: FileRegressionFixture) 
 
 def test_where_no_point_holds_the_check_has_failed() -> None:
     ended = sweep("--slo", "latency.ttft_ms.p99<=1")
-    assert (ended.exit_code, ended.stderr) == (ExitCode.CHECK_FAILED, "FAIL  no point keeps to all bounds\n")
+    assert (ended.exit_code, ended.stderr) == (ExitCode.CHECK_FAILED, "FAIL  no point meets all bounds\n")
 
 
 def test_failed_runs_are_told_and_the_others_are_there() -> None:
@@ -92,9 +92,9 @@ def test_progress_counts_and_goes_away() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "rows.txt"], "the ending says what to write"),
+        (["-o", "rows.txt"], "the name must end in"),
         (["-j", "0"], "1<=x<=64"),
-        (["--dask", "tcp://x:1", "--jobs", "2"], "exclude each other"),
+        (["--dask", "tcp://x:1", "--jobs", "2"], "cannot be combined"),
         (["-o", "a.csv", "-o", "a.csv"], "must be different files"),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_folder_without_a_name_is_not_this_one() -> None:
     before = sorted(Path().iterdir())
     ended = sweep("--store", "")
     assert (ended.exit_code, ended.stdout) == (ExitCode.IO, "")
-    assert ended.stderr.startswith("error: cannot keep results: the name of the folder is empty\n")
+    assert ended.stderr.startswith("error: cannot keep results: the folder name is empty\n")
     assert sorted(Path().iterdir()) == before
 
 
@@ -195,7 +195,7 @@ def test_a_signal_ends_all_processes_and_keeps_what_is_done(number: int, everybo
     code, out, err = going.ended()
     rows = list(csv.DictReader(io.StringIO(out)))
     assert code == ExitCode.INTERRUPTED
-    told = "interrupted: 1 of 4 runs; the others are `missing` in rows that are written; the same command goes on"
+    told = "interrupted: 1 of 4 runs; the others appear as `missing` in the rows written; the same command continues"
     assert err == f"{told} from there\n"
     assert [row["point"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["status"] for row in rows] == ["done", *["missing"] * 3]
@@ -208,7 +208,7 @@ def test_nothing_is_said_to_go_on_where_nothing_is_kept() -> None:
     os.kill(going.process.pid, signal.SIGINT)
     code, out, err = going.ended()
     assert code == ExitCode.INTERRUPTED
-    assert err.endswith("; the same command begins anew, for results were not kept\n")
+    assert err.endswith("; the same command starts over, because results were not stored\n")
     assert [json.loads(line)["status"] for line in out.splitlines()] == ["missing", "missing"]
 
 

@@ -74,9 +74,9 @@ def test_true_regret_of_a_sample(file_regression: FileRegressionFixture) -> None
 @pytest.mark.parametrize(
     ("args", "wrong"),
     [
-        ((), "--request and --route-to are needed, or --every"),
-        (("--every", "5", "--request", "request_1"), "leave --request, --route-to and --event out"),
-        (("--request", "request_1", "--route-to", "1", "--most", "3"), "belong to --every"),
+        ((), "give --request and --route-to, or --every"),
+        (("--every", "5", "--request", "request_1"), "leave out --request, --route-to and --event"),
+        (("--request", "request_1", "--route-to", "1", "--most", "3"), "need --every"),
         (("--every", "1", "--most", "3"), "more than 3"),
         (("--every", "0"), "0 is not in the range"),
     ],

@@ -68,8 +68,8 @@ def test_what_is_left_out_is_told(folder: Path) -> None:
     )
     result = workload("convert", "w.yaml", "-o", "out.csv")
     assert result.stderr == (
-        "note: nothing ends `far`: these are its first 10,000 requests (see --requests)\n"
-        "note: the network of clients is not in the file: latencies will be those at the cluster\n"
+        "note: `far` is endless: these are its first 10,000 requests (see --requests)\n"
+        "note: the file does not include the clients' network: latencies will be those at the cluster\n"
     )
 
 

@@ -137,13 +137,13 @@ def test_every_kind_of_record_has_its_sentence() -> None:
         "completed": "r completed after 3,000 ms",
         "timed-out": "r timed out on instance 1",
         "prefilled": "the prompt of r is computed",
-        "deferred": "r was put off: 3 requests in flight",
+        "deferred": "r was deferred: 3 requests in flight",
         "resumed": "r comes back: the cluster is idle",
         "held": "r waits in the gateway's queue, 12 requests in it",
         "dispatched": "r was dispatched after 1.5 ms",
-        "gateway-tick": "the gateway looked at its queue, 11 requests left in it",
+        "gateway-tick": "the gateway checked its queue, 11 requests left in it",
         "split": "r: split, 300 prompt tokens",
-        "transfer-started": "the KV blocks of r leave instance 1, 2 transfers under way",
+        "transfer-started": "the KV blocks of r are leaving instance 1, 2 transfers in progress",
         "transfer-finished": "the KV blocks of r have arrived after 1.5 ms",
         "routing-decision": (
             "weighted chose instance 1 of 4 candidates for r, regret 0 ppm, 250,000 ppm against the true state"

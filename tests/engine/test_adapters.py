@@ -130,3 +130,46 @@ def test_rules_without_adapters_refuse_them() -> None:
     pool = replace(made.pools[0], engine=replace(made.pools[0].engine, lora=LORA))
     with pytest.raises(PolicyError, match="knows no LoRA adapters"):
         Outcome(replace(made, pools=(pool,)), [])
+
+
+CROWDED = {
+    "apiVersion": "blis/v1",
+    "kind": "Experiment",
+    "metadata": {"name": "crowded"},
+    "model": "llama-3.1-8b-instruct",
+    "hardware": "h100",
+    "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [5000, 20, 30]},
+    "workload": {
+        "requests": 60,
+        "rate_per_s": 200,
+        "clients": [
+            {
+                "id": "any",
+                "input_tokens": {"kind": "uniform", "min": 20, "max": 500},
+                "output_tokens": 30,
+                "adapters": {"count": 6, "prefix": "a"},
+            }
+        ],
+    },
+    "policy": {"batching": {"kind": "vllm-v1"}},
+    "engine": {"kv_blocks": 120, "max_num_seqs": 8, "max_num_batched_tokens": 512, "lora": {"max_loras": 1}},
+}
+APART = {"instances": 3, "disaggregation": {"prefill_instances": 1, "decode_instances": 2}}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "set_",
+    [
+        {"engine.pipeline_parallel": 2},
+        {"policy.batching.version": "0.33", "cluster": APART},
+        {"policy.batching.version": "0.33", "cluster": APART, "engine.pipeline_parallel": 2},
+    ],
+    ids=["pipeline", "apart", "both"],
+)
+def test_adapters_keep_to_their_places_beside_victims_and_prompts_from_elsewhere(
+    set_: dict[str, object], seed: int
+) -> None:
+    """Victims of a step under way are passed over, and who holds KV blocks goes first only if its adapter may."""
+    report = blis_tui.run(blis_tui.load(CROWDED, set=set_, seed=seed), check="all")
+    assert report.requests.completed + report.requests.dropped_unservable == 60

@@ -103,7 +103,7 @@ def test_another_result_is_told_with_the_first_event_that_differs(bundle: Path, 
     assert "first divergence: event " in told
     run = blis_in(tmp_path, "run", "other.blis")
     assert run.returncode == 1
-    assert run.stderr.startswith("warning: other.blis holds other results than this run gives\n")
+    assert run.stderr.startswith("warning: the results of this run differ from those in other.blis\n")
     assert blis_in(bundle.parent, "run", "run.blis").returncode == 0
 
 

@@ -350,6 +350,64 @@ def test_review_without_a_terminal_lists_the_commands(tmp_path: Path) -> None:
     assert (missing.returncode, missing.stderr.splitlines()[0]) == (3, "error: nothing matches nothing")
 
 
+def test_a_conflict_that_a_merge_has_left_is_told_as_one(accepted: Path) -> None:
+    header = accepted / "golden" / "demo.golden.json"
+    ours = header.read_text(encoding="utf-8").splitlines(keepends=True)
+    header.write_text("".join([ours[0], "<<<<<<< HEAD\n", *ours[1:3], "=======\n", ">>>>>>> other\n", *ours[3:]]))
+    told = "golden/demo.golden.json is not a golden file of format 1: a merge has left a conflict at line 2"
+    assert told in pytest_in(accepted).stdout
+    assert told in blis_in(accepted, "golden", "status").stdout
+
+
+def test_what_has_changed_is_told_where_nothing_can_be_written(accepted: Path) -> None:
+    (accepted / "golden" / "demo.report.json.new").mkdir()
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("kv_blocks: 60", "kv_blocks: 50"), encoding="utf-8")
+    run = pytest_in(accepted)
+    assert "first divergence: event" in run.stdout
+    assert "the new result is not kept: cannot write" in run.stdout
+    assert "golden review" not in run.stdout
+
+
+def test_a_result_of_what_the_experiment_no_longer_is_has_no_first_event(accepted: Path) -> None:
+    """It was changed, tested, and changed back: this run of it is the golden's, not that of the result."""
+    before = (accepted / "demo.blis.yaml").read_text(encoding="utf-8")
+    (accepted / "demo.blis.yaml").write_text(before.replace("kv_blocks: 60", "kv_blocks: 50"), encoding="utf-8")
+    pytest_in(accepted)
+    assert "first divergence: event" in blis_in(accepted, "golden", "status", "--format", "diff").stdout
+    (accepted / "demo.blis.yaml").write_text(before, encoding="utf-8")
+    for layout in ("diff", "github"):
+        told = blis_in(accepted, "golden", "status", "--format", layout)
+        assert (told.returncode, told.stderr) == (1, "")
+        assert "has changed since this result was made: run pytest again" in told.stdout
+        assert "first divergence" not in told.stdout
+    assert pytest_in(accepted).returncode == 0
+
+
+def test_a_name_that_is_too_long_for_a_file_is_told(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "demo.blis.yaml").rename(folder / f"{'x' * 240}.blis.yaml")
+    run = pytest_in(folder)
+    assert "the new result is not kept: cannot write" in run.stdout
+    assert "Traceback" not in run.stdout
+
+
+def test_a_folder_of_goldens_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "golden").write_text("in the way", encoding="utf-8")
+    run = pytest_in(folder)
+    assert "there is no golden yet: demo\nthe new result is not kept: cannot write" in run.stdout
+
+
+def test_accepting_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    pytest_in(folder)
+    (folder / "golden" / "demo.report.json").mkdir()
+    run = blis_in(folder, "golden", "review", "--accept")
+    assert run.returncode == 3
+    assert "Traceback" not in run.stderr
+    assert run.stderr.startswith("error: cannot write golden/demo.golden.json: ")
+
+
 def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
     (accepted / "golden" / "demo.golden.json").write_text("{}", encoding="utf-8")
     run = pytest_in(accepted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -199,7 +200,7 @@ def test_every_warning_is_explained() -> None:
     for lint in LINTS:
         text = CliRunner().invoke(cli, ["explain", lint.name]).output
         assert text.startswith(f"{lint.name}: a warning about a run\n")
-        assert f"Without it: {lint.promise}." in text
+        assert f"If it does not appear: {lint.promise}." in text
         assert lint.name in CliRunner().invoke(cli, ["explain"]).output
     assert CliRunner().invoke(cli, ["explain", "overlord"]).exit_code == 2
 
@@ -227,7 +228,7 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     arrived, completed = (
         len([at for at in times if half < at <= last]) / seconds for times in ([row.arrival_us for row in rows], ended)
     )
-    told = f"in the second half of the arrivals {arrived:.1f} requests/s arrived and {completed:.1f} were completed,"
+    told = f"in the second half of the arrivals, {arrived:.1f} requests/s arrived and {completed:.1f} completed,"
     assert told in found.message
     assert "cluster.instances" in found.keys
     assert "max-num-seqs" in ids(made)
@@ -366,10 +367,34 @@ def test_requests_that_were_not_served() -> None:
     assert rejected.request == turned_away[0].request_id
     late = blis_tui.run(experiment("time-outs"))
     assert finding(late, "timed-out").figures["timed_out"] == late.requests.timed_out > 0
+    assert (late.requests.timed_out, finding(late, "timed-out").figures["started_at_once"]) == _timed_out(late)
     short = report("kv-pressure", engine__max_model_len=600, workload__requests=60)
     dropped = finding(short, "dropped")
     assert (short.warnings[0].id, dropped.severity) == ("dropped", "error")
     assert dropped.request == next(row.request_id for row in short.rows if row.state == "dropped-unservable")
+
+
+def _timed_out(made: Report) -> tuple[int, int]:
+    """Requests that timed out, and those of them that were scheduled in the first tenth of their time."""
+    late = [row for row in made.rows if row.state == "timed-out"]
+    spans = [(row.scheduled_us, row.arrival_us, row.deadline_us or 0) for row in late]
+    at_once = [1 for start, arrival, end in spans if start is not None and start - arrival <= (end - arrival) / 10]
+    return len(late), len(at_once)
+
+
+@pytest.mark.parametrize(("instances", "timeout_us", "ran"), [(4, 1_000_000, True), (1, 20_000_000, False)])
+def test_more_instances_are_advised_only_where_requests_time_out_in_the_queue(
+    instances: int, timeout_us: int, *, ran: bool
+) -> None:
+    load = {"workload.rate_per_s": 4 if ran else 80, "workload.requests": 400 if ran else 1500}
+    changed = {**load, "cluster.instances": instances, "expect": [], "workload.clients.0.timeout_us": timeout_us}
+    made = blis_tui.run(blis_tui.load("quickstart", set={"latency": "roofline", "policy.batching": "blis", **changed}))
+    told = finding(made, "timed-out")
+    count, at_once = _timed_out(made)
+    assert (told.figures["timed_out"], told.figures["started_at_once"]) == (count, at_once)
+    assert (2 * at_once > count) is ran
+    assert ("cluster.instances" in told.keys) is not ran
+    assert ("raise timeout_us" in told.advice, "add instances" in told.advice) == (True, not ran)
 
 
 UNSERVABLE: dict[str, tuple[dict[str, object], list[str]]] = {
@@ -505,10 +530,43 @@ def test_limits_of_a_step() -> None:
     busy = report("fcfs", **BY_HAND)
     assert "budget of 2,048 tokens took 60 %" in finding(busy, "token-budget").message
     share = sum(one.busy_us for one in busy.instances) / (len(busy.instances) * busy.duration_us)
-    assert f"steps {100 * share:.0f} % of all time: prefill" in finding(busy, "token-budget").message
-    assert "16 already ran (max_num_seqs)" in finding(busy, "max-num-seqs").message
+    assert f"steps took {100 * share:.0f} % of all time: prefill" in finding(busy, "token-budget").message
+    assert "16 were already running (max_num_seqs)" in finding(busy, "max-num-seqs").message
     calm = report("fcfs", **BY_HAND, workload__rate_per_s=2)
     assert not {"overload", "max-num-seqs", "token-budget"} & set(ids(calm))
+
+
+PROMPTS: dict[str, object] = {
+    "workload.clients.0.output_tokens": {"kind": "constant", "value": 2},
+    "workload.rate_per_s": 400,
+    "workload.requests": 600,
+    "cluster.instances": 1,
+    "engine.max_num_seqs": 1024,
+    "expect": [],
+}
+"""So many prompts that hardly anything but prefill takes time: what a budget gains is how much sooner all are done."""
+
+
+@pytest.mark.parametrize(
+    ("latency", "budget"),
+    [("operators", 128), ("operators", 256), ("operators", 2048), ("roofline", 512), ("roofline", 4096)],
+)
+def test_a_larger_token_budget_is_advised_where_it_computes_prompts_faster(latency: str, budget: int) -> None:
+    made, twice = (
+        blis_tui.run(
+            blis_tui.load("quickstart", set={**PROMPTS, "latency": latency, "engine.max_num_batched_tokens": tokens})
+        )
+        for tokens in (budget, 2 * budget)
+    )
+    told = finding(made, "token-budget")
+    faster = 100 * (made.duration_us / twice.duration_us - 1)
+    if "engine.max_num_batched_tokens" in told.keys:
+        assert faster > 3
+        (percent,) = re.findall(r"(\d+) % more prompt tokens", told.advice)
+        assert int(percent) == pytest.approx(faster, abs=5)
+    else:
+        assert faster < 7
+        assert told.keys == ("cluster.instances",)
 
 
 def test_prefill_limits_no_run_whose_other_instances_are_busier() -> None:
@@ -532,9 +590,9 @@ def test_prefixes() -> None:
         "prefix": {"group": "all", "tokens": 12},
     }
     made = blis_tui.run(blis_tui.load("kv-pressure", set={"workload.clients": [client], "workload.requests": 60}))
-    assert "none is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
+    assert "no prefix is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
     off = finding(report("shared-prefixes", engine__enable_prefix_caching=False, workload__requests=60), "prefix-cache")
-    assert off.message.endswith("nothing was found in the cache: prefix caching is off.")
+    assert off.message.endswith("the prefix cache had no hits: prefix caching is off.")
     assert off.keys == ("engine.enable_prefix_caching",)
 
 
@@ -577,7 +635,7 @@ def test_decodes_that_wait_for_steps_of_prompts_alone(rule: str) -> None:
         for name in step.completed:
             decoding.pop(name, None)
     assert found.figures["beside_prefill_us"] == held_us > 0
-    assert "waiting for steps that computed prompts" in found.message
+    assert "waiting for steps that prefilled" in found.message
     advised: dict[str, object] = {"policy.batching": "vllm-v1"}
     if rule == "sglang":
         advised = {"policy.batching.enable_mixed_chunk": True, "policy.batching.chunked_prefill_size": 512}
@@ -646,7 +704,7 @@ def test_at_the_start_checks_say_why_they_are_not_made() -> None:
     simulation.run(max_events=3)
     found = simulation.checkup()
     assert found.findings == ()
-    assert dict(found.skipped)["the queue does not keep growing"] == "too few requests have arrived yet"
+    assert dict(found.skipped)["the queue does not keep growing"] == "too few requests have arrived so far"
     assert all(reason for _, reason in found.skipped)
 
 
@@ -676,7 +734,9 @@ def test_a_report_and_the_debugger_say_the_same() -> None:
 def test_a_host_link_that_nobody_uses() -> None:
     recomputed = {"policy.preemption.restore": "recompute", "workload.requests": 5}
     found = finding(blis_tui.run(blis_tui.load("kv-overload", set=recomputed)), "host-link")
-    assert found.message == "engine.host_link has no effect: `restore: recompute` swaps nothing to the host."
+    assert (
+        found.message == "engine.host_link has no effect: with `restore: recompute`, nothing is swapped to host memory."
+    )
     assert "host-link" not in ids(blis_tui.run(blis_tui.load("kv-overload", set={"workload.requests": 5})))
 
 

@@ -621,6 +621,8 @@ class Instance:
                     plan.stop = Stop("encoder", *self._shortages[0], self.passed[0].name)
                 break
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
+            if holders and not self._passes(holders[0], now):
+                holders = []
             if holders and (head.preemptions or self._has_adapter_before(holders[0], head)):
                 head = holders[0]
             if not self._ready(head, now):
@@ -645,10 +647,15 @@ class Instance:
         for job in self.waiting:
             if (self.queue is not None and self.queue.is_late(job)) or job in self.passed:
                 continue
-            if self.shelf is None or self.shelf.passes(job, self.ending if self.latest else self.unsure(now)):
+            if self._passes(job, now):
                 return job
+            assert self.shelf is not None
             self.shelf.hold(job, "slots", now, self.event)
         return None
+
+    def _passes(self, job: Job, now: int) -> bool:
+        """Whether its adapter has a place."""
+        return self.shelf is None or self.shelf.passes(job, self.ending if self.latest else self.unsure(now))
 
     def _has_adapter_before(self, job: Job, other: Job) -> bool:
         return self.shelf is not None and self.shelf.has(job) and not self.shelf.has(other)

@@ -484,7 +484,7 @@ def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
     """The same, now and then with a pipeline, if it is vLLM's rule."""
     (pool,) = experiment.pools
     engine, batching = pool.engine, experiment.policy.batching
-    if batching.kind != "vllm-v1" or engine.lora is not None:
+    if batching.kind != "vllm-v1":
         return experiment
     if engine.speculative is not None and not batching.settings["async_scheduling"]:
         return experiment

@@ -155,6 +155,52 @@ def test_whether_a_request_is_split_and_why(answer: str, tmp_path: Path) -> None
     run(tmp_path, SPLIT.format(answer="[0, 'a list will do']"), "disaggregation", changes)
 
 
+RANKS: Final = """
+from blis_tui.plugins import SCHEDULING, SortedQueue
+@SCHEDULING.plugin("own", "For tests.")
+def own(settings): return SortedQueue(rank, "As it says")
+def rank(request): return {answer}
+"""
+PRIORITIES: Final = """
+from blis_tui.plugins import PRIORITY
+@PRIORITY.plugin("own", "For tests.")
+class Own:
+    def __init__(self, settings): pass
+    def priority(self, request): return {answer}
+    def state(self): return ()
+"""
+RESTORES: Final = """
+from blis_tui.plugins import RESTORE
+@RESTORE.plugin("own", "For tests.")
+class Own:
+    rule, uses_host = "As it says", True
+    def __init__(self, settings): pass
+    def swaps(self, costs): return {answer}
+"""
+WHOLE: Final = "type('Whole', (), {'__index__': lambda self: 3})()"
+
+
+@pytest.mark.parametrize("answer", ["None", "float('nan')", "1.5", "(1, 2)", "'first'"])
+def test_ranks_and_priorities(answer: str, tmp_path: Path) -> None:
+    """Such as are not numbers, and those with which the order would be any."""
+    few = {"workload.requests": 5, "expect": []}
+    ranked, urgent = few | {"policy.scheduling": "own"}, few | {"policy.priority": "own", "policy.batching": "vllm-v1"}
+    with pytest.raises(SimulationError, match="the rank of request_0 in a `SortedQueue` is "):
+        run(tmp_path, RANKS.format(answer=answer), "quickstart", ranked)
+    run(tmp_path, RANKS.format(answer=WHOLE), "quickstart", ranked)
+    with pytest.raises(SimulationError, match=r"the priority rule `own` answers .* for request_0"):
+        run(tmp_path, PRIORITIES.format(answer=answer), "quickstart", urgent)
+    run(tmp_path, PRIORITIES.format(answer=WHOLE), "quickstart", urgent)
+
+
+@pytest.mark.parametrize("answer", ["None", "'no'", "2", "[]"])
+def test_whether_a_victim_is_swapped(answer: str, tmp_path: Path) -> None:
+    changes: dict[str, object] = {"policy.preemption.restore": "own", "expect": []}
+    with pytest.raises(SimulationError, match="the preemption restore `own` answers "):
+        run(tmp_path, RESTORES.format(answer=answer), "kv-pressure", changes)
+    run(tmp_path, RESTORES.format(answer="1 > 0"), "kv-pressure", changes)
+
+
 @pytest.mark.parametrize("answer", ["None", "[0.5]", "[0.5, float('nan')]", "['a', 'b']", "(one for one in (1, 2))"])
 def test_scores(answer: str, tmp_path: Path) -> None:
     weighted = {"kind": "weighted", "scorers": [{"kind": "own"}, {"kind": "queue-depth"}]}

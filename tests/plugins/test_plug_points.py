@@ -287,7 +287,7 @@ def test_all_of_them_pass_the_check_together() -> None:
     result = CliRunner().invoke(cli, ["check", str(ONE_OF_EACH), "--experiment", "disaggregation", *sets])
     assert result.exit_code == 0, result.output
     lines = [f"{path} mine: ok" for path in sorted(BY_PATH.keys() - {"workload.trace.format"})]
-    left = "workload.trace.format mine: not checked, as the experiment does not name it"
+    left = "workload.trace.format mine: not checked: the experiment does not name it"
     assert result.stdout.splitlines() == [*lines, left]
 
 

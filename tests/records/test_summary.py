@@ -30,7 +30,7 @@ def test_where_instances_come_and_go_all_that_came_are_counted() -> None:
     report = blis_tui.run(blis_tui.load("autoscaling"))
     [line] = [one for one in summary_text(report).splitlines() if one.startswith("instances")]
     assert report.lifecycle is not None
-    came = f"{len(report.lifecycle.instances)} of qwen3-14b on h100, TP 1, counting all that came"
+    came = f"{len(report.lifecycle.instances)} of qwen3-14b on h100, TP 1, counting all that were ever started"
     assert line.split(maxsplit=1) == ["instances", came]
 
 
@@ -38,7 +38,7 @@ def test_hits_beside_no_cached_tokens_say_whose_they_are() -> None:
     """Tokens count as cached when a request is scheduled first; blocks are hits after a preemption, too."""
     pressed = blis_tui.run(blis_tui.load("kv-pressure"))
     assert pressed.tokens.cached == 0 < pressed.kv.hit_rate
-    assert "% hits (blocks of preempted requests included), 113 preemptions" in summary_text(pressed)
+    assert "% hits (including blocks of preempted requests), 113 preemptions" in summary_text(pressed)
     shared = blis_tui.run(blis_tui.load("shared-prefixes", set={"workload.requests": 40}))
     assert shared.tokens.cached
     assert "preempted requests" not in summary_text(shared)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from blis_tui.errors import SpecError
@@ -33,7 +35,22 @@ matrix:
     found = cases(text)
     assert len(found) == 8
     assert found["small,instances=1,policy=sjf"] == {"engine.kv_blocks": 9, "cluster.instances": 1, "policy": "sjf"}
-    assert "plain,instances=2,policy={'scheduling':{'kind':'fcfs'}}" in found
+    assert "plain,instances=2,policy=scheduling-kind-fcfs-4b40ba" in found
+
+
+def test_names_of_cases_are_names_of_files_on_every_system() -> None:
+    """Whatever the values are: a path does not lead elsewhere, no name is too long, and no two are the same."""
+    found = cases(f"""\
+cases: {{plain: {{}}}}
+matrix:
+  workload: [../../x.yaml, '..-..-x.yaml', 'a?*:<>|"b', 'Qwen/Qwen3-14B', {"x" * 300}, {{requests: 1}}, -1.5]
+  b: [1, [{"1, " * 200}]]
+  c: [{"y" * 40}]
+  d: [{"z" * 40}]
+""")
+    assert len(found) == 14
+    assert [name for name in found if re.fullmatch(r"plain,[A-Za-z0-9._=,-]{1,130}", name) is None] == []
+    assert {"plain,workload=-1.5", "plain,workload=..-..-x.yaml"} < {name.split(",b=")[0] for name in found}
 
 
 @pytest.mark.parametrize(

@@ -143,13 +143,16 @@ def test_a_folder_without_documents_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / ".hidden/one.yaml").write_text("kind: Hardware\n")
     result = run_validate(str(tmp_path), "quickstart")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "1 document, no errors, 1 path not read")
-    assert f"error: no documents are below {tmp_path}: no file `*.yaml` or `*.yml` that is not hidden" in result.stderr
+    assert (
+        f"error: no documents in {tmp_path}: it contains no `*.yaml` or `*.yml` file that is not hidden"
+        in result.stderr
+    )
 
 
 def test_a_pattern_that_matches_nothing_is_told_of(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["check", str(tmp_path / "*.blis.yaml")])
     assert result.exit_code == 3
-    assert "a shell leaves a pattern as it is that matches none" in result.stderr
+    assert "the shell passes on a pattern that matches nothing as it is" in result.stderr
 
 
 def test_documents_and_policies_are_checked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,4 +178,4 @@ def test_documents_and_policies_are_checked_together(tmp_path: Path, monkeypatch
     assert (found["ok"], found["documents"]) == (True, [])
     assert found["policies"] == [{"point": "policy.admission", "name": "generous", "verdict": "ok", "found": ""}]
     wrong = run_validate("quickstart", "--seed", "3")
-    assert (wrong.exit_code, "are for policies" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "apply only to policies" in wrong.stderr) == (2, True)

@@ -142,7 +142,7 @@ def test_the_command_prints_a_table_and_the_same_bytes_each_time(pressure: Sensi
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "say what must hold"),
+        ([], "no bound given"),
         (["--slo", "latency.ttft_ms.p99<=900", "--seeds", "1"], "one seed says nothing"),
         (["--slo", "latency.ttft<=900"], "latency.ttft"),
         (["--slo", "latency.ttft_ms.p99<=900", "--set", "engine.kv_blocks=1"], "exceeds the KV cache"),

@@ -113,7 +113,7 @@ def test_the_command_writes_a_trace_an_experiment_that_replays_it_and_its_golden
     assert sorted(path.name for path in folder.iterdir()) == ["golden", "pytest.ini", "small.blis.yaml", "small.csv"]
     lines = (folder / "small.csv").read_text(encoding="utf-8").count("\n")
     assert done.stdout.startswith(f"{lines - 1} of 40 requests are left after ")
-    assert "without any one of them it holds\nFAIL  latency.ttft_ms.p99 is " in done.stdout
+    assert "without any one of them, the expectation holds\nFAIL  latency.ttft_ms.p99 is " in done.stdout
     assert done.stdout.endswith("wrote small.csv, small.blis.yaml and golden/small.golden.json\n")
     run = CliRunner().invoke(cli, ["run", "small.blis.yaml"])
     assert run.exit_code == ExitCode.CHECK_FAILED

@@ -135,7 +135,7 @@ async def test_a_key_shows_them_by_the_next_grouping() -> None:
         assert (line.grouping, line.size.height) == ("", 3)
     async with debugging("kv-pressure", requests=10, at_once=True) as here:
         await here.press("a")
-        assert "All requests come from one client" in here.said()
+        assert "All requests come from the same client" in here.said()
 
 
 async def test_the_mouse_tells_of_the_row_below_it() -> None:

@@ -100,13 +100,13 @@ def test_a_study_or_axes_open_the_points(started: list[BlisApp], tmp_path: Path)
         (["tui", "quickstart", "--break", "preemptd"], ExitCode.USAGE, "did you mean `preempted`?"),
         (["tui", "quickstart", "--break", "instance 7"], ExitCode.USAGE, "instance"),
         (["tui", "quickstart", "--axis", "cluster.instance=1..2"], ExitCode.USAGE, "unknown key `instance`"),
-        (["tui", "quickstart", "--axis", "seed=1..2", "--at", "3"], ExitCode.USAGE, "not for a study"),
-        (["tui", "--jobs", "2"], ExitCode.USAGE, "name it as SPEC"),
+        (["tui", "quickstart", "--axis", "seed=1..2", "--at", "3"], ExitCode.USAGE, "not to a study"),
+        (["tui", "--jobs", "2"], ExitCode.USAGE, "give its name as SPEC"),
         (["tui", "quickstart", "--at", ""], ExitCode.USAGE, "no place is given"),
         (["tui", "-"], ExitCode.USAGE, "standard input is the keyboard here"),
-        (["tui", "--at", "3"], ExitCode.USAGE, "name it as SPEC"),
-        (["tui", "--seed", "3"], ExitCode.USAGE, "name it as SPEC"),
-        (["serve", "--seed", "3"], ExitCode.USAGE, "name it as SPEC"),
+        (["tui", "--at", "3"], ExitCode.USAGE, "give its name as SPEC"),
+        (["tui", "--seed", "3"], ExitCode.USAGE, "give its name as SPEC"),
+        (["serve", "--seed", "3"], ExitCode.USAGE, "give its name as SPEC"),
         (["serve", "quickstrt"], ExitCode.IO, "did you mean `quickstart`?"),
         (["serve", "--host", "256.1.1.1"], ExitCode.IO, "cannot listen on 256.1.1.1:8000"),
     ],
@@ -138,7 +138,7 @@ def test_no_terminal_no_interface() -> None:
         [*BLIS, "tui", "quickstart"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert run.returncode == ExitCode.USAGE
-    assert "`blis-tui run` simulates without one" in run.stderr
+    assert "use `blis-tui run` to simulate without one" in run.stderr
     assert run.stdout == ""
 
 

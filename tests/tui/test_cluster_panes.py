@@ -278,7 +278,7 @@ def test_the_selected_instance_tells_its_stage(growing: Debugger) -> None:
     assert text.startswith("instance 0  ✕ failed  load ")
     text = text_of(instances_lines(view_at(growing, 900, instance=0), 100))
     assert text.startswith("instance 0  ✕ failed  step ")
-    assert "idle: no request waits or runs. Failed: it gets none." in text
+    assert "idle: no request is waiting or running. Failed: it receives no requests." in text
 
 
 def test_each_instance_tells_how_many_transfers_it_takes_part_in(split: Debugger) -> None:
@@ -318,7 +318,7 @@ def test_the_autoscaler_tells_its_latest_look_and_what_took_effect(growing: Debu
 
 
 def test_an_autoscaler_that_has_not_looked_yet_says_so(growing: Debugger) -> None:
-    assert "It has not looked yet." in text_of(fleet_text(view_at(growing, 10), 130, 40).lines)
+    assert "It has not evaluated yet." in text_of(fleet_text(view_at(growing, 10), 130, 40).lines)
 
 
 async def test_everything_can_be_shown_while_instances_come() -> None:

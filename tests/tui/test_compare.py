@@ -369,8 +369,8 @@ async def test_equal_runs_are_said_to_be_equal() -> None:
         await press(pilot, "D")
         await finish(pilot, app.compare)
         text = screen_text(app)
-        assert "The two experiments are equal." in text
-        assert "do exactly the same" in text
+        assert "The two experiments are identical." in text
+        assert "are identical" in text
         assert events(app.compare) == (0, 0)
 
 

@@ -289,9 +289,9 @@ async def test_where_nothing_is_written_it_is_said_what_to_write(key: str, examp
     async with debugging(at="1500") as here:
         await here.press(key, "enter")
         assert not here.on_top
-        assert f"✗ Nothing is written: write {example}" in screen_text(here.app)
+        assert f"✗ Nothing is entered: try {example}" in screen_text(here.app)
         await here.type("1")
-        assert "Nothing is written" not in screen_text(here.app)
+        assert "Nothing is entered" not in screen_text(here.app)
 
 
 async def test_copies() -> None:
@@ -343,7 +343,7 @@ async def test_an_export_keeps_the_files_that_are_there(tmp_path: Path, monkeypa
             assert (tmp_path / other).read_text().startswith("{")
     assert mine.read_text() == "mine"
     assert f"Written: {tmp_path / 'kv-pressure-1500-3.report.json'}" in here.said()
-    assert "kv-pressure-1500.report.json was there already" in here.said()
+    assert "kv-pressure-1500.report.json existed already" in here.said()
 
 
 async def test_an_export_into_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

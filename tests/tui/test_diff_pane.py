@@ -49,7 +49,7 @@ def test_without_changes_there_is_a_sentence(pressed: Debugger) -> None:
     assert text_of(diff_lines(moment, 78, playing=True)) == "Running. Pause to see what the latest event changed."
     completed = next(h.event for h in pressed.tape.life("request_0") if h.what == "completed")
     text = text_of(diff_lines(view_at(pressed, completed).moment, 78, playing=False))
-    assert "time_us" in text or text == "This event changed nothing in the state."
+    assert "time_us" in text or text == "This event did not change the state."
 
 
 def test_every_group_has_a_look_of_its_own() -> None:

@@ -164,8 +164,8 @@ def test_an_empty_filter_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "help_text"),
     [
-        ("premted", "`premted` is not a kind of event, and not part of a request's name", "did you mean `preempted`?"),
-        ("-arived", "`arived` is not a kind of event, and not part of a request's name", "did you mean `arrived`?"),
+        ("premted", "`premted` is neither a kind of event nor part of a request's name", "did you mean `preempted`?"),
+        ("-arived", "`arived` is neither a kind of event nor part of a request's name", "did you mean `arrived`?"),
         ("i7", "there is no instance 7", "so far, this run has only instance 0"),
     ],
 )

@@ -145,7 +145,7 @@ def test_sessions() -> None:
             name for name, calls in sent.items() if len(calls) == lengths[name] and all(one in ended for one in calls)
         ]
         assert f"sessions {len(lengths)} " in text
-        assert re.search(rf"(under way|unfinished) {len(lengths) - len(done)}\b", text)
+        assert re.search(rf"(in progress|unfinished) {len(lengths) - len(done)}\b", text)
         assert re.search(rf"completed {len(done)}\b", text)
         assert f"calls in flight {flying}" in text
         for name, calls in sent.items():

@@ -300,11 +300,11 @@ async def test_a_check_says_equal_or_leaves_a_new_result(folder: Path) -> None:
     async with app.run_test(size=(100, 50)) as pilot:
         await settle(pilot)
         await press(pilot, "c")
-        assert "equal to the golden" in screen_text(app)
+        assert "matches the golden" in screen_text(app)
         assert states(folder) == {"alpha": "golden"}
         write(folder, "alpha", CHANGED)
         await press(pilot, "c")
-        assert "another result than the golden" in screen_text(app)
+        assert "differs from the golden" in screen_text(app)
         assert states(folder) == {"alpha": "changed"}
         assert "first divergence" in screen_text(app)
         await press(pilot, "a")
@@ -413,6 +413,14 @@ def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path)
         prepare(entries(folder)["alpha"], folder)
 
 
+def test_a_result_of_what_the_experiment_no_longer_is_is_not_compared_with_it(folder: Path) -> None:
+    changed(folder, "alpha")
+    spec = folder / "alpha.blis.yaml"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("kv_blocks: 90", "kv_blocks: 80"), encoding="utf-8")
+    with pytest.raises(BlisError, match="has changed since this result was made: run pytest again"):
+        prepare(entries(folder)["alpha"], folder)
+
+
 # ---- presenters ----
 
 
@@ -446,7 +454,7 @@ def test_records_are_told_in_words_that_wrap_below_each_other() -> None:
 
 
 def test_verdicts_are_words() -> None:
-    assert checked(Outcome(status="equal", text="")).plain == "✓ checked just now: equal to the golden"
+    assert checked(Outcome(status="equal", text="")).plain == "✓ checked just now: matches the golden"
     unexpected = checked(Outcome(status="unexpected", text="expected: x is 3")).plain
     assert unexpected.endswith("expected: x is 3")
     assert "nondeterministic" in checked(Outcome(status="nondeterministic", text="")).plain

@@ -106,7 +106,7 @@ def test_a_long_queue_leaves_room_for_the_batch_and_follows_the_selection(crowde
 
 def test_nobody_there_is_a_sentence(pair: Debugger) -> None:
     text = text_of(instances_lines(view_at(pair, 0, instance=1), 78))
-    assert "idle: no request waits or runs. The next request starts a step." in text
+    assert "idle: no request is waiting or running. The next request starts a step." in text
 
 
 def test_a_request_on_the_way_has_a_line(pair: Debugger) -> None:

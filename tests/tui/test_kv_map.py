@@ -175,6 +175,6 @@ def test_without_a_tree_none_is_shown(pressed: Debugger) -> None:
 
 def test_of_several_instances_the_pane_says_how_to_see_a_tree(retracting: Debugger) -> None:
     two = debugger("retraction", 40, cluster__instances=2)
-    said = "With one instance chosen, its radix tree is shown."
+    said = "Select one instance to see its radix tree."
     assert said in " ".join(text_of(kv_map(view_at(two), 78, 30).lines).split())
     assert said not in text_of(kv_map(view_at(retracting), 78, 30).lines)

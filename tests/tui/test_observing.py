@@ -167,7 +167,7 @@ def test_lines_that_are_no_look_are_refused() -> None:
 def test_there_has_to_be_a_terminal() -> None:
     result = CliRunner().invoke(cli, ["observe", "http://x", "--trace", "t.csv", "-o", "r", "--live"])
     assert result.exit_code == ExitCode.USAGE
-    assert "not a terminal" in result.output
+    assert "needs a terminal" in result.output
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])

@@ -35,7 +35,7 @@ class Chatty:
     def state(self):
         return ()
 """
-SAID = "Something was printed. It is kept: p shows it."
+SAID = "Something was printed and kept: p shows it."
 
 
 async def test_it_is_kept_and_said_once_where(lab: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ async def test_it_is_kept_and_said_once_where(lab: Path, capfd: pytest.CaptureFi
         await press(pilot, "p")
         shown = screen_text(app)
         assert isinstance(app.screen, PrintedScreen)
-        assert "what is simulated again prints again" in shown
+        assert "events that are replayed print again" in shown
         assert "chose for [b] request_19" in shown
         assert "an error" in shown
         assert "request_0" not in shown

@@ -272,7 +272,7 @@ async def test_positions_cursors_and_the_pane_in_use_can_be_told_without_colours
 
         for keys, first, second in (
             (("x",), "report.json", "requests.csv"),
-            (("escape", "h"), "Process the next event", "Go on to the next phase"),
+            (("escape", "h"), "Process the next event", "Advance to the next phase"),
         ):
             await here.press(*keys)
             assert has(row_with(here.app, first), first, "reverse"), few_colours

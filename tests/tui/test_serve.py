@@ -189,7 +189,7 @@ async def test_nothing_is_answered_without_the_token(caplog: pytest.LogCaptureFi
         bare, token, _ = url.rsplit("/", 2)
         for path in ("", "ws", "static/css/xterm.css", "download/key", "static/", f"{token[:-1]}/", f"{token}x/"):
             refused = await session.get(f"{bare}/{path}")
-            assert (refused.status, "open the whole address" in await refused.text()) == (403, True), path
+            assert (refused.status, "open the complete address" in await refused.text()) == (403, True), path
         with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
             await session.ws_connect(f"{bare}/ws")
         assert (await session.get(f"{url}static/css/xterm.css")).status == 200
@@ -323,7 +323,7 @@ async def test_what_no_page_sends_closes_the_window_with_a_line(sent: str, caplo
         await window.send_str(sent)
         assert await closed(window) == aiohttp.WSCloseCode.UNSUPPORTED_DATA
     said = [record.getMessage() for record in caplog.records if record.name == "blis_tui.cli.web_server"]
-    assert said == ["a connection sent something that no page of blis-tui sends, and was closed"]
+    assert said == ["closed a connection that sent something no blis-tui page sends"]
     assert not any(record.exc_info for record in caplog.records)
 
 

@@ -36,7 +36,7 @@ def test_the_list_has_those_under_way_first_and_then_the_latest_ends() -> None:
     assert found[: len(live)] == live
     assert [one.began_us for one in live] == sorted(one.began_us for one in live)
     text = text_of(lines)
-    assert f"sessions {len(names)}  under way {len(live)}" in text
+    assert f"sessions {len(names)}  in progress {len(live)}" in text
     assert f"calls in flight {sum(one.in_flight for one in found)}" in text
     for one in found:
         row = next(line for line in text.splitlines() if line.startswith(f"{one.name} "))
@@ -61,7 +61,7 @@ def test_a_course_has_a_line_for_each_call_also_those_to_come() -> None:
     calls = course_of(end, name).calls
     view = view_at(whole(), calls[3].sent.event)
     text = text_of(course_lines(view, name, 200))
-    assert "dimmed: later, already known" in text
+    assert "dimmed: later, already simulated" in text
     for one in calls:
         (row,) = (line for line in text.splitlines() if f" {one.name} " in line)
         assert time_text(one.time_us) in row

@@ -408,7 +408,7 @@ async def test_what_no_file_is_to_blame_for(lab: Path) -> None:
         assert "no experiment is named `quickstrt`" in screen_text(app)
         assert "did you mean `quickstart`?" in screen_text(app)
         await press(pilot, "e")
-        assert "The command is at fault" in screen_text(app)
+        assert "The problem is in the command" in screen_text(app)
 
 
 async def test_goldens_open_from_anywhere(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ async def test_help_and_commands_name_what_there_is(study: Study, known: MemoryS
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "h")
-        assert "Open two points where their runs diverge." in screen_text(app)
+        assert "Compare two points where their runs diverge." in screen_text(app)
         await press(pilot, "escape")
         assert on_top(app)
 

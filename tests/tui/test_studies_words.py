@@ -138,7 +138,7 @@ def test_what_has_no_result_says_why(odd: Board) -> None:
     said = {one.status: str(details(odd.study, one, 80)) for one in odd.entries}
     assert "out of memory." in said["failed"]
     assert "tensor" in said["invalid"].lower()
-    assert "c runs what is not known" in said["pending"]
+    assert "c makes the missing runs" in said["pending"]
     assert str(standing(odd.study, odd.entries, odd.done)).startswith("15 of 18 runs, ")
     assert str(standing(odd.study, odd.entries, odd.done)).endswith("1 failed, 3 invalid")
 
@@ -217,9 +217,9 @@ def test_filters_by_how_points_stand(board: Board, odd: Board, expected: dict[in
     [
         ("cluster.instance > 2", "did you mean `cluster.instances`?"),
         ("ttft > 2", "no axis and no metric is named `ttft`"),
-        ("instances > many", "`many` is no number"),
-        ("instances >", "is half a comparison"),
-        ("> 3", "is half a comparison"),
+        ("instances > many", "`many` is not a number"),
+        ("instances >", "is an incomplete comparison"),
+        ("> 3", "is an incomplete comparison"),
     ],
 )
 def test_a_slip_in_a_filter_is_told(board: Board, text: str, said: str) -> None:

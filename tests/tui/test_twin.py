@@ -89,7 +89,7 @@ async def test_keys_move_both_sides_by_time(recording: Recording) -> None:
         assert screen.time_us == max(left.end_us, right.end_us)
         await press(pilot, "n")
         assert screen.time_us == max(left.end_us, right.end_us)
-        assert "Every request stands where it stands on the other side." in screen_text(app)
+        assert "Every request is in the same state on both sides." in screen_text(app)
 
 
 @pytest.mark.parametrize(("place", "time_us"), [("1.5s", 1_500_000), ("request", None), ("7", None), ("nobody", 0)])
@@ -131,7 +131,7 @@ async def test_the_same_server_parts_nowhere(recording: Recording, tmp_path: Pat
     async with app.run_test(size=(140, 40)) as pilot:
         await press(pilot, "D")
         assert app.twin.time_us == 0
-        assert "Batch by batch the same" in screen_text(app)
+        assert "All batches are the same" in screen_text(app)
 
 
 async def test_a_recording_without_steps_has_one_simulation(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_a_recording_without_steps_has_one_simulation(tmp_path: Path) -> N
         await press(pilot, "t", "end")
         assert app.twin.rung == 0
         assert "its steps were not recorded" in screen_text(app)
-        assert "Where they part: not known without the log" in screen_text(app)
+        assert "Divergence: not known without the log" in screen_text(app)
 
 
 async def test_the_simulation_opens_in_the_debugger_at_that_time(recording: Recording) -> None:
@@ -196,9 +196,9 @@ async def test_the_terminal_starts_with_a_twin(recording: Recording, started: li
     ("arguments", "code", "said"),
     [
         (["tui", "quickstart", "--twin", "nowhere"], ExitCode.IO, "nowhere"),
-        (["tui", "quickstart", "--twin", "R", "--at", "1s"], ExitCode.USAGE, "not beside a recording"),
-        (["tui", "quickstart", "--twin", "R", "--axis", "seed=1..2"], ExitCode.USAGE, "not for a study"),
-        (["tui", "--twin", "R"], ExitCode.USAGE, "name it as SPEC"),
+        (["tui", "quickstart", "--twin", "R", "--at", "1s"], ExitCode.USAGE, "cannot be used with --twin"),
+        (["tui", "quickstart", "--twin", "R", "--axis", "seed=1..2"], ExitCode.USAGE, "not to a study"),
+        (["tui", "--twin", "R"], ExitCode.USAGE, "give its name as SPEC"),
         (["tui", "quickstart", "--twin", "R", "--set", "engin.x=1"], ExitCode.USAGE, "unknown key `engin`"),
     ],
 )

@@ -134,7 +134,7 @@ async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back(monkey
         assert other.session.debugger.routes == {REQUEST: blis_tui.Reroute(instance, int(AT))}
         await here.pilot.press("i")
         assert here.app.screen is other
-        assert "changed already" in here.said()
+        assert "already been changed" in here.said()
         await here.press("q", "q", "escape")
         assert here.on_top
 
@@ -153,13 +153,13 @@ async def test_any_other_instance_can_be_named() -> None:
         assert here.app.clipboard.startswith(f"what if  {REQUEST} on instance 11 instead of")
         await here.press("q", "i")
         await here.press("enter")
-        assert "Nothing is written: write" in screen_text(here.app)
+        assert "Nothing is entered: try" in screen_text(here.app)
         await here.type("99")
         assert "there is no instance 99" in screen_text(here.app)
         assert "the cluster has 12 instances: 0 to 11" in screen_text(here.app)
         await here.press("backspace", "backspace")
         await here.type(str(found(0).chosen))
-        assert f"{REQUEST} went there: name another one." in screen_text(here.app)
+        assert f"{REQUEST} went there already: name another one." in screen_text(here.app)
         await here.press("backspace", "backspace")
         await here.type("11")
         assert f"What if {REQUEST} went to instance 11 instead of" in screen_text(here.app)

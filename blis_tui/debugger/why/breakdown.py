@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 KINDS: Final = {
     "admission": "admission control",
-    "deferral": "put off until the cluster was idle",
+    "deferral": "deferred until the cluster was idle",
     "gateway": "waiting in the gateway",
     "routing": "routing",
     "stranded": "waiting for an instance to come up",
-    "gone": "attempts that came to nothing",
+    "gone": "failed attempts",
     "intake": "tokenization and enqueue",
     "wait": "waiting in the queue",
     "planned": "planned for the next step",
@@ -159,7 +159,7 @@ def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
         tokens = sum(one.first for one in life.preemptions if one.time_us >= life.began_us)
         return Share(kind, label, us, f"{plural(tokens, 'computed token')} discarded by preemption")
     if kind == "gone":
-        return Share(kind, label, us, f"its instance went, {plural(len(life.restarts), 'time')}")
+        return Share(kind, label, us, f"its instance went away, {plural(len(life.restarts), 'time')}")
     return Share(kind, label, us)
 
 
@@ -226,7 +226,7 @@ def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     inner = (
         Share("decode-only", "decode-only steps", plain.us, _each(plain)),
         Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
-        Share("stalled", "steps without a token (stalled)", stalled.us, plural(stalled.count, "step")),
+        Share("stalled", "stalled steps (no token)", stalled.us, plural(stalled.count, "step")),
     )
     note = f"{plural(plain.count + mixed.count, 'step')}, one token each"
     return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))

@@ -32,7 +32,7 @@ def content_parts(debugger: Debugger, life: Life, live: RequestSnapshot | None) 
     parts: list[Part] = []
     media = debugger.tape.media(life.name)
     if media is not None:
-        share = f"{percent_text(sum(media), life.input_tokens)} of its prompt are no text: {media_text(media)}."
+        share = f"{percent_text(sum(media), life.input_tokens)} of its prompt is not text: {media_text(media)}."
         parts.append(Part("Media", (say(share),)))
     facts = _reasoning(debugger, life, live)
     return [*parts, Part("Reasoning", tuple(facts))] if facts else parts

@@ -97,7 +97,7 @@ def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
     share = percent_text(round(budgets.fractions[tenant] * PPM), PPM)
     return [
         say(f"{tenant} may have {share} of the {count_text(places)} places in the batches of all instances."),
-        say(f"Over its budget, requests of classes below priority {budgets.shed_below_priority} are turned away."),
+        say(f"Over its budget, requests of classes below priority {budgets.shed_below_priority} are rejected."),
     ]
 
 
@@ -123,14 +123,14 @@ def deferred_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """The explanation of a deferral."""
     record = record_of(debugger, row.event, Deferred)
     if record is None:
-        return "It was put off.", []
+        return "It was deferred.", []
     facts = say(
         request_ref(record.request_id),
         f" is of a class that may only use an idle cluster, and {plural(record.in_flight, 'request')}"
         f" {'was' if record.in_flight == 1 else 'were'} in flight.",
     )
     more = say("It comes back to admission control when the last of them has left its instance.")
-    return "It was put off until the cluster is idle.", [Part("The decision", (facts, more))]
+    return "It is deferred until the cluster is idle.", [Part("The decision", (facts, more))]
 
 
 def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
@@ -199,7 +199,7 @@ def _choice(one: RoutingDecision) -> list[Sentence]:
 
 def _age(age_us: int) -> Sentence:
     old = f"{span_text(age_us)} old" if age_us else "up to date"
-    return say(f"What the router knew of queues, batches and KV caches was {old}.")
+    return say(f"The router's view of queues, batches and KV caches was {old}.")
 
 
 # ---- disaggregation ----
@@ -228,11 +228,11 @@ def transfer_started_event(debugger: Debugger, row: EventRow) -> tuple[str, list
         + say(" was computed."),
         say("They go to ", instance_ref(one.decode_instance), ".")
         if one.decode_instance >= 0
-        else say("The instance that decodes is chosen when they have arrived."),
+        else say("The decode instance is chosen when they have arrived."),
         say(f"The link takes {span_text(link.base_latency_us)} and then {link.bandwidth_gb_per_s:g} GB/s."),
     ]
     if one.transfers > 1:
-        number = f"It is the {ordinal(one.transfers)} under way"
+        number = f"It is the {ordinal(one.transfers)} in progress"
         shared = {
             "none": "each has the whole bandwidth",
             "fair-share": "they share the bandwidth equally at any time",
@@ -251,6 +251,6 @@ def transfer_finished_event(debugger: Debugger, row: EventRow) -> tuple[str, lis
     took = span_text(one.duration_us)
     facts: list[Sentence] = [say("The KV blocks of ", request_ref(one.request_id), f" have arrived after {took}.")]
     if start is not None:
-        others = f", when {plural(start.first - 1, 'other transfer')} was under way" if start.first > 1 else ""
+        others = f", when {plural(start.first - 1, 'other transfer')} was in progress" if start.first > 1 else ""
         facts.append(say("They left at ", event_ref(start.event), f"{others.replace('s was', 's were')}."))
     return f"The KV blocks arrived after {took}.", [Part("The transfer", tuple(facts))]

@@ -107,7 +107,7 @@ def _arrived(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         facts.append(say(f"It asks for at most {plural(declared, 'output token')}."))
     media = debugger.tape.media(debugger.tape.name(row.request))
     if media is not None:
-        facts.append(say(f"Of its prompt, {media_text(media)} are no text."))
+        facts.append(say(f"Of its prompt, {media_text(media)} are not text."))
     return f"A request with a prompt of {plural(prompt, 'token')} arrived.", [Part("The request", tuple(facts))]
 
 
@@ -193,7 +193,7 @@ def _completed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         _subject(debugger.tape, row),
         f" generated {plural(tokens, 'token')}; its client waited {span_text(e2e)} for all of them.",
     )
-    more = say("Its own explanation says what that time consists of.")
+    more = say("Its own explanation breaks that time down.")
     return f"Done after {span_text(e2e)}, with {plural(tokens, 'token')}.", [Part("The request", (facts, more))]
 
 
@@ -315,8 +315,8 @@ def _duration(figures: StepRow, usual: int | None, profile: Profile) -> Part:
     if usual is not None:
         facts.append(
             say(
-                f"It took {span_text(figures.duration_us)}; half of the steps of this instance before it"
-                f" (up to {_COMPARED:,}) took at most {span_text(usual)}."
+                f"It took {span_text(figures.duration_us)}; the median of this instance's previous steps"
+                f" (up to {_COMPARED:,}) was {span_text(usual)}."
             )
         )
     if _is_slow(figures, usual) and figures.prefill_tokens:
@@ -361,8 +361,8 @@ def _outcome(record: StepFinished, answers: tuple[str, ...]) -> Part:
         ("First token of the answer, behind its reasoning", answers),
         ("Completed", record.completed),
     )
-    after = f"After it, {count_text(record.running)} were running, {count_text(record.waiting)} waiting"
-    facts.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
+    after = f"After it: {plural(record.running, 'request')} running, {count_text(record.waiting)} waiting"
+    facts.append(say(f"{after}, {plural(record.kv_used_blocks, 'KV block')} in use."))
     return Part("Its result", tuple(facts))
 
 
@@ -377,7 +377,7 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
             if record.waiting > (following.admitted if following.planned == row.event else 0):
                 stop = stop_of(debugger.tape, row.event, figures)
                 why = cause_sentence(stop, profile, figures)
-                facts.append(say("The step after it was planned when it started. ", why))
+                facts.append(say("The next step was planned when this one started. ", why))
     elif record.waiting:
         facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile, figures)))
     if record.next_step_us < 0:

@@ -202,7 +202,7 @@ _PHASES = {
     "stalled": "It is decoding, but got no token in the latest step",
 }
 _HELD_UP = {
-    "deferred": "It was put off until the cluster is idle",
+    "deferred": "It is deferred until the cluster is idle",
     "held": "It waits in the gateway's queue",
     "stranded": "It waits for an instance to come up",
     "prefilled": "Its prompt is computed, and its KV blocks go to another instance",
@@ -289,7 +289,7 @@ def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:
         covered += us
         if 2 * covered >= comparison.excess_us:
             break
-    return f"against the median request mostly because of {' and '.join(named)}"
+    return f"compared with the median request, mostly because of {' and '.join(named)}"
 
 
 # Why a request of a session came when it came, and with so long a prompt.

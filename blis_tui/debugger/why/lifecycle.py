@@ -36,9 +36,9 @@ _LOOKS: Final = 60
 """How many looks back the beginning of a stabilization window is searched."""
 _NAMED: Final = 8
 _DRAINS: Final = {
-    "wait": "The requests that it has are served to the end.",
-    "redirect": "Those that run are served to the end; those that wait are routed again.",
-    "immediate": "It stops after the step at hand; the requests that it has are lost.",
+    "wait": "Its requests are served to completion.",
+    "redirect": "Running requests are served to completion; waiting ones are routed again.",
+    "immediate": "It stops after the current step; its requests are lost.",
 }
 
 
@@ -50,14 +50,14 @@ def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[
     one = record_of(debugger, row.event, ScalingDecided)
     settings = debugger.experiment.cluster.autoscaler
     if one is None or settings is None:
-        return "The autoscaler looked.", []
+        return "The autoscaler evaluated demand and supply.", []
     supply = one.supply_tokens + one.pending_tokens
     rows = (
         Row("demand", count_text(one.demand_tokens), percent_text(one.demand_tokens, supply), _demand(settings)),
         Row("supply", count_text(one.supply_tokens), "", _supply(settings)),
-        Row("on its way", count_text(one.pending_tokens), "", say("of instances that load, or wait for a node")),
+        Row("pending", count_text(one.pending_tokens), "", say("of instances that are loading or waiting for a node")),
         Row("missing", count_text(one.required_tokens), "", _above(settings)),
-        Row("to spare", count_text(one.spare_tokens), "", _below(settings)),
+        Row("spare", count_text(one.spare_tokens), "", _below(settings)),
     )
     parts = [Part("The decision", tuple(_decision(debugger, one, settings))), Part("In tokens of KV cache", (), rows)]
     return f"{_head(one)}: {one.reason}.", parts
@@ -67,21 +67,21 @@ def _head(one: ScalingDecided) -> str:
     count = plural(one.instances, "instance")
     return {
         "scale-up": f"The autoscaler adds {count} to {one.pool}",
-        "scale-down": f"The autoscaler takes {count} away from {one.pool}",
-        "wait": f"The autoscaler waits before it changes {one.pool} by {count}",
-    }.get(one.verdict, "The autoscaler leaves everything as it is")
+        "scale-down": f"The autoscaler removes {count} from {one.pool}",
+        "wait": f"The autoscaler waits before changing {one.pool} by {count}",
+    }.get(one.verdict, "The autoscaler changes nothing")
 
 
 def _demand(settings: Autoscaler) -> Sentence:
-    return say(f"in KV caches, and {plural(settings.avg_input_tokens, 'token')} for each request that waits")
+    return say(f"in KV caches, and {plural(settings.avg_input_tokens, 'token')} for each waiting request")
 
 
 def _supply(settings: Autoscaler) -> Sentence:
-    return say(f"{100 * settings.kv_utilization_threshold:g} % of the KV caches of instances that get requests")
+    return say(f"{100 * settings.kv_utilization_threshold:g} % of the KV caches of instances that receive requests")
 
 
 def _above(settings: Autoscaler) -> Sentence:
-    return say(f"until demand is {100 * settings.scale_up_threshold:g} % of the supply, what comes included")
+    return say(f"until demand is {100 * settings.scale_up_threshold:g} % of the supply, pending supply included")
 
 
 def _below(settings: Autoscaler) -> Sentence:
@@ -91,14 +91,16 @@ def _below(settings: Autoscaler) -> Sentence:
 def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> list[Sentence]:
     up = one.required_tokens > 0
     window = settings.scale_up_window_us if up else settings.scale_down_window_us
-    facts = [say(f"It looked at {time_text(one.time_us)}, as every {span_text(settings.interval_us)}.")]
+    facts = [say(f"It evaluates every {span_text(settings.interval_us)}, this time at {time_text(one.time_us)}.")]
     if one.verdict == "wait":
         since = _since(debugger, one)
-        what = "that more are needed" if up else "that fewer would do"
-        facts.append(say(f"It acts when it has seen for {span_text(window)} (stabilization window) {what}."))
+        what = "that more are needed" if up else "that fewer would be enough"
+        facts.append(say(f"It acts once it has seen for {span_text(window)} (stabilization window) {what}."))
         held = span_text(one.time_us - debugger.tape.time_us(since))
-        first = say("It sees that for the first time.")
-        facts.append(first if since == one.event else say(f"By now it has for {held}, since ", event_ref(since), "."))
+        first = say("It sees this for the first time.")
+        facts.append(
+            first if since == one.event else say(f"It has seen this for {held} now, since ", event_ref(since), ".")
+        )
     elif one.verdict.startswith("scale"):
         least, most = settings.bounds[one.pool]
         facts.append(say(f"Pool {one.pool} has at least {least} and at most {plural(most, 'instance')}."))
@@ -106,7 +108,9 @@ def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> 
         if delay.mean_us or delay.std_dev_us:
             facts.append(say(f"It takes effect after about {span_text(delay.mean_us)} (scrape delay)."))
     elif one.spare_tokens:
-        facts.append(say("Instances go only if more is to spare than the largest of them supplies."))
+        facts.append(
+            say("Instances are removed only if the spare supply is larger than what the largest of them supplies.")
+        )
     return facts
 
 
@@ -134,7 +138,7 @@ def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         if decided is not None and decided.verdict.startswith("scale") and decided.pool == one.pool:
             facts.append(say("That was decided at ", event_ref(event), f": {decided.reason}."))
             break
-    verb = "added to" if one.change > 0 else "taken away from"
+    verb = "added to" if one.change > 0 else "removed from"
     head = f"{plural(abs(one.change), 'instance')} {verb} pool {one.pool}."
     return head, [Part("The reason", tuple(facts))]
 
@@ -165,11 +169,13 @@ def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
     served, slow = plural(settings.warm_up_requests, "request"), f"{settings.warm_up_factor:g} times as long"
     return {
         SCHEDULING: "",
-        LOADING: f"It loads its weights for {span_text(settings.loading_delay_us)}, and gets no requests until then.",
-        WARMING: f"It gets requests; until {served} have left, its steps take {slow}.",
-        ACTIVE: "It gets requests.",
-        DRAINING: f"It gets no new requests. {_DRAINS[settings.drain]}",
-        FAILED: "It gets no requests; if it is in the middle of a step, it stops when all that is under way is over.",
+        LOADING: f"It loads its weights for {span_text(settings.loading_delay_us)} and receives no requests until "
+        f"then.",
+        WARMING: f"It receives requests; until {served} have left, its steps take {slow}.",
+        ACTIVE: "It receives requests.",
+        DRAINING: f"It receives no new requests. {_DRAINS[settings.drain]}",
+        FAILED: "It receives no requests; if it is in the middle of a step, it stops when everything in progress has "
+        "ended.",
         TERMINATED: "It is gone for good.",
     }.get(one.state, "")
 
@@ -185,7 +191,7 @@ def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list
         refs = [request_ref(each.request_id) for each in records if isinstance(each, kind)]
         if refs:
             facts.append(say(f"{label}: ", *listing(refs, _NAMED), "."))
-    facts.append(say("Its KV cache is gone, and what was computed of them with it."))
+    facts.append(say("Its KV cache is gone, and with it what was computed for them."))
     head = f"Instance {one.instance} stopped with {plural(one.requests, 'request')}."
     return head, [Part("Its requests", tuple(facts))]
 
@@ -197,9 +203,11 @@ def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         return "A request found no instance.", []
     facts = [
         say(
-            "No instance gets requests now, so ", request_ref(one.request_id), " waits for the first one that comes up."
+            "No instance is receiving requests now, so ",
+            request_ref(one.request_id),
+            " waits for the first one that comes up.",
         ),
-        say(f"{plural(one.waiting, 'request')} {'waits' if one.waiting == 1 else 'wait'} so."),
+        say(f"{plural(one.waiting, 'request')} {'waits' if one.waiting == 1 else 'wait'} like this."),
     ]
     return "It found no instance that it could be sent to.", [Part("The reason", tuple(facts))]
 

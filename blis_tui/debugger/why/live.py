@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
-_ADAPTERS_APART = "requests whose LoRA adapter has no place in the batch are passed over"
+_ADAPTERS_APART = "requests whose LoRA adapter has no slot in the batch are passed over"
 _SINCE = "; nothing that could change it has happened since"
 _SKIPPED = "requests that do not fit are skipped"
 
@@ -116,7 +116,7 @@ def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
             say(
                 "It is on its way to ",
                 instance_ref(live.instance),
-                f": its prompt of {plural(live.input_tokens, 'token')} is tokenized and enqueued.",
+                f": its prompt of {plural(live.input_tokens, 'token')} is being tokenized and enqueued.",
             )
         )
     return Part("Now", tuple(sentences))
@@ -132,11 +132,11 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
     since = f"since {time_text(last.time_us)} (", event_ref(last.event), ")"
     if last.what == "deferred":
         return (
-            say("It was put off until the cluster is idle, ", *since, "."),
+            say("It is deferred until the cluster is idle, ", *since, "."),
             say(f"{plural(state.deferred, 'request')} {'waits' if state.deferred == 1 else 'wait'} for that."),
         )
     if last.what == "stranded":
-        return (say("No instance gets requests that it could be sent to, ", *since, "."),)
+        return (say("No instance that it could be sent to is receiving requests, ", *since, "."),)
     if last.what == "held" and state.gateway is not None:
         return _in_gateway(state.gateway, live, since)
     if last.what in ("prefilled", "transfer-started"):
@@ -146,12 +146,12 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
         goal = (
             say("to ", instance_ref(way.decode_instance), ".")
             if way.decode_instance is not None
-            else say("the instance that decodes is chosen when they arrive.")
+            else say("the decode instance is chosen when they arrive.")
         )
         size = bytes_text(way.bytes)
         return (
             say(f"{size} of KV blocks are on their way from ", instance_ref(way.instance), ", ", *since, "; ") + goal,
-            say(f"{plural(len(state.transfers), 'transfer')} under way."),
+            say(f"{plural(len(state.transfers), 'transfer')} in progress."),
         )
     return None
 
@@ -201,7 +201,7 @@ def _order(instance: InstanceSnapshot) -> Sentence:
     """In which order a queue is served, as far as the rule says."""
     order, traits = instance.profile.order, instance.profile.traits
     if traits.overtakes is None:
-        kept = "whether requests may overtake in it the batching rule does not say"
+        kept = "the batching rule does not say whether requests may overtake"
         return say(f"The order of the queue: {order[0].lower()}{order[1:]}; {kept}.")
     rule = _SKIPPED if traits.overtakes else _HEAD_FIRST
     if instance.profile.limits.max_loras and traits.adapters == "in-step":
@@ -227,12 +227,12 @@ def _why_not_admitted(
         return [say(name, " was queued after the latest step of ", here, " had begun; ", *_next_look(latest))]
     plan = latest_plan(debugger, instance, latest)
     if plan.ahead and _joined_after(debugger, head, plan.planned):
-        late = " was queued after the next step of " if plan.over else " was queued after the step under way of "
-        then = "another one is planned when the step under way ends" if plan.over else "the next one is planned"
+        late = " was queued after the next step of " if plan.over else " was queued after the current step of "
+        then = "another one is planned when the current step ends" if plan.over else "the next one is planned"
         return [say(name, late, here, " had been planned (", event_ref(plan.planned), f"); {then}.")]
     step = say("In the latest step (", event_ref(plan.event), ") ")
     if plan.ahead:
-        which = "When the next step was planned (" if plan.over else "When the step under way was planned ("
+        which = "When the next step was planned (" if plan.over else "When the current step was planned ("
         step = say(which, event_ref(plan.planned), ") ")
     stop = debugger.tape.stop(plan.planned if plan.ahead else plan.event, plan.step.step)
     if stop is None:
@@ -408,7 +408,7 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
         )
         start_us = -1 if latest is None else latest.step.next_step_us
         starts = f"which starts at {time_text(start_us)}: " if start_us >= 0 else ""
-        sentences.append(since + say(f"{starts}the step under way has to end first."))
+        sentences.append(since + say(f"{starts}the current step has to end first."))
     elif instance.pipeline is not None:
         sentences += _part_in_pipeline(live, instance.pipeline)
     elif latest is not None:
@@ -424,7 +424,7 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
 
 def _part_in_pipeline(live: RequestSnapshot, pipeline: PipelineSnapshot) -> list[Sentence]:
     batches = pipeline.batches
-    where = say(f"Batches under way in the pipeline: {len(batches)} of at most {pipeline.places}.")
+    where = say(f"Batches in progress in the pipeline: {len(batches)} of at most {pipeline.places}.")
     ends = [time_text(batch.end_us) for batch in batches if live.request_id in batch.requests]
     if not ends:
         return [where, say(f"It is in none of them; the next batch considers it when {_next_batch(pipeline)}.")]
@@ -446,7 +446,7 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         started = say("The latest step (", event_ref(latest.event), f", {span_text(step.duration_us)}) ")
         computes = "computed"
     else:
-        started = say("The step under way (", event_ref(latest.event), ") ")
+        started = say("The current step (", event_ref(latest.event), ") ")
         computes = "computes"
     chunk = next((chunk for chunk in step.chunks if chunk.request_id == name), None)
     if chunk is not None:
@@ -467,7 +467,7 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
         return [say("Prompts go first: a step that prefills does not decode.")]
     others = say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests")
     if traits.overtakes is None:
-        return [others + say("; whom it serves first the batching rule does not say.")]
+        return [others + say("; the batching rule does not say whom it serves first.")]
     if traits.limits_each_step and latest.row.served >= limits.max_num_seqs:
         return [say(f"It served {limits.max_num_seqs:,} others, which is the limit (max_num_seqs).")]
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
@@ -477,7 +477,7 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     if latest.row.preempted:
         return [say("In that step ") + _preemptions(latest), say("The running requests after them got no tokens.")]
     if traits.overtakes:
-        return [say("What it needs was not free, so that it was skipped.")]
+        return [say("What it needed was not free, so it was skipped.")]
     return [others + say(".")]
 
 
@@ -514,7 +514,7 @@ def _held(held: AdapterHeld, since: RequestEvent, end: RequestEvent | None) -> S
     waited = "still waits" if end is None else f"waited {span_text(end.time_us - since.time_us)}"
     if held.reason == "load":
         return say(f"Its adapter {held.adapter} had to be loaded (", event_ref(since.event), f"); it {waited}.")
-    text = f"Its adapter {held.adapter} had no place ("
+    text = f"Its adapter {held.adapter} had no slot ("
     others = f"): the batch had {plural(len(held.in_use), 'other')}, {', '.join(held.in_use)} (max_loras)"
     return say(text, event_ref(since.event), f"{others}; it {waited}.")
 

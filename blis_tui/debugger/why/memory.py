@@ -44,13 +44,14 @@ def retraction_sentences(retraction: Retracted) -> list[Sentence]:
     all_running = plural(retraction.retracted + retraction.kept, "running request")
     return [
         say(
-            f"The next tokens of {all_running} needed {plural(retraction.needed_blocks, 'KV block')}, and"
-            f" {retraction.free_blocks:,} could be had: {retraction.retracted:,} went back to the end of the queue,"
+            f"The next tokens of {all_running} needed {plural(retraction.needed_blocks, 'KV block')}, and "
+            f"{retraction.free_blocks:,} were available: {retraction.retracted:,} went back to the end of the queue,"
             f" until there was room for 20 tokens of each of the {retraction.kept:,} others where possible."
         ),
         say(
-            f"By what these have generated, answers were expected to take {share_text(retraction.ratio)} of what they"
-            f" declare from then on, {share_text(retraction.ratio_before)} before: so much is kept free for the others."
+            f"Judging by what these have generated, answers were expected to take {share_text(retraction.ratio)} of "
+            f"their declared length from then on, {share_text(retraction.ratio_before)} before: that much is kept free "
+            f"for the others."
         ),
     ]
 

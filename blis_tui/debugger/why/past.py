@@ -34,7 +34,7 @@ _TOLD: Final = 3
 GROUPS: Final = {
     "reaching the queue": ("admission", "routing", "intake"),
     "waiting for an instance to come up": ("stranded",),
-    "attempts that came to nothing": ("gone",),
+    "failed attempts": ("gone",),
     "waiting in the gateway": ("deferral", "gateway"),
     "KV transfer": ("transfer",),
     "waiting in the queue": ("wait",),

@@ -91,7 +91,7 @@ def cause_text(cause: str, profile: Profile) -> str:
     """A cause in a few words; a plug-in's own are taken as they are."""
     limits = profile.limits
     return {
-        "step": "step under way",
+        "step": "step in progress",
         "planned": "planned for the next step",
         "unsaid": "the rule does not say",
         stopped.PREEMPTED: "preemption",
@@ -105,7 +105,7 @@ def cause_text(cause: str, profile: Profile) -> str:
         stopped.ROOM: "no room beside expected answers",
         stopped.ADAPTER: "waiting for its LoRA adapter",
         stopped.ENCODER: "waiting for the encoder",
-        stopped.LATE: "its last step under way",
+        stopped.LATE: "its last step in progress",
         stopped.GATHERING: "prompts wait for others",
         stopped.UNSEEN: "the scheduler had not looked",
         stopped.APART: "a step of prompts alone",
@@ -121,7 +121,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         row: the step that was planned, or under way when it was.
     """
     if stop is None:
-        return "Requests stayed in the queue, and the batching rule does not say why."
+        return "Requests stayed in the queue; the batching rule does not say why."
     limits = profile.limits
     amounts = f" ({stop.need:,} needed, {stop.had:,} left)" if stop.need else ""
     spent = f"The step spent the token budget of {limits.max_num_batched_tokens:,} ({profile.traits.budget_name})."
@@ -145,12 +145,13 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
             "There must be room for the next request beside what running requests are expected to generate"
             + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
         ),
-        stopped.ADAPTER: "A LoRA adapter had no place in the batch (max_loras), or had to be loaded.",
+        stopped.ADAPTER: "A LoRA adapter had no slot in the batch (max_loras), or had to be loaded.",
         stopped.ENCODER: (
             "The next item of media exceeded what was left of the encoder's budget, or of the room in its cache"
             + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
         ),
-        stopped.LATE: "What waits was preempted with a step under way, and is not scheduled before that ends.",
+        stopped.LATE: "The waiting request was preempted while a step was in progress, and is not scheduled before "
+        "that step ends.",
         stopped.GATHERING: (
             f"Prompts wait for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
         ),
@@ -167,8 +168,10 @@ def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
     there = row.served if each else row.running + row.completed
     if there < limit:
         amounts = f"{stop.need:,} needed, {stop.had:,} left"
-        return f"The batching rule says that it had no place for another request ({amounts})."
-    return f"{limit:,} requests {'were served' if each else 'ran'}, which is the limit (max_num_seqs {limit:,})."
+        return f"The batching rule says that it had no room for another request ({amounts})."
+    return (
+        f"{limit:,} requests {'were served' if each else 'were running'}, which is the limit (max_num_seqs {limit:,})."
+    )
 
 
 def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:

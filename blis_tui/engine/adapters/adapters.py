@@ -190,14 +190,16 @@ class Adapters(StepPart):
         while self._place < len(self._line):
             request = self._line[self._place]
             if request.state is RequestState.WAITING and request.index not in passed:
-                if self._has_place(request.adapter):
+                if self.has_place(request):
                     return request
                 self._hold(request, "slots")
             self._place += 1
         return None
 
-    def _has_place(self, adapter: str) -> bool:
-        if not adapter or adapter in self.in_use:
+    def has_place(self, request: Request) -> bool:
+        """Whether its adapter has a place beside those in use, and those of who is ending."""
+        adapter = request.adapter
+        if self.beside or not adapter or adapter in self.in_use:
             return True
         used = len(self.in_use)
         if self._ending:

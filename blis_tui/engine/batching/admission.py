@@ -179,6 +179,8 @@ class Admission(Admitting):
         """Choose between the head and a waiting request that holds KV blocks, while nothing runs."""
         batch, adapters = self._batch, self._batch.adapters
         holder = batch.first_with_blocks() or head
+        if adapters is not None and not adapters.has_place(holder):
+            return head
         here = adapters is not None and adapters.has(holder) and not adapters.has(head)
         return holder if head.preemptions or head.index == self._stuck or here else head
 

@@ -13,6 +13,7 @@ from blis_tui.engine.content_records import MediaEncoded, MediaHeld
 from blis_tui.engine.encoder.items import items_of
 from blis_tui.engine.plan import NO_PLAN, StepPart
 from blis_tui.engine.request import NO_MEDIA, RequestState
+from blis_tui.engine.stopped import Excess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -392,18 +393,19 @@ class Encoder(StepPart):
 
     # ---- queries ----
 
-    def too_large(self, request: Request) -> str:
-        """Return why the media of a request can never be encoded, or an empty string."""
+    def too_large(self, request: Request) -> Excess | None:
+        """Return why the media of a request can never be encoded, or None if they can."""
         for _, tokens, _ in items_of(request):
             for limit, name in (
                 (self._budget_tokens, "max_num_encoder_input_tokens"),
                 (self._cache_tokens, "encoder_cache_size"),
             ):
                 if tokens > limit:
-                    return f"media of {tokens} tokens, the encoder's {name} is {limit}"
+                    return Excess(name, f"media of {tokens} tokens, the encoder's {name} is {limit}")
             if self._whole and tokens > self._step_tokens:
-                return f"media of {tokens} tokens are not split, max_num_batched_tokens is {self._step_tokens}"
-        return ""
+                name = "max_num_batched_tokens"
+                return Excess(name, f"media of {tokens} tokens are not split, {name} is {self._step_tokens}")
+        return None
 
     def state(self) -> tuple[object, ...]:
         """Return the whole state as plain values (for digests)."""

@@ -18,7 +18,7 @@ class RestoreChosen(Record):
         "restore-chosen",
         sign="⇅",
         colour="warning",
-        meaning="it was decided whether a preempted request is swapped out or recomputed",
+        meaning="the engine chose whether a preempted request is swapped out or recomputed",
         sentence="{request_id}: {choice} ({blocks:KV block}; swap {swap_us:span}, recompute {recompute_us:span})",
         line="swap {swap_us:span}, recompute {recompute_us:span}",
         figures=("swap_us", "recompute_us"),
@@ -80,7 +80,7 @@ class PreemptedByPriority(Record):
         "preempted-by-priority",
         sign="↥",
         colour="warning",
-        meaning="a running request made way for a more urgent one",
+        meaning="a running request was preempted for a more urgent one",
         sentence="{request_id} (priority {priority}) made way for {beneficiary} (priority {beneficiary_priority}): they"
         " differ by more than {threshold:,}",
         line="made way: priority {priority} for {beneficiary_priority}",
@@ -114,9 +114,9 @@ class Retracted(Record):
         "retracted",
         sign="⇤",
         colour="warning",
-        meaning="running requests were put back for want of KV blocks, and more is expected of answers",
-        sentence="{retracted:request} retracted, {kept:,} kept: {needed_blocks:KV block} needed, {free_blocks:,} to"
-        " be had; answers are expected to take {ratio:share} of what they declare, {ratio_before:share} before",
+        meaning="running requests were retracted for lack of KV blocks, and longer answers are expected from now on",
+        sentence="{retracted:request} retracted, {kept:,} kept: {needed_blocks:KV block} needed, {free_blocks:,} "
+        "available; answers are expected to take {ratio:share} of what they declare, {ratio_before:share} before",
         line="{retracted:request} retracted, {kept:,} kept",
         figures=("retracted", "kept"),
         own_event=False,
@@ -150,9 +150,9 @@ class TiersLoaded(Record):
         "tiers-loaded",
         sign="⇧",
         colour="success",
-        meaning="KV blocks came back from a tier below the GPU",
-        sentence="{blocks:KV block} of {request_id} came back in {transfer_us:span}, {thrashing:,} of them too soon",
-        line="{blocks:KV block} from below, {thrashing:,} too soon",
+        meaning="KV blocks were reloaded from a tier below the GPU",
+        sentence="{blocks:KV block} of {request_id} reloaded in {transfer_us:span}, {thrashing:,} of them thrashing",
+        line="{blocks:KV block} reloaded, {thrashing:,} thrashing",
         figures=("blocks", "thrashing"),
         own_event=False,
     )

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import NamedTuple
 from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.errors import SimulationError
+from blis_tui.kept import Plugged, is_ours
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Request
     from blis_tui.registry import NoSettings
@@ -36,6 +40,35 @@ class RestoreRule(Protocol):
 
 
 RESTORE: Final = PlugPoint[[], RestoreRule]("policy.preemption.restore", "preemption restore", RestoreRule)
+
+
+class _Looked(Plugged):
+    """A plug-in's rule whose answers are looked at; ``kind`` is what documents call it."""
+
+    def __init__(self, plugged: RestoreRule, kind: str) -> None:
+        super().__init__(plugged)
+        self._restore = plugged
+        self._kind = kind
+        self.rule = plugged.rule
+        self.uses_host = plugged.uses_host
+
+    def swaps(self, costs: Costs) -> bool:
+        """What the plug-in says.
+
+        Raises:
+            SimulationError: it is neither true nor false.
+        """
+        says: Callable[..., object] = self._restore.swaps
+        answer = says(costs)
+        if answer in (True, False):  # so are NumPy's
+            return bool(answer)
+        message = f"the preemption restore `{self._kind}` answers {answer!r}"
+        raise SimulationError(message, help="`swaps` returns whether a victim's KV blocks are moved to the host")
+
+
+def looked_at(rule: RestoreRule, kind: str) -> RestoreRule:
+    """How victims come back; if a plug-in says it, what it answers is looked at."""
+    return rule if is_ours(type(rule)) else _Looked(rule, kind)
 
 
 @RESTORE.plugin("recompute", "The victim loses its KV blocks and prefills again.")

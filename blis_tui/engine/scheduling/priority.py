@@ -6,12 +6,17 @@ same rate for all requests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from operator import index
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from blis_tui.errors import SimulationError
+from blis_tui.kept import Plugged, is_ours
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import SLO_CLASSES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.request import Request
     from blis_tui.registry import NoSettings
 
@@ -29,6 +34,39 @@ class PriorityRule(Protocol):
 PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule", PriorityRule)
 
 
+class _Looked(Plugged):
+    """A plug-in's rule whose priorities are looked at; ``kind`` is what documents call it."""
+
+    def __init__(self, rule: PriorityRule, kind: str) -> None:
+        super().__init__(rule)
+        self._rule = rule
+        self._kind = kind
+
+    def priority(self, request: Request) -> int:
+        """What the plug-in says.
+
+        Raises:
+            SimulationError: it is no whole number.
+        """
+        says: Callable[..., object] = self._rule.priority
+        answer = says(request)
+        try:
+            return index(cast("int", answer))
+        except TypeError:
+            message = f"the priority rule `{self._kind}` answers {answer!r} for {request.request_id}"
+            help_ = "`priority` returns a whole number; the smallest is the most urgent"
+            raise SimulationError(message, help=help_) from None
+
+    def state(self) -> tuple[object, ...]:
+        """All that the plug-in remembers."""
+        return self._rule.state()
+
+
+def looked_at(rule: PriorityRule, kind: str) -> PriorityRule:
+    """A priority rule; if it is a plug-in's, what it answers is looked at."""
+    return rule if is_ours(type(rule)) else _Looked(rule, kind)
+
+
 class _Stateless:
     """Base of all rules here, which have no settings and no memory."""
 
@@ -40,7 +78,7 @@ class _Stateless:
         return ()
 
 
-@PRIORITY.plugin("constant", "All requests alike.")
+@PRIORITY.plugin("constant", "All requests have the same priority.")
 class ConstantPriority(_Stateless):
     """Gives all requests the same priority."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from itertools import chain, islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Protocol
+from operator import index, itemgetter
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept, is_ours, own_attributes
+from blis_tui.errors import SimulationError
+from blis_tui.kept import Kept, is_of_ours, is_ours, own_attributes
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -112,6 +113,29 @@ class FcfsQueue(Kept):
         return ByPriority(_alike, self.order, sign)
 
 
+class _Rank(Kept):
+    """A plug-in's sort key, whose answers are looked at."""
+
+    __slots__ = ("_rank",)
+
+    def __init__(self, rank: Callable[[Request], int]) -> None:
+        self._rank = rank
+
+    def __call__(self, request: Request) -> int:
+        """What the plug-in says.
+
+        Raises:
+            SimulationError: it is no whole number.
+        """
+        says: Callable[..., object] = self._rank
+        answer = says(request)
+        try:
+            return index(cast("int", answer))
+        except TypeError:
+            message = f"the rank of {request.request_id} in a `SortedQueue` is {answer!r}"
+            raise SimulationError(message, help="it is a whole number; the smallest goes first") from None
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SortedQueue:
     """Served by a fixed sort key; a preempted request takes the place its key gives it.
@@ -127,7 +151,7 @@ class SortedQueue:
     __slots__ = ("_chunks", "_rank", "by_name", "items", "order")
 
     def __init__(self, rank: Callable[[Request], int], order: str, *, by_name: bool = True) -> None:
-        self._rank = rank
+        self._rank = rank if is_of_ours(rank) else _Rank(rank)
         self.order = order
         self.by_name = by_name
         self.items: dict[int, Request] = {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.latency.model import Chunk, StepLoad, is_pure
+from blis_tui.engine.request import Request, RequestState
 from blis_tui.metrics.lints.finding import MANY, Finding, budget_key, worst
 from blis_tui.metrics.load import THRASHING
 from blis_tui.metrics.stats import of_histogram
@@ -28,11 +29,14 @@ _TAIL: Final = 4
 """Times the median inter-token latency that the 99th percentile is worth a warning from."""
 _BESIDE_SHARE: Final = 20
 """Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
+_WORTH_IT: Final = 5
+"""Percent more prompt tokens per second from which on a larger token budget is advised."""
+_PROBE: Final = Request(-1, "", 0, 1, 0)
 _AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
 
 def kv_cache(seen: Seen) -> Finding | str:
-    """The KV cache is too small: requests wait for blocks in more than 10 % of the step time, or 1 % are preempted."""
+    """The KV cache is too small: requests wait for blocks for over 10 % of step time, or over 1 % are preempted."""
     return worst(map(_kv_cache, seen.by_pool()))
 
 
@@ -52,8 +56,9 @@ def _kv_cache(pool: Group) -> Finding | str:
         id="kv-cache",
         message=(
             f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens)"
-            f"{pool.of} is too small for this load: requests waited for blocks in {percent_text(waited_us, busy_us)}"
-            f" of the step time, and {_preempted_text(preempted, preemptions, arrived)}."
+            f"{pool.of} is too small for this load: requests waited for blocks during"
+            f" {percent_text(waited_us, busy_us)} of the step time, and "
+            f"{_preempted_text(preempted, preemptions, arrived)}."
         ),
         figures={
             "kv_blocks": engine.kv_blocks,
@@ -64,8 +69,8 @@ def _kv_cache(pool: Group) -> Finding | str:
             "arrived": arrived,
         },
         advice=(
-            "More KV blocks (engine.kv_blocks, engine.gpu_memory_utilization, cluster.tensor_parallel) or more"
-            f" instances help{'; a lower engine.max_num_seqs trades preemptions for waiting' if preempted else ''}."
+            "Add KV blocks (engine.kv_blocks, engine.gpu_memory_utilization, cluster.tensor_parallel) or"
+            f" instances{'; a lower engine.max_num_seqs trades preemptions for waiting' if preempted else ''}."
         ),
         keys=(
             "engine.kv_blocks",
@@ -80,11 +85,11 @@ def _kv_cache(pool: Group) -> Finding | str:
 def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
     if not preempted:
         return "none was preempted"
-    return f"{preempted:,} of {plural(arrived, 'request')} were preempted, {plural(preemptions, 'time')} in all"
+    return f"{preempted:,} of {plural(arrived, 'request')} were preempted ({plural(preemptions, 'time')} in total)"
 
 
 def priorities_apart(seen: Seen) -> Finding | str:
-    """SGLang preempts requests for more urgent ones, and service classes are never that far apart."""
+    """SGLang's priority preemption is on, but the SLO classes are never far enough apart to trigger it."""
     policy = seen.experiment.policy
     settings = policy.batching.settings
     threshold = settings.get("priority_scheduling_preemption_threshold")
@@ -95,11 +100,11 @@ def priorities_apart(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="priorities-apart",
-        message=f"No request can be preempted by priority: service classes are at most {most} apart, and running"
-        f" requests make way for those that are more urgent by more than {threshold:,}.",
+        message=f"No request can be preempted by priority: the priorities of SLO classes differ by at most {most}, but "
+        f"a running request is preempted only for one whose priority is higher by more than {threshold:,}.",
         figures={"priority_scheduling_preemption_threshold": threshold, "largest_difference": most},
-        advice="Lower priority_scheduling_preemption_threshold, to 0 for every difference; the queue is ordered by"
-        " priority in any case.",
+        advice="Lower priority_scheduling_preemption_threshold (0: any difference counts); the queue is ordered by "
+        "priority in any case.",
         keys=("policy.batching.priority_scheduling_preemption_threshold",),
     )
 
@@ -111,12 +116,12 @@ def thrashing(seen: Seen) -> Finding | str:
         return ""
     most, number = seen.flow.worst
     name = seen.table.name(number)
-    advice, keys = "more KV blocks, or a lower max_num_seqs, help", _AGAINST_THRASHING
+    advice, keys = "add KV blocks or lower max_num_seqs", _AGAINST_THRASHING
     if "watermark" in seen.experiment.policy.batching.settings:
-        advice = "more KV blocks, a lower max_num_seqs, or a watermark help"
+        advice = "add KV blocks, lower max_num_seqs, or set a watermark"
         keys = (*keys, "policy.batching.watermark")
     if seen.total("outranked"):
-        advice = "a larger priority_scheduling_preemption_threshold, or more instances, help"
+        advice = "raise priority_scheduling_preemption_threshold or add instances"
         keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")
     return Finding(
         id="thrashing",
@@ -125,14 +130,14 @@ def thrashing(seen: Seen) -> Finding | str:
             f" up to {plural(most, 'time')} ({name})."
         ),
         figures={"requests": thrashed, "most_preemptions": most},
-        advice=f"Work is recomputed repeatedly: {advice}.",
+        advice=f"The same work is recomputed repeatedly: {advice}.",
         keys=keys,
         request=name,
     )
 
 
 def host_link(seen: Seen) -> Finding | str:
-    """Host memory is described, and no request is ever swapped there."""
+    """``engine.host_link`` is set, but no request is ever swapped to host memory."""
     cluster = seen.cluster
     described = [pool.engine.host_link for pool in cluster.pools if pool.engine.host_link is not None]
     if not described or any(instance.batch.host is not None for instance in cluster.instances):
@@ -140,15 +145,15 @@ def host_link(seen: Seen) -> Finding | str:
     restore = seen.experiment.policy.preemption_restore
     return Finding(
         id="host-link",
-        message=f"engine.host_link has no effect: `restore: {restore}` swaps nothing to the host.",
+        message=f"engine.host_link has no effect: with `restore: {restore}`, nothing is swapped to host memory.",
         figures={"preemptions": seen.total("preemptions")},
-        advice="Set policy.preemption.restore to swap or auto, or leave engine.host_link out.",
+        advice="Set policy.preemption.restore to swap or auto, or remove engine.host_link.",
         keys=("policy.preemption.restore", "engine.host_link"),
     )
 
 
 def crowded_out(seen: Seen) -> Finding | str:
-    """Requests that run alone are preempted again and again because KV blocks are reserved for prompts on their way."""
+    """Requests that run alone are preempted repeatedly because KV blocks are reserved for prompts in transfer."""
     counts = [one.batch.crowded_out for one in seen.cluster.instances]
     times = 0
     for count in counts:
@@ -159,14 +164,15 @@ def crowded_out(seen: Seen) -> Finding | str:
     return Finding(
         id="crowded-out",
         message=(
-            f"{plural(times, 'time')} a request that ran alone was preempted because the KV blocks it lacked are"
-            f" reserved for prompts on their way: most often on instance {instance}"
+            f"A request that ran alone was preempted because the KV blocks it needed were reserved for prompts in "
+            f"transfer,"
+            f" {plural(times, 'time')} in total, most often on instance {instance}"
             f" ({plural(counts[instance], 'time')})."
         ),
         figures={"preemptions": times, "most_preemptions": counts[instance]},
         advice=(
-            "It starts again and comes no further until they have arrived. More KV blocks or a faster transfer help;"
-            " with `order: prefill-first` blocks are taken when they arrive."
+            "It starts over and makes no progress until those prompts have arrived. More KV blocks or a faster "
+            "transfer help; with `order: prefill-first`, blocks are allocated only on arrival."
         ),
         keys=(
             "engine.kv_blocks",
@@ -178,9 +184,9 @@ def crowded_out(seen: Seen) -> Finding | str:
 
 
 def token_budget(seen: Seen) -> Finding | str:
-    """In more than half of the step time of the busiest pool, steps use up the whole ``max_num_batched_tokens``.
+    """For more than half of the step time of the busiest pool, steps use the whole ``max_num_batched_tokens``.
 
-    A pool whose instances have time to spare, or whose requests wait for a busier one afterwards, limits nothing.
+    A pool whose instances have time to spare, or whose requests then wait for a busier pool, is not the bottleneck.
     """
     if not seen.duration_us:
         return "nothing has happened yet"
@@ -198,12 +204,12 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
     if 100 * full_us <= _FULL_SHARE * busy_us or 100 * busy_us < _BUSY_SHARE * there_us:
         return ""
     budget = pool.limits.max_num_batched_tokens
+    advice, keys = _faster_prefill(pool, seen)
     return Finding(
         id="token-budget",
         message=(
-            f"Steps that used up the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the"
-            f" step time{pool.of}, and steps {percent_text(busy_us, there_us)} of all time: prefill is what limits the"
-            " run."
+            f"Steps that used the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the step"
+            f" time{pool.of}, and steps took {percent_text(busy_us, there_us)} of all time: prefill is the bottleneck."
         ),
         figures={
             "full_budget_us": full_us,
@@ -211,13 +217,54 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
             "instances_us": there_us,
             "max_num_batched_tokens": budget,
         },
-        advice=f"Raise {budget_key(pool.instances[0])}, or add instances.",
-        keys=(budget_key(pool.instances[0]), "cluster.instances"),
+        advice=advice,
+        keys=keys,
     )
 
 
+def _faster_prefill(pool: Group, seen: Seen) -> tuple[str, tuple[str, ...]]:
+    """What lets a pool compute more prompt tokens per second: advice and keys."""
+    key, instances = budget_key(pool.instances[0]), "cluster.instances"
+    gain = _gain_of_twice_the_budget(pool, seen)
+    if gain is None:
+        return f"Add instances, or try a larger {key}.", (instances, key)
+    if 100 * gain < _WORTH_IT:
+        more = "hardly more" if gain >= 0 else "fewer"
+        return f"Add instances: with twice the budget ({key}), steps compute {more} prompt tokens per second.", (
+            instances,
+        )
+    return f"Raise {key} (twice as much: {100 * gain:.0f} % more prompt tokens per second), or add instances.", (
+        key,
+        instances,
+    )
+
+
+def _gain_of_twice_the_budget(pool: Group, seen: Seen) -> float | None:
+    """By which share full steps then compute more prompt tokens per second; None = the step-time model cannot say.
+
+    Computed from the model's own step times, with as many decodes beside the prompts as in the run on average.
+    """
+    instance, flow, prefill_us = pool.instances[0], seen.flow, pool.total("prefill_us")
+    if not is_pure(instance.latency) or not prefill_us:
+        return None
+    budget = pool.limits.max_num_batched_tokens
+    decodes = min(pool.total("beside_prefill_us") // prefill_us, budget // 2)
+    if instance.batch.traits.prefills_apart:
+        decodes = 0
+    answers = flow.states[RequestState.COMPLETED]
+    context = decodes * flow.input_tokens // max(flow.total, 1) + decodes * flow.answer_tokens // max(2 * answers, 1)
+
+    def per_us(tokens: int) -> float:
+        new = tokens - decodes
+        whole, rest = divmod(new, budget)
+        chunks = [Chunk(_PROBE, 0, size, size) for size in [budget] * whole + [rest] * (rest > 0)]
+        return new / instance.latency.step_time_us(StepLoad(chunks, decodes, context))
+
+    return per_us(2 * budget) / per_us(budget) - 1
+
+
 def decode_tail(seen: Seen) -> Finding | str:
-    """The 99th percentile of ITL is four times the median, and steps that carry prefill hold the decodes up."""
+    """The p99 of ITL is at least four times the median, and steps with prefill delay decodes."""
     gaps = seen.gaps_us
     itl = of_histogram(gaps)
     if itl.p50 is None or itl.p99 is None:
@@ -235,9 +282,9 @@ def decode_tail(seen: Seen) -> Finding | str:
     return Finding(
         id="decode-tail",
         message=(
-            f"The p99 of the inter-token latency, {itl.p99:,.1f} ms, is {itl.p99 / itl.p50:,.1f} times its median of"
+            f"The p99 inter-token latency of {itl.p99:,.1f} ms is {itl.p99 / itl.p50:,.1f} times the median of"
             f" {itl.p50:,.1f} ms: decodes spent {percent_text(beside_us, total_us)} of their time"
-            f" {'waiting for steps that' if apart else 'in steps that also'} computed prompts of other requests."
+            f" {'waiting for steps that' if apart else 'in steps that also'} prefilled other requests."
         ),
         figures={
             "itl_p50_ms": itl.p50,
@@ -256,17 +303,19 @@ def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
     traits, budget = instance.batch.traits, budget_key(instance)
     if traits.prefills_apart and traits.step_tokens_setting:
         mix = "policy.batching.enable_mixed_chunk"
-        return f"Set {mix}, so that decodes go on beside prompts, and lower {budget}.", (mix, budget)
+        return f"Set {mix}, so that decodes and prefills share steps, and lower {budget}.", (mix, budget)
     if traits.prefills_apart:
-        other = "The rule computes prompts or decodes; others (policy.batching), such as `vllm-v1`, do both in a step."
+        other = (
+            "A step of this rule does either prefill or decode; others (policy.batching), such as `vllm-v1`, do both."
+        )
         return other, ("policy.batching",)
     keys = (budget,) if traits.step_tokens_setting else (budget, "engine.long_prefill_token_threshold")
-    shorten = "Smaller prefill chunks shorten those steps, at the price of a later first token: lower"
+    shorten = "Smaller prefill chunks shorten those steps, at the cost of a higher TTFT: lower"
     return f"{shorten} {', or set '.join(keys)}.", keys
 
 
 def max_num_seqs(seen: Seen) -> Finding | str:
-    """In more than 10 % of the step time, requests wait for a place in the batch though tokens are left."""
+    """For more than 10 % of the step time, requests wait for a place in the batch although token budget is left."""
     return worst(map(_max_num_seqs, seen.by_pool()))
 
 
@@ -278,38 +327,38 @@ def _max_num_seqs(pool: Group) -> Finding | str:
     return Finding(
         id="max-num-seqs",
         message=(
-            f"Requests waited because {engine.max_num_seqs:,} already ran (max_num_seqs), though the token budget was"
-            f" not used up, in {percent_text(waited_us, busy_us)} of the step time{pool.of}."
+            f"During {percent_text(waited_us, busy_us)} of the step time{pool.of}, requests waited because"
+            f" {engine.max_num_seqs:,} were already running (max_num_seqs), although token budget was left."
         ),
         figures={"seqs_wait_us": waited_us, "busy_us": busy_us, "max_num_seqs": engine.max_num_seqs},
-        advice="Raise engine.max_num_seqs as long as the KV cache has room, or add instances.",
+        advice="Raise engine.max_num_seqs if the KV cache has room, or add instances.",
         keys=("engine.max_num_seqs", "cluster.instances"),
     )
 
 
 def prefix_cache(seen: Seen) -> Finding | str:
-    """Prompts share prefixes, but nothing is found in the cache."""
+    """Prompts share prefixes, but the prefix cache has no hits."""
     workload = seen.experiment.workload
     if workload.trace is not None:
-        return "a trace does not say beforehand which requests share a prefix"
+        return "a trace does not declare which requests share a prefix"
     size = min(instance.batch.limits.block_size_tokens for instance in seen.cluster.instances)
     prefixes = [client.prefix.tokens for client in workload.clients if client.prefix is not None]
     if not prefixes:
         return "no client has a prefix"
     if seen.flow.states[RequestState.COMPLETED] < MANY:
-        return "too few requests have completed yet"
+        return "too few requests have completed so far"
     if seen.flow.cached_tokens:
         return ""
     longest = max(prefixes)
-    why = f"; none is as long as a block ({size} tokens)" if longest < size else ""
-    advice = "Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help."
+    why = f"; no prefix is as long as a block ({size} tokens)" if longest < size else ""
+    advice = "Only whole blocks are shared, and only while they stay cached: longer prefixes or more KV blocks help."
     keys: tuple[str, ...] = ("workload.clients", "engine.block_size_tokens", "engine.kv_blocks")
     if not any(instance.pool.caching for instance in seen.cluster.instances):
         why, advice = ": prefix caching is off", "Set engine.enable_prefix_caching to true."
         keys = ("engine.enable_prefix_caching",)
     return Finding(
         id="prefix-cache",
-        message=f"Prompts share prefixes of up to {longest:,} tokens, but nothing was found in the cache{why}.",
+        message=f"Prompts share prefixes of up to {longest:,} tokens, but the prefix cache had no hits{why}.",
         figures={"longest_prefix_tokens": longest, "block_size_tokens": size, "cached_tokens": 0},
         advice=advice,
         keys=keys,
@@ -323,7 +372,7 @@ _MISSED: Final = 0.25
 
 
 def adapter_places(seen: Seen) -> Finding | str:
-    """Instances load adapters again and again, or requests wait for a place for theirs."""
+    """Instances keep reloading LoRA adapters, or requests wait for a slot for theirs."""
     found = [one.batch.adapters for one in seen.cluster.instances if one.batch.adapters is not None]
     scheduled = evictions = held = loads = load_us = held_us = 0
     for one in found:
@@ -340,8 +389,9 @@ def adapter_places(seen: Seen) -> Finding | str:
     adapters = len(dict.fromkeys(name for one in found for name in one.loads_of))
     return Finding(
         id="adapter-places",
-        message=f"{adapters:,} LoRA adapters share {slots:,} places an instance: of {scheduled:,} requests with one, "
-        f"{loads:,} had it loaded first, for {evictions:,} of them another one had to go; {held:,} were held.",
+        message=f"{adapters:,} LoRA adapters share {slots:,} slots per instance: of {scheduled:,} requests with an "
+        f"adapter, "
+        f"{loads:,} had to load it, {evictions:,} of those by evicting another one; {held:,} were held.",
         figures={
             "adapters": adapters,
             "max_loras": slots,
@@ -351,13 +401,14 @@ def adapter_places(seen: Seen) -> Finding | str:
             "held": held,
             "held_us": held_us,
         },
-        advice="Raise engine.lora.max_loras, or send requests where their adapter is (scorer lora-affinity).",
+        advice="Raise engine.lora.max_loras, or route requests to instances that hold their adapter (scorer "
+        "lora-affinity).",
         keys=("engine.lora.max_loras", "policy.routing"),
     )
 
 
 def adapters_without_cost(seen: Seen) -> Finding | str:
-    """Requests name adapters, and no instance has any."""
+    """Requests name LoRA adapters, but no instance has any."""
     if any(one.batch.adapters is not None for one in seen.cluster.instances):
         return ""
     named = len([row for row in seen.table.plain() if seen.table.adapter(row)]) if seen.table.has_adapters else 0
@@ -365,7 +416,7 @@ def adapters_without_cost(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="adapters-without-cost",
-        message=f"{named:,} requests name a LoRA adapter, and no instance has any: they cost nothing here.",
+        message=f"{named:,} requests name a LoRA adapter, but no instance has any: adapters cost nothing in this run.",
         figures={"requests": named},
         advice="Add engine.lora, such as `lora: {max_loras: 4}`.",
         keys=("engine.lora",),

@@ -68,9 +68,9 @@ def explained(name: str) -> str | None:
         return None
     about = cleandoc(lint.check.__doc__ or lint.promise).replace("``", "`")
     return (
-        f"{lint.name}: a warning about a run\n\n{about}\n\nWithout it: {lint.promise}.\n\n"
-        "The warning itself has the figures of the run, what to do about it and the keys that help: in the report\n"
-        "(`warnings`), and in the debugger's pane of warnings.\n"
+        f"{lint.name}: a warning about a run\n\n{about}\n\nIf it does not appear: {lint.promise}.\n\n"
+        "The warning itself has the figures of the run, what to do about it and the keys that help. It is in the\n"
+        "report (`warnings`) and in the debugger's warnings pane.\n"
     )
 
 
@@ -79,43 +79,51 @@ def _severity(finding: Finding) -> int:
 
 
 LINTS: Final[tuple[Lint, ...]] = (
-    Lint("littles-law", "requests present and their own times agree (Little's law)", load.littles_law),
+    Lint(
+        "littles-law",
+        "the number of requests present agrees with the requests' own times (Little's law)",
+        load.littles_law,
+    ),
     Lint("dropped", "every request can be served", served.dropped),
     Lint("timed-out", "no request timed out", served.timed_out),
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
-    Lint("unfinished", "hardly any request is cut off by the horizon", served.unfinished),
-    Lint("stranded", "an instance came up for every request", served.stranded),
+    Lint("unfinished", "hardly any request was cut off by the horizon", served.unfinished),
+    Lint("stranded", "every request got an instance", served.stranded),
     Lint("overload", "the queue does not keep growing", load.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
-    Lint("host-link", "host memory is described only where requests are swapped to it", limits.host_link),
-    Lint("unread-keys", "the keys of policy and engine that are set have an effect", unread.unread_keys),
-    Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", limits.adapter_places),
+    Lint("host-link", "a host link is set only where requests are swapped to host memory", limits.host_link),
+    Lint("unread-keys", "all policy and engine keys that are set have an effect", unread.unread_keys),
+    Lint("adapter-places", "instances have enough slots for the requested LoRA adapters", limits.adapter_places),
     Lint(
         "adapters-without-cost",
-        "LoRA adapters are named where instances have some",
+        "LoRA adapters are requested only where instances have some",
         limits.adapters_without_cost,
     ),
-    Lint("crowded-out", "KV blocks reserved for prompts on their way keep no request from running", limits.crowded_out),
+    Lint("crowded-out", "KV blocks reserved for prompts in transfer keep no request from running", limits.crowded_out),
     Lint(
         "priorities-apart",
-        "SGLang's preemption by priority is within reach of the service classes",
+        "where SGLang's priority preemption is on, SLO classes can trigger it",
         limits.priorities_apart,
     ),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
-    Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", limits.max_num_seqs),
+    Lint("max-num-seqs", "max_num_seqs keeps no requests waiting while token budget is left", limits.max_num_seqs),
     Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),
     Lint("decode-tail", "prefill of other requests does not slow decodes", limits.decode_tail),
-    Lint("extrapolated", "step times come from measured operators, or from no tables at all", step_times.extrapolated),
+    Lint(
+        "extrapolated",
+        "step times come from measured operators, or do not use operator tables",
+        step_times.extrapolated,
+    ),
     Lint(
         "eager-without-cost",
-        "launching operators without CUDA graphs costs what is known of it",
+        "the cost of running without CUDA graphs is known where they are off",
         step_times.eager_without_cost,
     ),
-    Lint("users-in-step", "users of a closed loop do not stay in step", load.users_in_step),
+    Lint("users-in-step", "users of a closed loop do not stay in lockstep", load.users_in_step),
     Lint("imbalance", "no instance has twice the mean load", load.imbalance),
     Lint("unused-capacity", "fewer instances would not be enough", load.unused_capacity),
     Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),
-    Lint("few-requests", "enough requests completed to speak of p99", load.few_requests),
-    Lint("start-and-drain", "the run is longer than its start and its drain", load.edges),
+    Lint("few-requests", "enough requests completed for a meaningful p99", load.few_requests),
+    Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load.edges),
 )
 """Every check, in the order in which they are told."""

@@ -28,7 +28,7 @@ _EDGES_SHARE: Final = 33
 _ALONE: Final = 50
 """Percent of the time for which the busiest one computes, below which the router is said to leave an instance alone."""
 _ADD: Final = "Add instances (cluster.instances)"
-_ROUTE: Final = "Look at policy.routing"
+_ROUTE: Final = "Review policy.routing"
 _UTILIZATION: Final = 70
 """Percent of what an instance can serve that the load may be before fewer instances are suggested."""
 
@@ -41,7 +41,7 @@ def overload(seen: Seen) -> Finding | str:
     """
     span = seen.flow.arrivals()
     if seen.flow.total < MANY or span is None:
-        return "too few requests have arrived yet"
+        return "too few requests have arrived so far"
     first, last = span
     if last - first < 4:
         return "all requests arrived at once"
@@ -56,8 +56,8 @@ def overload(seen: Seen) -> Finding | str:
     return Finding(
         id="overload",
         message=(
-            f"{where}: in the second half of the arrivals {arriving:,.1f} requests/s arrived and"
-            f" {completing:,.1f} were completed, and the queue kept growing, from {means[1]:,.1f} requests on average"
+            f"{where}: in the second half of the arrivals, {arriving:,.1f} requests/s arrived and"
+            f" {completing:,.1f} completed, and the queue kept growing, from an average of {means[1]:,.1f} requests"
             f" in the second quarter of the arrivals to {means[3]:,.1f} in the last."
         ),
         figures={
@@ -68,8 +68,9 @@ def overload(seen: Seen) -> Finding | str:
             "waiting_last_quarter": means[3],
         },
         advice=(
-            f"Latencies depend on how long the run is: a longer one ({longer_keys(seen)[0]}) tells overload from a"
-            f" burst. {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or see what keeps requests waiting."
+            f"Latencies depend on how long the run is; a longer one ({longer_keys(seen)[0]}) tells overload from a "
+            f"burst."
+            f" {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or find out what keeps requests waiting."
         ),
         keys=("policy.routing" if uneven else "cluster.instances", *lighter),
     )
@@ -90,7 +91,7 @@ def _left_alone(seen: Seen) -> str:
 
 
 def few_requests(seen: Seen) -> Finding | str:
-    """Fewer than 100 requests completed, so that p99 is that of the slowest one or two."""
+    """Fewer than 100 requests completed, so the p99 comes from the slowest one or two."""
     if not seen.done:
         return "the run has not ended yet"
     completed = seen.flow.states[RequestState.COMPLETED]
@@ -101,15 +102,15 @@ def few_requests(seen: Seen) -> Finding | str:
         id="few-requests",
         message=f"Only {plural(completed, 'request')} completed: p99 is practically the slowest of them.",
         figures={"completed": completed, "needed": _P99},
-        advice=f"Simulate at least {_P99} requests before reading p99, better {10 * _P99:,} ({longer[0]}).",
+        advice=f"Simulate at least {_P99} requests, better {10 * _P99:,}, before relying on p99 ({longer[0]}).",
         keys=longer,
     )
 
 
 def edges(seen: Seen) -> Finding | str:
-    """The start (the batch fills) and the drain (nothing arrives any more) are more than a third of the run.
+    """Ramp-up (the batch fills) and drain (no more arrivals) are more than a third of the run.
 
-    A batch has filled when requests leave it as fast as they enter, which takes about as long as a request runs.
+    A batch has filled when requests leave it as fast as they enter it, which takes about as long as a request runs.
     """
     if not seen.done:
         return "the run has not ended yet"
@@ -127,23 +128,23 @@ def edges(seen: Seen) -> Finding | str:
     return Finding(
         id="start-and-drain",
         message=(
-            f"{percent_text(start_us + drain_us, run_us)} of the run is start and drain: a request runs for"
-            f" {span_text(running_us)} on average, about the time in which the batch fills, and after the last arrival"
-            f" the rest took {span_text(drain_us)}."
+            f"{percent_text(start_us + drain_us, run_us)} of the run is ramp-up and drain: a request runs for"
+            f" {span_text(running_us)} on average, which is about how long the batch takes to fill, and the remaining"
+            f" requests took {span_text(drain_us)} after the last arrival."
         ),
         figures={"mean_running_us": running_us, "drain_us": drain_us, "run_us": run_us},
         advice=(
-            "Throughput and latencies of the whole run say little about a steady load: simulate more requests"
-            f" ({longer[0]}), and compare `steady` with `offered`."
+            "Throughput and latencies of the whole run say little about the steady state: simulate more requests"
+            f" ({longer[0]}) and compare `steady` with `offered`."
         ),
         keys=longer,
     )
 
 
 def users_in_step(seen: Seen) -> Finding | str:
-    """Users of a closed loop ask for answers of one length, and most answers end at the same moment as others.
+    """Users of a closed loop request answers of one length, and most answers end at the same moment as others.
 
-    Then their next prompts come together, too, and wait for each other, for ever.
+    Their next prompts then arrive together as well and wait for each other, over and over.
     """
     clients = [one for one in seen.experiment.workload.clients if _stays_in_step(one)]
     users = max((int(str(one.arrivals.settings["users"])) for one in clients), default=0)
@@ -164,16 +165,16 @@ def users_in_step(seen: Seen) -> Finding | str:
     return Finding(
         id="users-in-step",
         message=(
-            f"{together:,} of {completed:,} answers ended at the same moment as others: all answers that the users of"
-            f" {clients[0].id} ask for are equally long, so that users stay in step and their prompts wait for each"
-            " other."
+            f"{together:,} of {completed:,} answers ended at the same moment as others: the users of {clients[0].id} "
+            f"all"
+            " request answers of the same length, so they stay in lockstep and their prompts wait for each other."
         ),
         figures={"ended_together": together, "completed": completed, "users": users},
         advice=(
-            "Answers of measured servers differ in length, and a per cent is enough to end this: give output_tokens as"
-            " they were, as `{kind: uniform, min, max}`, or, where a load did not say `ignore_eos`, as"
-            " `{kind: until-eos, max}`."
-            + ("" if _has_front_end(seen) else " An API server takes requests in one by one: `engine.front_end: {}`.")
+            "Answers of measured servers differ in length, and a difference of 1 % is enough to avoid this: set"
+            " output_tokens to the measured lengths, as `{kind: uniform, min, max}`, or, if the load did not set"
+            " `ignore_eos`, as `{kind: until-eos, max}`."
+            + ("" if _has_front_end(seen) else " An API server accepts requests one by one: `engine.front_end: {}`.")
         ),
         keys=("workload.clients", *(() if _has_front_end(seen) else ("engine.front_end",))),
     )
@@ -196,13 +197,13 @@ def imbalance(seen: Seen) -> Finding | str:
     if seen.experiment.cluster.varies:
         return "instances may come and go"
     pools = [pool for pool in seen.by_pool() if len(pool.instances) >= 3]
-    return worst(map(_imbalance, pools)) if pools else "it needs at least three instances"
+    return worst(map(_imbalance, pools)) if pools else "this needs at least three instances in a pool"
 
 
 def _imbalance(pool: Group) -> Finding | str:
     instances, routed = pool.instances, pool.routed
     if routed < MANY:
-        return "too few requests have been routed yet"
+        return "too few requests have been routed so far"
     busiest = max(instances, key=lambda one: one.tallies.busy_us)
     busy_us, total = busiest.tallies.busy_us, pool.total("busy_us")
     if busy_us * len(instances) <= 2 * total:
@@ -211,11 +212,11 @@ def _imbalance(pool: Group) -> Finding | str:
     return Finding(
         id="imbalance",
         message=(
-            f"instance {busiest.index} was busy for {span_text(busy_us)}, {ratio:.1f} times the mean of all"
-            f" {len(instances)} instances{pool.of}; it got {busiest.routed:,} of {routed:,} requests."
+            f"Instance {busiest.index} was busy for {span_text(busy_us)}, {ratio:.1f} times the mean of all"
+            f" {len(instances)} instances{pool.of}; it received {busiest.routed:,} of {routed:,} requests."
         ),
         figures={"busy_us": busy_us, "times_mean": ratio, "routed": busiest.routed, "routed_in_all": routed},
-        advice="The router does not spread the work evenly: look at policy.routing.",
+        advice="The router does not distribute the work evenly: review policy.routing.",
         keys=("policy.routing",),
         instance=busiest.index,
     )
@@ -231,15 +232,15 @@ def unused_capacity(seen: Seen) -> Finding | str:
     cluster, flow, engine = seen.cluster, seen.flow, seen.limits
     instances = len(cluster.instances)
     if instances < 2:
-        return "there is one instance"
+        return "there is only one instance"
     if seen.experiment.cluster.varies or engine.max_loras:
-        return "LoRA adapters need places" if engine.max_loras else "instances may come and go"
+        return "LoRA adapters need slots" if engine.max_loras else "instances may come and go"
     if len(seen.experiment.pools) > 1:
-        return "the instances are not alike"
+        return "the instances differ"
     if seen.experiment.pools[0].engine.data_parallel > 1:
-        return "a replica has as many ranks as it has"
+        return "the number of data-parallel ranks is part of the engine's configuration"
     if cluster.gateway.holds:
-        return "the gateway decides how much the instances get"
+        return "the gateway limits what the instances receive"
     if not seen.done:
         return "the run has not ended yet"
     if any(isinstance(check(seen), Finding) for check in (overload, kv_cache, max_num_seqs)):
@@ -265,8 +266,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
         id="unused-capacity",
         message=(
             f"{plural(needed, 'instance')} instead of {instances} would be enough, each at no more than"
-            f" {_UTILIZATION} % of what it can serve: {rate:,.1f} requests/s were offered, one instance can serve at"
-            f" least about {capacity:,.1f}, and the peaks of all add up to {plural(running, 'running request')} and"
+            f" {_UTILIZATION} % of its capacity: {rate:,.1f} requests/s were offered, one instance can serve at least"
+            f" about {capacity:,.1f}, and the peaks of all instances add up to {plural(running, 'running request')} and"
             f" {percent_text(used, engine.kv_blocks)} of one KV cache."
         ),
         figures={
@@ -277,7 +278,7 @@ def unused_capacity(seen: Seen) -> Finding | str:
             "peak_running": running,
             "peak_kv_blocks": used,
         },
-        advice=f"Try cluster.instances={needed}, and look at the latencies: larger batches make slower steps.",
+        advice=f"Try cluster.instances={needed} and check the latencies: larger batches make steps slower.",
         keys=("cluster.instances",),
     )
 

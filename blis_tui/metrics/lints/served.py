@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, load_keys
@@ -63,18 +63,36 @@ def timed_out(seen: Seen) -> Finding | str:
     count, arrived, share, first = _lost(seen, RequestState.TIMED_OUT)
     if not count:
         return ""
+    prompt = _started_at_once(seen)
+    ran = 2 * prompt > count
+    message = f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}."
+    advice = "Lower the load, add instances, or raise timeout_us; work done for timed-out requests is discarded."
+    if ran:
+        message = f"{message} {prompt:,} of them started within a tenth of their time and did not finish in the rest."
+        advice = "A shorter queue does not help these: raise timeout_us, or make answers shorter or steps faster."
     return Finding(
         id="timed-out",
-        message=f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}.",
-        figures={"timed_out": count, "arrived": arrived},
-        advice="Lower the load, add instances, or allow clients more time (timeout_us); work on them is discarded.",
-        keys=(*load_keys(seen.experiment), "cluster.instances"),
+        message=message,
+        figures={"timed_out": count, "arrived": arrived, "started_at_once": prompt},
+        advice=advice,
+        keys=("cluster.tensor_parallel",) if ran else (*load_keys(seen.experiment), "cluster.instances"),
         request=first,
     )
 
 
+def _started_at_once(seen: Seen) -> int:
+    """How many of the requests that timed out were scheduled in the first tenth of their time."""
+    count = 0
+    for columns in seen.table.in_columns(("state", "arrival_us", "scheduled_us", "deadline_us")):
+        for state, arrival_us, scheduled_us, deadline_us in zip(*columns, strict=True):
+            if state == "timed-out" and isinstance(scheduled_us, int):
+                arrival, deadline = cast("int", arrival_us), cast("int", deadline_us)
+                count += 10 * (scheduled_us - arrival) <= deadline - arrival
+    return count
+
+
 def rejected(seen: Seen) -> Finding | str:
-    """Admission control, tenants' budgets and gateway turned more than 5 % of the requests away."""
+    """Admission control, tenant budgets and the gateway rejected more than 5 % of the requests."""
     count, arrived, share, first = _lost(seen, RequestState.REJECTED)
     if 100 * count <= REJECTED_SHARE * arrived:
         return ""
@@ -87,13 +105,13 @@ def rejected(seen: Seen) -> Finding | str:
         message=(
             f"Admission control rejected {what}; the first was {first}."
             if alone
-            else f"{what} were turned away, {', '.join(by)}; the first was {first}."
+            else f"{what} were rejected, {', '.join(by)}; the first was {first}."
         ),
         figures={"rejected": count, "arrived": arrived},
         advice=(
-            "Latencies are those of the others. Lower the load, or let admission control admit more."
+            "Latencies cover only the other requests. Lower the load, or let admission control admit more."
             if alone
-            else "Latencies are those of the others. Lower the load, add instances, or turn fewer away."
+            else "Latencies cover only the other requests. Lower the load, add instances, or reject fewer."
         ),
         keys=(*load_keys(seen.experiment), *(["policy.admission"] if alone else ["cluster.instances", "policy"])),
         request=first,
@@ -114,17 +132,17 @@ def unfinished(seen: Seen) -> Finding | str:
     return Finding(
         id="unfinished",
         message=(
-            f"When the horizon ended the run, {queued:,} of {plural(arrived, 'request')} still waited and {running:,}"
-            f" ran ({share} together)."
+            f"When the horizon ended the run, {queued:,} of {plural(arrived, 'request')} were still waiting and"
+            f" {running:,} still running ({share} in total)."
         ),
         figures={"still_queued": queued, "still_running": running, "arrived": arrived},
-        advice="End-to-end latencies are without them: raise horizon_us, or lower the load if the queue is long.",
+        advice="End-to-end latencies do not include them: raise horizon_us, or lower the load if the queue is long.",
         keys=("horizon_us", *load_keys(seen.experiment)),
     )
 
 
 def stranded(seen: Seen) -> Finding | str:
-    """The run ended with requests that no instance came up for."""
+    """The run ended with requests for which no instance ever became available."""
     cluster = seen.cluster
     if not seen.done:
         return "the run has not ended yet"
@@ -135,9 +153,9 @@ def stranded(seen: Seen) -> Finding | str:
     share = percent_text(left, arrived)
     return Finding(
         id="stranded",
-        message=f"{plural(left, 'request')} of {arrived:,} ({share}) never found an instance; one is {first}.",
+        message=f"{plural(left, 'request')} of {arrived:,} ({share}) never got an instance; one of them is {first}.",
         figures={"stranded": left, "arrived": arrived},
-        advice="Let instances that die be repaired, give nodes more room, or raise the autoscaler's max_instances.",
+        advice="Have failed instances repaired, provide more nodes, or raise the autoscaler's max_instances.",
         keys=("cluster.failures", "cluster.nodes", "cluster.autoscaler"),
         request=first,
     )

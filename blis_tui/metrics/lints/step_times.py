@@ -19,9 +19,9 @@ EXTRAPOLATED_SHARE: Final = 10
 
 
 def eager_without_cost(seen: Seen) -> Finding | str:
-    """Steps are no CUDA graphs (``enforce_eager``, ``cudagraph_mode``), and nothing is known of what that costs here.
+    """CUDA graphs are off (``enforce_eager``, ``cudagraph_mode``), but the cost of that is not known here.
 
-    Step times that were measured as a whole hold for a server with graphs or for one without, whichever it was.
+    Step times that were measured as a whole apply to servers with graphs or without, whichever was measured.
     """
     kinds = {
         pool.latency.kind: key
@@ -35,12 +35,12 @@ def eager_without_cost(seen: Seen) -> Finding | str:
     return Finding(
         id="eager-without-cost",
         message=(
-            f"{' and '.join(keys)} changes nothing: what launching operators one by one costs beside {names} step"
-            " times is not known."
+            f"{' and '.join(keys)} has no effect: the cost of launching operators one by one is not known for {names}"
+            " step times."
         ),
         figures={"kinds": len(kinds)},
         advice=(
-            "Measure the step times on a server without CUDA graphs, or take a step-time model that works them out"
+            "Measure the step times on a server without CUDA graphs, or use a step-time model that computes this cost"
             f" (latency.kind: {', '.join(COMPUTED)})."
         ),
         keys=(*keys, "latency.kind"),
@@ -48,7 +48,7 @@ def eager_without_cost(seen: Seen) -> Finding | str:
 
 
 def extrapolated(seen: Seen) -> Finding | str:
-    """Operators that were not measured take more than 10 % of a step of the largest batch there was."""
+    """Operators that were not measured take more than 10 % of a step of the run's largest batch."""
     found = (_extrapolated(seen, group) for group in seen.by_pool())
     return next((one for one in found if one is not None), "")
 
@@ -74,11 +74,12 @@ def _extrapolated(seen: Seen, group: Group) -> Finding | None:
     return Finding(
         id="extrapolated",
         message=(
-            f"{percent_text(*share)} of a step of {plural(batch, 'decode')}{group.of} is extrapolated from other"
-            f" sizes or types than the model's: {', '.join(names)}."
+            f"{percent_text(*share)} of a step of {plural(batch, 'decode')}{group.of} is extrapolated from sizes"
+            f" or types other than the model's: {', '.join(names)}."
         ),
         figures={"extrapolated_us": share[0], "step_us": share[1], "decodes": batch, "context_tokens": context},
-        advice="Trust the step times less than usual, or compare with another step-time model (latency.kind).",
+        advice="Treat the step times with more caution than usual, or compare with another step-time model "
+        "(latency.kind).",
         keys=("latency.kind",),
     )
 

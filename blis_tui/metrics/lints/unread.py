@@ -23,12 +23,12 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 
 
 def unread_keys(seen: Seen) -> Finding | str:
-    """Keys are set that nothing reads.
+    """Keys are set, but nothing uses them.
 
-    Of the policy: priorities, what classes are worth, a gateway that holds nothing. Of the engine: the share of memory
-    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token budget
-    of steps where the batching rule has one of its own. Keys at their default are not told: the normal form of an
-    experiment has them all. Experiments with plug-ins are not looked at: these may read anything.
+    In the policy: priorities, the values of SLO classes, a gateway that holds nothing. In the engine: the share of
+    memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token
+    budget of steps where the batching rule has one of its own. Keys at their default are not reported: the normal form
+    of an experiment has them all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -39,7 +39,7 @@ def unread_keys(seen: Seen) -> Finding | str:
         id="unread-keys",
         message=" ".join(f"{key} has no effect: {why}." for key, why in found.items()),
         figures={"keys": len(found)},
-        advice=f"Leave {' and '.join(found)} out, or name what reads it.",
+        advice=f"Remove {' and '.join(found)}, or configure something that uses it.",
         keys=tuple(found),
     )
 
@@ -49,7 +49,7 @@ def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
     order, victim = policy.scheduling.kind, policy.preemption_victim
     silent = policy.priority.kind != "constant" and order in WITHOUT_PRIORITIES and victim != "priority"
     if silent and not seen.cluster.instances[0].batch.traits.priorities:
-        yield "policy.priority", f"neither `scheduling: {order}` nor `victim: {victim}` reads priorities"
+        yield "policy.priority", f"neither `scheduling: {order}` nor `victim: {victim}` uses priorities"
     admission = policy.admission.kind
     if (
         dict(policy.slo_priorities) != dict(SLO_PRIORITIES)
@@ -57,10 +57,10 @@ def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
         and policy.tenant_budgets is None
         and policy.gateway is None
     ):
-        yield "policy.slo_priorities", f"there is no gateway, and `admission: {admission}` reads no classes"
+        yield "policy.slo_priorities", f"there is no gateway, and `admission: {admission}` does not use SLO classes"
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
-        yield "policy.gateway", "with `saturation: never` it dispatches every request at once"
+        yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
 
 
 def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
@@ -70,11 +70,14 @@ def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
         if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
             pool, traits.sizes_pool
         ):
-            yield "engine.gpu_memory_utilization", f"`kv_blocks` is {engine.kv_blocks:,}, whatever would fit"
+            yield (
+                "engine.gpu_memory_utilization",
+                f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
+            )
         own = traits.step_tokens
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
             kind = seen.experiment.policy.batching.kind
-            yield "engine.max_num_batched_tokens", f"`{kind}` batching goes by its own setting, {own:,} tokens"
+            yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
 
 
 def _fitting(pool: Pool, sizing: str) -> int:

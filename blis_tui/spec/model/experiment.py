@@ -223,7 +223,7 @@ class GoldenComparison:
         each={"minProperties": 1},
         default={},
         type="object",
-        propertyNames={"pattern": "^/"},
+        propertyNames={"pattern": "^/", "description": "A JSON pointer, which begins with `/`."},
     )
     redact = said(
         None,
@@ -367,7 +367,12 @@ class Experiment:
         "Golden tests of this experiment, each a map of overrides (dotted path: value). Without cases there is one"
         " test, `default`.",
         type="object",
-        propertyNames={"pattern": "^[A-Za-z0-9][A-Za-z0-9._=,-]*$"},
+        propertyNames={
+            "pattern": "^[A-Za-z0-9][A-Za-z0-9._=,-]{0,99}$",
+            "description": (
+                "A name of at most 100 letters, digits, `.`, `_`, `=`, `,` and `-`, the first a letter or a digit."
+            ),
+        },
         additionalProperties={"$ref": "#/$defs/overrides"},
         minProperties=1,
         examples=[{"small-cache": {"engine.kv_blocks": 500}, "four": {"cluster.instances": 4}}],

@@ -35,10 +35,10 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
     settings = view.experiment.cluster.autoscaler
     if settings is None:
         return []
-    lines = [BLANK, heading("⇕ Autoscaler", f"looks every {span_text(settings.interval_us)}", width)]
+    lines = [BLANK, heading("⇕ Autoscaler", f"evaluates every {span_text(settings.interval_us)}", width)]
     event = view.tape.latest_of("scaling-decided", view.moment.event)
     if not event:
-        return [*lines, line(("It has not looked yet.", "$text-muted"))]
+        return [*lines, line(("It has not evaluated yet.", "$text-muted"))]
     reason = view.tape.reason(event)
     one = _decision(view, event)
     head = time_text(view.tape.time_us(event))
@@ -68,7 +68,7 @@ def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:
     """Demand against supply, and where it acts."""
     supply = one.supply_tokens + one.pending_tokens
     up, down = settings.scale_up_threshold, settings.scale_down_boundary
-    pending = f" {count_text(one.pending_tokens)} of it coming" if one.pending_tokens else ""
+    pending = f" {count_text(one.pending_tokens)} of it pending" if one.pending_tokens else ""
     style = "$warning" if one.required_tokens else "$primary"
     return [
         Content.assemble(

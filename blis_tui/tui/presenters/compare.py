@@ -107,7 +107,7 @@ def activity(sides: tuple[SideView, SideView], time_us: int, label: str, progres
         events = "" if progress is None else f" {count_text(progress.event)}"
         state = (f"» {label}{events}, escape stops", "$accent bold")
     elif any(moment.failure for moment in moments) and all(moment.at_end for moment in moments):
-        state = ("✗ cannot go on", "$error bold")
+        state = ("✗ cannot continue", "$error bold")
     elif all(moment.at_end for moment in moments):
         state = ("■ end of both", "$success bold")
     elif not any(moment.event for moment in moments):
@@ -124,7 +124,7 @@ def differences_text(view: CompareView, width: int) -> Content:
     """The first event that differs, where it is known, and the differences of the documents."""
     lines = _divergence(view, width)
     if not view.documents:
-        lines.append(Content.styled("The two experiments are equal.", _MUTED))
+        lines.append(Content.styled("The two experiments are identical.", _MUTED))
     room = min(max((len(one.path) for one in view.documents), default=0), width // 2)
     lines += [_difference(one, room, width) for one in view.documents]
     return Content("\n").join(lines)
@@ -141,7 +141,7 @@ def _divergence(view: CompareView, width: int) -> list[Content]:
     if not view.searched:
         return []
     if found is None:
-        return [Content.styled("✓ The two runs do exactly the same, from the first event to the last.", "$success")]
+        return [Content.styled("✓ The two runs are identical, from the first event to the last.", "$success")]
     head = f"{DIFFERS} first at event {count_text(found.event)}: "
     changed = found.fields
     if changed:
@@ -410,6 +410,6 @@ def file_text(comparison: Comparison, view: CompareView) -> str:
     ]
     if view.searched:
         found = view.divergence
-        same = "the two runs do exactly the same, from the first event to the last"
+        same = "the two runs are identical, from the first event to the last"
         lines += ["", *([same] if found is None else divergence_lines(found, LETTERS))]
     return "\n".join(lines) + "\n\n" + comparison_text(comparison)

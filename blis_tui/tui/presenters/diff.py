@@ -51,7 +51,7 @@ def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
     if not moment.event:
         return _said("At the start: nothing has happened yet. Go forward one event to see what it changes.", width)
     changes = differences(moment)
-    return change_lines(changes, width) if changes else _said("This event changed nothing in the state.", width)
+    return change_lines(changes, width) if changes else _said("This event did not change the state.", width)
 
 
 def _said(text: str, width: int) -> list[Line]:

@@ -34,7 +34,7 @@ CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
 
 _INSTANCE: Final = re.compile(r"i(\d+)")
 _TWO_WORDS: Final = re.compile(r"\binstance\s+(\d+)", re.IGNORECASE)
-_HELP: Final = "words are `i0`, a part of a request's name, or"
+_HELP: Final = "filter words are `i0`, part of a request's name, or"
 
 
 class FilterError(BlisError):
@@ -76,7 +76,7 @@ def _test(word: str, tape: Tape) -> Matches:
         # A name with a number may belong to a request that has not arrived yet; any other word is a slip.
         shown = printable(word)
         help_text = suggestion(lower, _words(), otherwise=_HELP)
-        raise FilterError(f"`{shown}` is not a kind of event, and not part of a request's name", help=help_text)
+        raise FilterError(f"`{shown}` is neither a kind of event nor part of a request's name", help=help_text)
     return _of_names(lower, tape)
 
 

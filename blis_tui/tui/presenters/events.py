@@ -261,7 +261,7 @@ def full_text(tape: Tape, event: int) -> str:
 def tail(moment: Moment, width: int, *, playing: bool) -> Run:
     """The row below the last known event: what could follow."""
     if moment.failure:
-        return Run(f"✗ simulation failed: {shown_key(named('pane.warnings').keys[0])} says why", "error")
+        return Run(f"✗ simulation failed: {shown_key(named('pane.warnings').keys[0])} shows why", "error")
     if moment.complete:
         return Run(f"■ end of the run after {plural(moment.frontier, 'event')}", "success")
     if playing:

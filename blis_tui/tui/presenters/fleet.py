@@ -66,9 +66,9 @@ def kv_nearly_full(one: InstanceSnapshot) -> bool:
 
 MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
     {
-        "load": Measure("load", "requests that have not ended", load_of),
+        "load": Measure("load", "unfinished requests", load_of),
         "queue": Measure(
-            "queue", "requests that wait", lambda one: one.waiting_count, warns=lambda one: one.waiting_count > 0
+            "queue", "waiting requests", lambda one: one.waiting_count, warns=lambda one: one.waiting_count > 0
         ),
         "kv": Measure(
             "KV cache",
@@ -77,7 +77,7 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
             lambda one: one.kv.total_blocks,
             kv_nearly_full,
         ),
-        "transfers": Measure("transfers", "KV transfers from it or to it", lambda one: one.transfers),
+        "transfers": Measure("transfers", "KV transfers to or from it", lambda one: one.transfers),
     }
 )
 _LEAST_TOP: Final = len(LEVELS)

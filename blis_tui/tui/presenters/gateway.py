@@ -68,7 +68,7 @@ def _figures(view: View, gateway: GatewaySnapshot) -> list[Content]:
         why = f"held until saturation is below {band.ceiling:.2f}" if held else "at the next dispatch"
         facts.append(Content.assemble(("next ", "$text-muted"), gateway.upcoming, (f" {why}", "$text-muted")))
     if view.moment.state.deferred:
-        facts.append(fact("put off until idle", count_text(view.moment.state.deferred)))
+        facts.append(fact("deferred until idle", count_text(view.moment.state.deferred)))
     return facts
 
 

@@ -131,8 +131,8 @@ def heading(entry: Entry) -> Content:
 _SAID: Final[Mapping[str, str]] = {
     "golden": "This is the accepted result. c runs the test now and compares.",
     "obsolete": (
-        "No experiment has this test any more: its file, or the case in it, is gone. "
-        "`pytest --blis-obsolete=delete` deletes what is obsolete."
+        "No experiment has this test any more: its file or its case is gone. `pytest --blis-obsolete=delete` deletes "
+        "obsolete goldens."
     ),
 }
 
@@ -188,10 +188,10 @@ def _line(text: str, width: int) -> Content:
 
 
 _OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
-    "equal": ("✓ checked just now: equal to the golden", "$success"),
+    "equal": ("✓ checked just now: matches the golden", "$success"),
     "missing": ("+ checked just now: there is no golden to compare with", "$warning"),
-    "changed": ("≠ checked just now: another result than the golden", "$warning"),
-    "unexpected": ("✗ checked just now: equal to the golden, but not what the experiment expects", "$error"),
+    "changed": ("≠ checked just now: differs from the golden", "$warning"),
+    "unexpected": ("✗ checked just now: matches the golden, but an expectation of the experiment fails", "$error"),
 }
 
 

@@ -44,7 +44,7 @@ _NARROW: Final = 50
 """Columns below which a stretch's beginning stands on a line of its own."""
 
 _HINT: Final = (
-    "No request is selected. Move the cursor in the instances or the events, click a request, or go to one by its name."
+    "No request is selected. Move the cursor in the list of instances or events, click a request, or go to one by name."
 )
 
 
@@ -88,11 +88,11 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
     lines += _latencies(now, parts, width)
     if now is not None and now.now_us > view.moment.time_us:
-        ahead = f"as of {time_text(now.now_us)}, when the step it is in ends"
+        ahead = f"as of {time_text(now.now_us)}, when its current step ends"
         lines += map(line, words(ahead, width, "$text-muted"))
     lines += [
         BLANK,
-        heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "", width),
+        heading("Life", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
     ]
     mark = position_mark(parts, width)
     lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]

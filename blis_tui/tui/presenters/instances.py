@@ -136,7 +136,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     lines += _card(view, None, width)
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
-        note = "" if busy else "idle: no request waits or runs"
+        note = "" if busy else "idle: no request is waiting or running"
         if instance.life in STAGES:
             note = STAGES[instance.life].word
         lines += [BLANK, heading(name_of(instance), note, width)]
@@ -182,8 +182,8 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
     if not instance.waiting_count and not instance.running_count:
         hint = "The next request starts a step." if view.moment.state.next_event is not None else "The run is over."
         if instance.life not in CANDIDATES:
-            hint = f"{STAGES[instance.life].word.capitalize()}: it gets none."
-        return [BLANK, *(line(row) for row in words(f"idle: no request waits or runs. {hint}", width))]
+            hint = f"{STAGES[instance.life].word.capitalize()}: it receives no requests."
+        return [BLANK, *(line(row) for row in words(f"idle: no request is waiting or running. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []
@@ -430,5 +430,5 @@ def _complete(step: StepFinished) -> list[Content]:
 
 def _next(step: StepFinished) -> list[Content]:
     if step.next_step_us < 0:
-        return [Content("goes idle: no request waits or runs")]
+        return [Content("goes idle: no request is waiting or running")]
     return [Content(f"next step at {time_text(step.next_step_us)}")]

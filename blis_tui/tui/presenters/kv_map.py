@@ -200,7 +200,7 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
         held = any(instance.running_count for instance in shown)
         hint = "Arrows or a click select a request." if held else "No request holds a block."
         if len(shown) > 1 and any(instance.kv.tree is not None for instance in shown):
-            hint += " With one instance chosen, its radix tree is shown."
+            hint += " Select one instance to see its radix tree."
         lines += [line(row) for row in words(hint, width, "$text-muted")]
     lines += tree
     lines += _held_by(shown, width)[: max(height - len(lines), 0)]
@@ -258,7 +258,7 @@ def _below(shown: Sequence[InstanceSnapshot], width: int, *, alone: bool) -> lis
                 Content.assemble(
                     f"{name} ", (look.glyph * filled, look.style), (rest.glyph * (_BAR - filled), rest.style)
                 ),
-                Content.assemble(share, (f", {count_text(tier.came_back)} came back", "$text-muted")),
+                Content.assemble(share, (f", {count_text(tier.came_back)} reloaded", "$text-muted")),
             )
             lines += map(line, flow(parts, width))
     return lines

@@ -40,7 +40,7 @@ AGAIN: Final = "again"
 STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
     {
         "admission": Look("·", "admission", "$text-muted"),
-        "deferral": Look("∙", "put off", "$warning"),
+        "deferral": Look("∙", "deferred", "$warning"),
         "gateway": Look("┆", "gateway", "$warning"),
         "routing": Look("·", "routing", "$text-muted"),
         "stranded": Look("¦", "stranded", "$warning"),

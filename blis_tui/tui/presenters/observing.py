@@ -55,7 +55,11 @@ def activity_text(view: Observing) -> Content:
     """The time, and what is going on."""
     status = view.latest
     if view.over:
-        return Content.styled("■ over", "$success bold") if not view.code else Content.styled("■ over", "$error bold")
+        return (
+            Content.styled("■ finished", "$success bold")
+            if not view.code
+            else Content.styled("■ finished", "$error bold")
+        )
     if status is None:
         return Content.styled("asking the server …", _MUTED)
     return Content.assemble(("t ", _MUTED), f"{max(status.time_us, 0) / 1e6:,.1f} s  ", ("▶ running", "$success bold"))
@@ -75,7 +79,7 @@ def counts_text(view: Observing, width: int) -> Content:
             Content.assemble((bar_text(ended, total, max(width - 22, 8)), "$primary"), f"  {ended:,} of {total:,}")
         )
     lines.append(_row("answered", count_text(done)))
-    lines.append(_row("under way", count_text(status.running)))
+    lines.append(_row("in flight", count_text(status.running)))
     for name, count in status.outcomes.items():
         if name != COMPLETED:
             lines.append(_row(name, f"{count_text(count)}  {OUTCOMES[name]}", "$error"))
@@ -110,7 +114,7 @@ def _row(name: str, text: str, style: str = "") -> Content:
     return Content.assemble((f"{name:<12}", _MUTED), (text, style))
 
 
-FIGURES: Final = ("under way", "tokens/s", "TTFT", "KV in use")
+FIGURES: Final = ("in flight", "tokens/s", "TTFT", "KV in use")
 
 
 def curves_text(view: Observing, width: int, height: int) -> Content:
@@ -137,7 +141,7 @@ def curves_text(view: Observing, width: int, height: int) -> Content:
 
 
 def _series(statuses: Sequence[Status], name: str) -> list[float | None]:
-    if name == "under way":
+    if name == "in flight":
         return [float(one.running) for one in statuses]
     if name == "tokens/s":
         return [one.tokens_per_s for one in statuses]

@@ -58,7 +58,7 @@ def router_lines(view: View, width: int) -> list[Line]:
         event = routed_event(view)
         hint = "No request has been routed yet."
         if event:
-            hint = "While the run goes on, decisions are not weighed again: pause to see the latest one."
+            hint = "Decisions are not shown while the run plays: pause to see the latest one."
         return [line(row) for row in words(hint, width, "$text-muted")]
     lines = [line(row) for row in flow(_head(one), width)]
     lines += [line(row) for row in flow(_regret(one), width)]

@@ -119,7 +119,7 @@ SERIES: Final = (
     _count("preemptions", "running requests preempted", "preemptions"),
     _count("arrivals", "requests that arrived", "arrivals"),
     _count("completions", "requests completed", "completions"),
-    _count("tokens", "tokens computed, of prompts and answers", "tokens"),
+    _count("tokens", "tokens computed for prompts and answers", "tokens"),
 )
 """Everything that can be drawn over time."""
 

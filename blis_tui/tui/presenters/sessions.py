@@ -81,7 +81,7 @@ def session_lines(view: View, width: int) -> list[Line]:
     cancelled = len(order) - live - completed
     facts = [
         fact("sessions", count_text(len(order))),
-        fact("unfinished" if view.moment.at_end else "under way", count_text(live)),
+        fact("unfinished" if view.moment.at_end else "in progress", count_text(live)),
         fact("completed", count_text(completed)),
         fact("cancelled", count_text(cancelled), "$error" if cancelled else ""),
         fact("calls in flight", count_text(view.tape.sessions.in_flight(view.moment.event))),
@@ -169,7 +169,7 @@ def _facts(view: View, course: SessionCourse) -> Iterator[Content]:
     if said:
         yield fact("history sent", f"{plural(said, 'token')}, {percent_text(cached, said)} cached")
     if course.later:
-        yield Content.styled("dimmed: later, already known", "$text-muted")
+        yield Content.styled("dimmed: later, already simulated", "$text-muted")
 
 
 def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:

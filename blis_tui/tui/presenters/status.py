@@ -48,7 +48,7 @@ def activity(moment: Moment, *, label: str, progress: Progress | None, speed: st
     elif label:
         state = Content.assemble((f"» {label}{_share(progress)}", "$accent bold"), (" escape stops", "$text-muted"))
     elif moment.at_end and moment.failure:
-        state = Content.assemble(("✗ cannot go on", "$error bold"))
+        state = Content.assemble(("✗ cannot continue", "$error bold"))
     elif moment.at_end:
         state = Content.assemble(("■ end", "$success bold"))
     elif moment.event == 0:

@@ -198,7 +198,7 @@ def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
     """The points and the front, one of them pointed at."""
     lines = drawn.lines(selected)
     if not lines:
-        said = "The front is drawn here as soon as two points are known."
+        said = "The Pareto front is drawn here once two points have results."
         return Content("\n").join(words(said, max(width, 1), _MUTED))
     return Content("\n").join(
         Content.assemble(*((text, _PLOT_STYLES.get(what, "")) for text, what in line)) for line in lines
@@ -221,7 +221,7 @@ def details(study: Study, one: Entry, width: int) -> Content:
     label = min(max(map(len, (*study.paths, *figures))), max(width - _FIGURE_WIDTH - 1, 12))
     lines = [_labelled(path, value_text(value), label, "bold") for path, value in one.point.coordinates.items()]
     if one.summary is None:
-        lines += [Content(""), *words("Its runs have not been made: c runs what is not known.", width, _MUTED)]
+        lines += [Content(""), *words("This point has not been run: c makes the missing runs.", width, _MUTED)]
         return Content("\n").join(lines)
     lines.append(_seeds(study, one.summary, label))
     if one.summary.why and one.status != "done":
@@ -302,7 +302,7 @@ def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
     """How far it is, and how many points hold."""
     parts = [f"{done:,} of {study.runs:,} runs" if done < study.runs else plural(done, "run")]
     if study.constraints:
-        parts.append(f"{len([one for one in entries if one.ok]):,} hold")
+        parts.append(f"{len([one for one in entries if one.ok]):,} ok")
     if study.objectives:
         parts.append(f"{len([one for one in entries if one.on_front]):,} on the front")
     counts = {

@@ -73,7 +73,7 @@ def _test(word: str, study: Study) -> Matches:
         return _comparison(found[1], found[2], found[3], study)
     if _SIGN.search(word):
         help_text = "write it as `cluster.instances >= 2`"
-        raise FilterError(f"`{printable(word)}` is half a comparison", help=help_text)
+        raise FilterError(f"`{printable(word)}` is an incomplete comparison", help=help_text)
     if word.lower() in WORDS:
         return WORDS[word.lower()]
     lower = word.lower()
@@ -93,7 +93,7 @@ def _comparison(name: str, sign: str, wish: str, study: Study) -> Matches:
     except ValueError:
         if not same and sign != "!=":
             raise FilterError(
-                f"`{printable(wish)}` is no number to compare with", help="text is compared by = and !="
+                f"`{printable(wish)}` is not a number", help="text can only be compared with = and !="
             ) from None
         return lambda one: (value := read(one)) is not None and (value_text(value).lower() == wish.lower()) == same
     holds = _SIGNS["==" if same else sign]
@@ -117,6 +117,7 @@ def _reader(name: str, study: Study) -> Callable[[Entry], Json]:
     if metric is None:
         known = (*study.paths, *short, *wanted(study))
         raise FilterError(
-            f"no axis and no metric is named `{printable(name)}`", help=suggestion(name, known, otherwise="there are")
+            f"no axis and no metric is named `{printable(name)}`",
+            help=suggestion(name, known, otherwise="known names are"),
         )
     return lambda one: one.mean(metric)

@@ -95,8 +95,8 @@ def _parted(view: TwinView) -> list[Content]:
     parting = view.simulated.parting
     if parting is None:
         if view.twin.left.batches is None:
-            return [Content.styled(f"Where they part: {alike_text(logged=False)}.", _MUTED)]
-        return [Content.styled("✓ Batch by batch the same, from the first step to the last.", "$success")]
+            return [Content.styled(f"Divergence: {alike_text(logged=False)}.", _MUTED)]
+        return [Content.styled("✓ All batches are the same, from the first step to the last.", "$success")]
     return [
         Content.styled(f"≠ first at {where(parting)}: {parting.text}", _LIT),
         Content.assemble((f"  {parting.cause}: ", "bold"), parting.why),
@@ -172,7 +172,7 @@ def latencies_text(view: TwinView, width: int) -> Content:
     cell = min(max((width - 16) // 3, 8), 12)
     if not pairs:
         return Content.styled(
-            "Nothing is answered on both sides yet: M goes on by 100 ms, D to where they part.", _MUTED
+            "No request is answered on both sides yet: M advances by 100 ms, D goes to the first divergence.", _MUTED
         )
     lines = [
         Content.styled(f"{f'{len(pairs):,} answered':<14}{'A ms':>{cell}}{'B ms':>{cell}}{'B - A':>{cell}}", _MUTED)
@@ -233,7 +233,7 @@ def requests_text(view: TwinView, width: int) -> Content:
         if one != other and not (one.startswith("✓") and other.startswith("✓")):
             rows.append((name, one, other))
     if not rows:
-        return Content.styled("Every request stands where it stands on the other side.", _MUTED)
+        return Content.styled("Every request is in the same state on both sides.", _MUTED)
     name_room = min(max(len(name) for name, *_ in rows), max(width - 26, 8))
     cell = max((width - name_room - 2) // 2, 8)
     lines = [Content.styled(f"{'':<{name_room}} {'A':<{cell}} {'B':<{cell}}", _MUTED)]

@@ -45,7 +45,9 @@ def warnings_page(checkup: Checkup | None, width: int, *, chosen: int | None, fa
         failure: why the simulation cannot go on from its end; empty when it did not fail.
     """
     if checkup is None or not checkup.event:
-        nothing_yet = "Nothing has happened yet: the checks start with the first event. Press n for one, or c to run."
+        nothing_yet = (
+            "Nothing has happened yet: the checks start with the first event. Press n to process it, or c to run."
+        )
         return WarningsPage(tuple(Content.styled(nothing_yet, "$text-muted").wrap(width)), ())
     lines = [*_failure(failure, width), *_summary(checkup).wrap(width)]
     places: list[tuple[int, int]] = []

@@ -84,7 +84,7 @@ class Asking(Moves):
         if one is None:
             self.notify("No request has been routed yet.", markup=False)
         elif self.session.debugger.routes:
-            self.notify("A decision of this run is changed already: ask in the run as it was.", markup=False)
+            self.notify("A decision of this run has already been changed: ask in the original run.", markup=False)
         elif self.arrangement.active == "router" and self._points_at_another(one):
             self._what_if(one, str(self.session.selection.instance))
         else:
@@ -100,9 +100,11 @@ class Asking(Moves):
             instance = parse_instance(text)
             require_instance(instance, count)
             if instance == one.instance:
-                raise InputError(f"{one.request_id} went there: name another one.")
+                raise InputError(f"{one.request_id} went there already: name another one.")
 
-        about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {count - 1}?"
+        about = (
+            f"{one.request_id} went to instance {one.instance}. Which one should it go to instead, 0 to {count - 1}?"
+        )
         other = next((each.instance for each in one.top if each.instance != one.instance), 0)
         prompt = PromptScreen("What if", about, placeholder=str(other), check=check, doing="replays the run")
         self.app.push_screen(prompt, partial(self._what_if, one))

@@ -368,7 +368,7 @@ class CompareScreen(BesideScreen):
     def _go_to_divergence(self, divergence: Divergence | None) -> None:
         self.query_one("#differences", CompareBox).scroll_home(animate=False)
         if divergence is None:
-            self.notify("The two runs do exactly the same, from the first event to the last.", markup=False)
+            self.notify("The two runs are identical, from the first event to the last.", markup=False)
             self._show()
         else:
             self._go(self.lockstep.seek(divergence.event), GOING)

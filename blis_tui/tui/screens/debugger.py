@@ -169,7 +169,7 @@ class DebuggerScreen(Asking):
             PromptScreen(
                 "Breakpoint",
                 "Stop after an event: preempted · first preemption · request request_12 · time 1.5s · invariant, "
-                "or where a condition becomes true: kv.utilization > 0.9 and preemptions > 0",
+                "or when a condition becomes true: kv.utilization > 0.9 and preemptions > 0",
                 value="" if place is None else self.session.breakpoints[place].text,
                 placeholder="preempted",
                 check=self.session.read_breakpoint,
@@ -197,7 +197,7 @@ class DebuggerScreen(Asking):
         self.app.push_screen(
             PromptScreen(
                 "Watch",
-                "A figure, or a condition: waiting · kv.utilization · instance[0].kv.free · running >= 8",
+                "A metric or a condition: waiting · kv.utilization · instance[0].kv.free · running >= 8",
                 value="" if place is None else self.session.watches[place],
                 placeholder="kv.utilization",
                 check=self.session.read_watch,
@@ -262,7 +262,7 @@ class DebuggerScreen(Asking):
     def action_look_arrivals(self) -> None:
         """Show whose requests arrive when, by the next grouping."""
         if not self.query_one(Timeline).turn():
-            self.notify("All requests come from one client, and none has a tenant.", markup=False)
+            self.notify("All requests come from the same client, and none has a tenant.", markup=False)
 
     def action_look_filter(self) -> None:
         """Narrow the event list."""
@@ -398,7 +398,7 @@ class DebuggerScreen(Asking):
 
     def action_compare_open(self) -> None:
         """Compare with the same experiment, one value changed."""
-        about = "The other side is this experiment with a value changed, as for --set: cluster.instances=2"
+        about = "The other side is this experiment with a value changed, as with --set: cluster.instances=2"
         loaded: list[Experiment] = []
 
         def change(text: str) -> None:
@@ -435,7 +435,7 @@ class DebuggerScreen(Asking):
         """Requests by name, the slowest first; the event of that number; breakpoints; panes of plug-ins."""
         yield from self._places(query)
         for place, one in enumerate(self.session.breakpoints):
-            word = "switch off" if one.enabled else "switch on"
+            word = "disable" if one.enabled else "enable"
             yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
         for pane in self.panes.values():
             if pane.brought is not None:

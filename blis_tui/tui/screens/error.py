@@ -83,7 +83,9 @@ class ErrorScreen(Screen[None]):
         """Edit the file at its first problem, then try again."""
         place = next((one for one in self._diagnostics if one.file and Path(one.file).is_file()), None)
         if place is None:
-            self.app.notify("The command is at fault, not a file: change it and start again.", severity="warning")
+            self.app.notify(
+                "The problem is in the command, not in a file: change the command and start again.", severity="warning"
+            )
             return
         problem = edit(self.app, Path(place.file), place.line)
         if problem:
@@ -140,12 +142,12 @@ class CrashScreen(Window[None]):
     def compose(self) -> ComposeResult:
         """What happened, the report, keys."""
         with Vertical() as window:
-            window.border_title = "A defect of blis-tui"
+            window.border_title = "Internal error"
             said = "".join(traceback.format_exception_only(self._error)).strip()
             yield Static(Content.assemble((said, "$error bold")))
             yield Static(
                 "This should not have happened, and what you see may be wrong from here on. "
-                "Please copy the report (y) into an issue. `blis-tui run` works without this screen.",
+                "Please copy the report (y) into an issue. `blis-tui run` does not need this screen.",
                 markup=False,
             )
             with VerticalScroll():

@@ -133,7 +133,7 @@ class FilesScreen(Window[None]):
             write(out)
             out.seek(0)
             self.call_later(self.app.deliver_binary, out, save_filename=first)
-            self._done(f"{first} is on its way to your browser.")
+            self._done(f"{first} is being sent to your browser.")
             return
         name = new_name(stem, kind.ending)
         try:
@@ -142,7 +142,7 @@ class FilesScreen(Window[None]):
         except InputError as error:
             self.call_later(self.app.notify, str(error), severity="error", markup=False)
         else:
-            kept = "" if name == first else f"\n{first} was there already, and stays as it is."
+            kept = "" if name == first else f"\n{first} existed already and was left as it is."
             self._done(f"Written: {Path.cwd() / name}{kept}")
 
     def _done(self, said: str) -> None:

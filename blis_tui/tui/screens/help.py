@@ -97,7 +97,7 @@ class HelpScreen(Window["Action | None"]):
         with Vertical() as window:
             window.border_title = Content(f"Keys: {self._title}")
             yield Input(placeholder="type to find a key; enter runs it", compact=True)
-            yield Static("No match. Delete a letter to see more.", id="none")
+            yield Static("No match. Delete a letter to see more keys.", id="none")
             with Horizontal():
                 yield _Actions(id="left")
                 yield _Actions(id="right")

@@ -349,7 +349,7 @@ class HomeScreen(Screen[None]):
             if text is not None:
                 self._compare(entry.found, entry.found, read_changes(text))
 
-        about = "What is different on the other side: one or more values, or mark a second experiment with space."
+        about = "One or more values to change on the other side; or mark a second experiment with space."
         title = f"Compare {entry.found.name} with a change"
         prompt = PromptScreen(
             title, about, placeholder="cluster.instances=2 policy=sjf", check=read_changes, doing="compares"

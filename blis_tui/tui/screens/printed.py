@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from blis_tui.printed import Printed
 
-_NOTHING = "Nothing has been printed. What plug-ins print while they are simulated here is kept, and shown here."
+_NOTHING = "Nothing has been printed. What plug-ins print while an experiment is simulated is kept and shown here."
 
 
 class PrintedScreen(ScrolledWindow[None]):
@@ -53,7 +53,7 @@ class PrintedScreen(ScrolledWindow[None]):
         """The lines."""
         with Vertical() as window:
             window.border_title = Content(self._title())
-            window.border_subtitle = "what is simulated again prints again"
+            window.border_subtitle = "events that are replayed print again"
             with VerticalScroll(can_focus=False):
                 yield Static("\n".join(self._lines) or _NOTHING, markup=False)
         yield KeyBar()

@@ -163,7 +163,7 @@ class PromptScreen(Window[str | None]):
         text = event.value.strip()
         if not text and not self._without:
             example = self._placeholder or self._value
-            said = f"Nothing is written: write {example}, for example."
+            said = f"Nothing is entered: try {example}."
             self.query_one("#said", Static).update(_hint("✗", said, "$error"))
             return
         if text and _problem(self._check, text):

@@ -124,7 +124,7 @@ class Stage(Screen[None]):
         for pane in wanted:
             if pane.key in taken:
                 self.panes[pane.id] = replace(pane, key="")
-                without.append(f"{pane.key} does something else: the pane {pane.name} has no key.")
+                without.append(f"The key {pane.key} is already in use: the pane {pane.name} has none.")
             taken.add(pane.key)
         if without:
             self.notify("\n".join(without), markup=False)
@@ -259,7 +259,11 @@ class Stage(Screen[None]):
             if self._defect != str(error):
                 self._defect = str(error)
                 self.notify(
-                    self._defect, title="Replay gave another result", severity="error", timeout=_LONG_S, markup=False
+                    self._defect,
+                    title="Replay gave a different result",
+                    severity="error",
+                    timeout=_LONG_S,
+                    markup=False,
                 )
             return self.session.view(briefly=True)
         self._defect = ""

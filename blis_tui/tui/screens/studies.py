@@ -194,7 +194,7 @@ class StudyScreen(Screen[None]):
             self.notify(said, title="Results are not kept", severity="warning", timeout=_LONG_S, markup=False)
 
     def action_study_run(self) -> None:
-        """Make the runs that are not known; or stop."""
+        """Make the missing runs, or stop."""
         if self._work.doing == "running":
             self._work.stop()
         elif self._work.doing:  # what is known is looked for: the sweep finds it, too
@@ -430,7 +430,7 @@ class StudyExport(FilesScreen):
     def __init__(self, result: StudyResult, picture: Callable[[], str]) -> None:
         *tables, picture_kind = KINDS
         kinds = (*tables, PARQUET, picture_kind) if find_spec("pyarrow") else KINDS
-        super().__init__(kinds, f"All {plural(len(result.rows), 'run')} that are known.")
+        super().__init__(kinds, f"All {plural(len(result.rows), 'run')} that have results.")
         self._result = result
         self._picture = picture()
 

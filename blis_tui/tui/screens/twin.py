@@ -96,14 +96,14 @@ class TwinScreen(BesideScreen):
     def compose(self) -> ComposeResult:
         """Title, where they part, the two sides, two tables, curves, keys."""
         yield TitleBar(Content(""), id="status")
-        yield CompareBox("Where they part", parting_text, id="parting")
+        yield CompareBox("First divergence", parting_text, id="parting")
         with Horizontal(id="sides"):
             for side, (letter, what) in enumerate(zip(LETTERS, ("measured", "simulated"), strict=True)):
                 title = Content.assemble((f"{letter} ", "$accent bold"), what)
                 yield CompareBox(title, partial(_side, side), id=letter.lower())
         with Horizontal(id="tables"):
             yield CompareBox("Latencies so far", latencies_text, id="latencies")
-            yield CompareBox("Requests that stand elsewhere", requests_text, id="requests")
+            yield CompareBox("Requests in different states", requests_text, id="requests")
         yield CurvesBox({name: name for name in SERIES}, curves_text, id="curves")
         yield KeyBar()
 
@@ -179,7 +179,7 @@ class TwinScreen(BesideScreen):
         self._go(max([side.begins_us[place - 1] for side, place in places if place], default=0))
 
     def action_twin_toggle(self) -> None:
-        """Let time run, or pause."""
+        """Play, or pause."""
         if self._playing:
             self._halt()
         elif self._clock is not None:
@@ -187,11 +187,11 @@ class TwinScreen(BesideScreen):
             self._clock.resume()
 
     def action_twin_times(self) -> None:
-        """Simulate with more of what was measured."""
+        """Simulate with more of the measured times."""
         self._halt()
         self.rung = (self.rung + 1) % len(self._twin.rungs)
         if len(self._twin.rungs) == 1:
-            self.notify("The recording has no steps: nothing measured can be put in.", markup=False)
+            self.notify("The recording has no steps, so there are no measured times to use.", markup=False)
         self._show()
 
     def action_twin_divergence(self) -> None:
@@ -199,7 +199,7 @@ class TwinScreen(BesideScreen):
         self._halt()
         parting = self._twin.rungs[self.rung].parting
         if parting is None:
-            self.notify("Batch by batch the two sides are the same.", markup=False)
+            self.notify("All batches are the same on both sides.", markup=False)
             return
         self.query_one("#parting", CompareBox).scroll_home(animate=False)
         self._go(parting.time_us)
@@ -267,7 +267,7 @@ class TwinScreen(BesideScreen):
     def action_twin_export(self) -> None:
         """Ask for a file and write what is shown."""
         self._halt()
-        about = "Both sides at this time, where they part, latencies and requests, as text."
+        about = "Both sides at this time, the first divergence, latencies and requests, as text."
         self.export("Export the twin", about, "twin", lambda: file_text(self.view()))
 
 

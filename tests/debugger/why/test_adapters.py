@@ -48,7 +48,7 @@ def test_each_wait_and_each_load_is_told_once_and_as_it_was(name: str) -> None:
                 end = next(later for later in own[at:] if isinstance(later, Scheduled))
                 waited = f"it waited {span_text(end.time_us - one.time_us)}."
                 others = f"the batch had {plural(len(one.in_use), 'other')}, {', '.join(one.in_use)} (max_loras)"
-                slots = f"Its adapter {one.adapter} had no place (event {one.event:,}): {others}; {waited}"
+                slots = f"Its adapter {one.adapter} had no slot (event {one.event:,}): {others}; {waited}"
                 load = f"Its adapter {one.adapter} had to be loaded (event {one.event:,}); {waited}"
                 told.append(slots if one.reason == "slots" else load)
                 holds += 1

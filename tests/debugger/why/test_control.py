@@ -127,7 +127,7 @@ def test_a_transfer_has_its_bytes_and_its_end_its_start() -> None:
     ("name", "kind", "words"),
     [
         ("gateway", "held", "It waits in the gateway's queue"),
-        ("put off", "deferred", "It was put off until the cluster is idle"),
+        ("put off", "deferred", "It is deferred until the cluster is idle"),
         ("split", "transfer-started", "Its KV blocks are on their way to another instance"),
     ],
 )

@@ -55,20 +55,20 @@ def test_every_verdict_is_told_with_its_figures() -> None:
         for name, value in (
             ("demand", one.demand_tokens),
             ("supply", one.supply_tokens),
-            ("on its way", one.pending_tokens),
+            ("pending", one.pending_tokens),
             ("missing", one.required_tokens),
-            ("to spare", one.spare_tokens),
+            ("spare", one.spare_tokens),
         ):
-            line = next(line for line in text.splitlines() if line.startswith(f"  {name:<10}  "))
+            line = next(line for line in text.splitlines() if line.startswith(f"  {name:<7}  "))
             assert f" {value:,} " in line
-        assert "as every 200 ms" in text
+        assert "It evaluates every 200 ms" in text
     assert first.keys() == {"scale-up", "scale-down", "wait", "hold"}
     assert "The autoscaler adds 1 instance to default" in first["scale-up"]
     assert "Pool default has at least 1 and at most 6 instances." in first["scale-up"]
-    assert "The autoscaler takes 3 instances away from default" in first["scale-down"]
-    assert "The autoscaler waits before it changes default" in first["wait"]
-    assert "It acts when it has seen for 400 ms (stabilization window) that fewer would do." in first["wait"]
-    assert "The autoscaler leaves everything as it is" in first["hold"]
+    assert "The autoscaler removes 3 instances from default" in first["scale-down"]
+    assert "The autoscaler waits before changing default" in first["wait"]
+    assert "It acts once it has seen for 400 ms (stabilization window) that fewer would be enough." in first["wait"]
+    assert "The autoscaler changes nothing" in first["hold"]
 
 
 def test_the_beginning_of_a_window_is_the_first_of_the_waits_in_a_row() -> None:
@@ -79,11 +79,11 @@ def test_the_beginning_of_a_window_is_the_first_of_the_waits_in_a_row() -> None:
             continue
         if begun is None:
             begun = one
-            assert "It sees that for the first time." in told(one.event)
+            assert "It sees this for the first time." in told(one.event)
         else:
             seen += 1
             held = span_text(one.time_us - begun.time_us)
-            assert f"By now it has for {held}, since event {begun.event:,}." in told(one.event)
+            assert f"It has seen this for {held} now, since event {begun.event:,}." in told(one.event)
     assert seen
 
 
@@ -93,7 +93,7 @@ def test_what_takes_effect_names_the_look_that_decided_it() -> None:
             -1
         ]
         assert f"That was decided at event {decided.event:,}: {decided.reason}." in told(one.event)
-        verb = "added to" if one.change > 0 else "taken away from"
+        verb = "added to" if one.change > 0 else "removed from"
         assert f"{verb} pool default." in told(one.event)
 
 
@@ -101,9 +101,9 @@ def test_each_change_of_an_instance_says_what_it_means() -> None:
     meanings = {
         "loading": "It loads its weights for 600 ms",
         "warming-up": "until 6 requests have left, its steps take 1.5 times as long",
-        "active": "It gets requests.",
-        "draining": "The requests that it has are served to the end.",
-        "failed": "It gets no requests",
+        "active": "It receives requests.",
+        "draining": "Its requests are served to completion.",
+        "failed": "It receives no requests",
         "terminated": "It is gone for good.",
     }
     seen = set()

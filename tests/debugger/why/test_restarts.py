@@ -127,7 +127,7 @@ def test_why_it_started_again() -> None:
     one = next(each for each in records("split") if isinstance(each, Retried))
     text = explain_request(run("split"), one.request_id).to_text()
     assert "It had a first token before, which was lost with its instance; the last one counts." in text
-    assert "attempts that came to nothing" in text
+    assert "failed attempts" in text
     assert f"Why it started again after {span_text(one.time_us - _arrival_us(one.request_id))}" in text
     assert f"At event {one.event:,} it had to leave instance {one.instance}." in text
     assert f"That instance had failed, as planned, at event {one.event:,}." in text

@@ -326,10 +326,10 @@ def test_a_rule_that_comes_from_outside_is_quoted_or_said_not_to_say(tmp_path: P
     assert "max_num_seqs" not in text, "the limit is the rule's own"
     behind = debugger.simulation.snapshot().instances[0].waiting[1].request_id
     order = " ".join(explain_request(debugger, behind).to_text().split())
-    assert "The order of the queue: first come, first served; whether requests may overtake in it" in order
+    assert "The order of the queue: first come, first served; the batching rule does not say" in order
     assert "before the queue head" not in order
     if says == "seqs":
-        assert "the batching rule says that it had no place for another request (3 needed, 2 left)." in text
+        assert "the batching rule says that it had no room for another request (3 needed, 2 left)." in text
     elif says:
         assert "the batching rule says: the quota of its tenant (3 needed, 2 left)." in text
     else:

@@ -182,7 +182,7 @@ def test_waiting_for_a_place_in_the_batch() -> None:
     debugger = finished("small batch")
     explanation = waiting_behind(debugger, "max_num_seqs")
     told = sentences(part(explanation, "Why it waits now"))
-    assert "6 requests ran, which is the limit (max_num_seqs 6)." in told
+    assert "6 requests were running, which is the limit (max_num_seqs 6)." in told
 
 
 def test_waiting_for_tokens_names_who_spent_them() -> None:
@@ -503,7 +503,7 @@ def test_a_step_tells_when_it_was_planned_and_who_is_planned_waits_for_the_step_
             f"It was planned at {time_text(scheduled.time_us)} (event {scheduled.event:,}) and started"
         )
         now = sentences(part(explain_request(debugger, name), "What it does now"))
-        assert f"for the next step, which starts at {time_text(started.time_us)}: the step under way has to end" in now
+        assert f"for the next step, which starts at {time_text(started.time_us)}: the current step has to end" in now
         run_to_stop(debugger.seek(started.event))
         rows = {row.label: row.figure for row in explain_request(debugger, name).parts[-1].rows}
         assert rows["planned for the next step"] == span_text(started.time_us - scheduled.time_us)

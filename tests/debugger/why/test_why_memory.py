@@ -57,9 +57,9 @@ def test_a_retraction_is_explained_with_what_is_expected_before_and_after() -> N
     (victim,) = [one.request_id for one in records if isinstance(one, Preempted)]
     for explanation in (explain_request(made, victim), explain_event(made, made.event)):
         told = " ".join(explanation.to_text().split())
-        assert f"needed {retracted.needed_blocks} KV blocks, and {retracted.free_blocks:,} could be had" in told
+        assert f"needed {retracted.needed_blocks} KV blocks, and {retracted.free_blocks:,} were available" in told
         now, before = (f"{100 * ratio:.1f} %" for ratio in (retracted.ratio, retracted.ratio_before))
-        shares = f"take {now} of what they declare from then on, {before} before"
+        shares = f"take {now} of their declared length from then on, {before} before"
         assert f"answers were expected to {shares}" in told
     assert retracted.needed_blocks == retracted.kept + 1 > retracted.free_blocks
     assert "the running request that had generated least" in explain_request(made, victim).to_text()
@@ -99,7 +99,7 @@ def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
     kv = view_at(swapping).moment.state.instances[0].kv
     assert [one.name for one in kv.below] == ["swapped out"]
     shown = text_of(kv_map(view_at(swapping), 80, 24).lines)
-    assert f"{kv.below[0].used_blocks:,} of 3,000 blocks, {kv.below[0].came_back:,} came back" in shown
+    assert f"{kv.below[0].used_blocks:,} of 3,000 blocks, {kv.below[0].came_back:,} reloaded" in shown
 
 
 def test_reloads_are_explained_and_tiers_are_on_the_map(tiered: Debugger) -> None:

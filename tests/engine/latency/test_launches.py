@@ -126,4 +126,4 @@ def test_what_is_not_known_is_said() -> None:
         for one in blis_tui.run(experiment(**{"engine.cudagraph_mode": "FULL_DECODE_ONLY", "latency": box})).warnings
         if one.id == "eager-without-cost"
     )
-    assert said_of.message.startswith("engine.cudagraph_mode changes nothing")
+    assert said_of.message.startswith("engine.cudagraph_mode has no effect")

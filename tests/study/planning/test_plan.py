@@ -382,13 +382,13 @@ def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) 
 
 
 def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
-    """By its own load: the knee's answer is near what can be served, and no error of TTFT is quoted there."""
+    """By its own load: the knee's answer is near capacity, and no error of TTFT is quoted there."""
     near = plan(replace(measured(400.0), rate_per_s=None, max_rate=True, duration_s=2.0), HereRunner(), store)
     assert near.best is not None
     ((kind, known),) = near.expected.values()
     assert kind == "operators"
     assert set(known.reasons) == {"ttft", "e2e"}
-    assert "near what can be served" in said(near)
+    assert "near capacity" in said(near)
     calm = plan(measured(400.0), HereRunner(), store)
     ((_, known),) = calm.expected.values()
     assert calm.best is not None
