@@ -5,17 +5,17 @@
     report = blis_tui.run(blis_tui.load("quickstart", set={"cluster.instances": 4}))
     print(report.latency.ttft_ms.p99)
 
-Public are the names below with what they return, ``blis_tui.plugins`` for authors of plug-ins, and the records of
-``docs/reference/records.md``. Everything else may change without notice.
+The public interface is the names below with what they return, ``blis_tui.plugins`` for authors of plug-ins, and the
+records of ``docs/reference/records.md``. Everything else may change without notice.
 
-Importing the package costs next to nothing; each name below is loaded when it is first used.
+Importing the package is cheap: each name below is loaded on first use.
 """
 
 from __future__ import annotations
 
 from blis_tui._version import __version__
 
-TYPE_CHECKING = False  # as in `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than this whole module
 if TYPE_CHECKING:
     from blis_tui.api import load, run
     from blis_tui.cluster.reroute import Reroute
@@ -88,7 +88,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module `blis_tui` has no attribute `{name}`")
-    from importlib import import_module  # noqa: PLC0415  (a command has to heed signals before that)
+    from importlib import import_module  # noqa: PLC0415  (a command must handle signals before that)
 
     return getattr(import_module(f"blis_tui.{_HOMES.get(name, 'errors')}"), name)
 

@@ -1,4 +1,4 @@
-"""The process: ``python -m blis_tui`` and the console script."""
+"""The entry point of ``python -m blis_tui`` and of the console script."""
 
 import gc
 import sys
@@ -7,10 +7,10 @@ from blis_tui.interrupted import INTERRUPTED, by_a_signal, command_ended, heed_f
 
 
 def main() -> None:
-    """Run the command line. A signal to end is an exit code from the first moment on, and no traceback."""
+    """Run the command line. From the first moment on, a termination signal leads to an exit code, not a traceback."""
     heed_from_the_start()
-    gc.disable()  # until a command begins: what starts makes modules, and hardly any garbage
-    from blis_tui.cli.main import main as command_line  # noqa: PLC0415  (so that the import is guarded)
+    gc.disable()  # until a command begins: startup creates modules, and hardly any garbage
+    from blis_tui.cli.main import main as command_line  # noqa: PLC0415  (the signal handler must be installed first)
 
     try:
         command_line()
@@ -20,7 +20,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     finally:
         command_ended()
-        gc.freeze()  # or Python would look through everything for garbage several times before it ends
+        gc.freeze()  # otherwise Python would run several garbage collections before it exits
 
 
 if __name__ == "__main__":

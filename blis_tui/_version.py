@@ -1,6 +1,6 @@
 """The package's version, and the version of the simulated semantics.
 
-``ENGINE`` changes whenever the same spec and seed may give other bytes than before: it is the ``engine`` number in a
+``ENGINE`` changes whenever the same spec and seed may give other bytes than before. It is the ``engine`` number in a
 report's ``meta``, and goldens compare it first.
 """
 

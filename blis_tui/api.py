@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 def load(
     source: str | Path | Mapping[str, object],
     *,
-    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
+    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's name for it)
     seed: int | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> Experiment:
     """Load, check and resolve an experiment.
 
     Args:
-        source: the name of an experiment (``quickstart``), the path of a ``.blis.yaml`` file, or the document itself
-            as plain data.
+        source: the name of an experiment (``quickstart``), the path of a ``.blis.yaml`` file, or the document itself as
+            plain data.
         set: values to replace, by dotted path (``{"cluster.instances": 8}``), checked like the file.
         seed: replaces the document's seed.
         plugins: scripts (``my_policies.py``) and installed packages whose policies the document may name. Their code
-            runs; without them no document makes anything be imported.
+            runs; a document alone never makes anything be imported.
 
     Raises:
         SpecError: with every problem found, each with its place and a hint.
@@ -53,7 +53,7 @@ def load(
 def run(
     source: Experiment | str | Path | Mapping[str, object],
     *,
-    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
+    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's name for it)
     seed: int | None = None,
     plugins: Sequence[str | Path] = (),
     check: str = "end",
@@ -61,14 +61,14 @@ def run(
     """Simulate an experiment to its end.
 
     Args:
-        source: what :func:`load` returned, or what it takes: a name, a path or the document itself.
-        set: as in :func:`load`, as are ``seed`` and ``plugins``; for what is not loaded yet.
+        source: what :func:`load` returned, or what it accepts: a name, a path or the document itself.
+        set: as in :func:`load`; like ``seed`` and ``plugins``, only for experiments that are not loaded yet.
         seed: replaces the document's seed.
         plugins: scripts and installed packages whose policies the document may name.
         check: when to verify the invariants: ``all`` (after every event), ``end`` or ``off``.
 
     Raises:
-        SpecError: as :func:`load`, as PolicyError and InputError.
+        SpecError: as in :func:`load`, like PolicyError and InputError.
         SimulationError: the simulation cannot go on, or (with ``all``) an invariant does not hold.
         TraceError: rows of a recorded workload are wrong.
     """

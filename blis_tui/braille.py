@@ -1,4 +1,4 @@
-"""Curves and points drawn with the dots of braille characters: two across and four down in each."""
+"""Curves and points drawn with the dots of braille characters, two across and four down in each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def draw(values: Sequence[float | None], height: int, top: float, *, filled: bool = False) -> list[str]:
-    """The values from left to right as one line, two to a character; rows from the top. None = a gap.
+    """Draw values from left to right as a line, two per character; return rows from the top. None = a gap.
 
     Args:
         values: what to draw.
-        height: rows.
+        height: number of rows.
         top: the value at the upper edge.
-        filled: every second dot below the line, too, so that another line can be told from the area.
+        filled: also set every second dot below the line, so that another line can be told from the area.
     """
     width = (len(values) + 1) // 2
     cells = [[0] * width for _ in range(height)]
@@ -40,12 +40,12 @@ def draw(values: Sequence[float | None], height: int, top: float, *, filled: boo
 
 
 def scatter(places: Iterable[tuple[float, float]], width: int, height: int) -> list[str]:
-    """A dot for each place; rows from the top. Places beyond an edge are drawn at it.
+    """Draw a dot for each place; return rows from the top. Places beyond an edge are drawn at it.
 
     Args:
         places: shares of the width, from the left, and of the height, from the bottom; 0 to 1.
-        width: columns.
-        height: rows.
+        width: number of columns.
+        height: number of rows.
     """
     cells = [[0] * width for _ in range(height)]
     for across, up in places:

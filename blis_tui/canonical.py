@@ -1,8 +1,8 @@
 r"""The one place where results become bytes: same content, same bytes, on every Python and machine.
 
-Key order is the order of insertion (reports are built in a fixed order), floats are shortest round-trip, ``-0.0`` is
-``0.0``, NaN and infinities are refused, lines end in ``\n``. What a terminal acts on is an escape
-(``\u009b``): the same value, and harmless where it is printed.
+Keys keep their insertion order (reports are built in a fixed order). Floats are written in shortest round-trip form,
+and ``-0.0`` as ``0.0``; NaN and infinities are rejected. Lines end in ``\n``. Characters that a terminal would act on
+are escaped (``\u009b``): the value is the same, and harmless when printed.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from blis_tui.printable import acted_on
 
 
 def to_json(value: object) -> str:
-    """Indented JSON text with a final newline.
+    """Return indented JSON text with a final newline.
 
     Raises:
-        ValueError: the value holds a NaN or an infinity.
-        TypeError: the value holds something that is not JSON.
+        ValueError: the value contains a NaN or an infinity.
+        TypeError: the value contains something that JSON cannot represent.
     """
     return _escaped(json.dumps(_normal(value), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def to_line(value: object) -> str:
-    """JSON text on one line, without a line end. Raises as :func:`to_json`."""
+    """Return JSON text on one line, without a line end. Raises as :func:`to_json`."""
     return _escaped(json.dumps(_normal(value), ensure_ascii=False, allow_nan=False))
 
 
 def to_sorted_json(value: object) -> str:
-    """Compact JSON text with sorted keys: the same for equal content in any order. Raises as :func:`to_json`."""
+    """Return compact JSON text with sorted keys, the same for equal content in any order. Raises as :func:`to_json`."""
     text = json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return _escaped(text)
 
@@ -38,8 +38,8 @@ _AS_IT_IS: Final = (int, str, bool)
 
 
 def _normal(value: object) -> object:
-    """The value with every ``-0.0`` as ``0.0``."""
-    if value.__class__ in _AS_IT_IS:  # most are
+    """Replace every ``-0.0`` by ``0.0``."""
+    if value.__class__ in _AS_IT_IS:  # the usual case
         return value
     if isinstance(value, float):
         return value + 0.0
@@ -51,7 +51,7 @@ def _normal(value: object) -> object:
 
 
 def _escaped(text: str) -> str:
-    """JSON text without characters that a terminal acts on; ``json`` has escaped those before the blank already."""
+    """Escape characters that a terminal acts on; ``json`` has escaped those below the blank already."""
     if text.isascii() and "\x7f" not in text:
         return text
     return acted_on().sub(lambda found: found[0] if found[0] == "\n" else _escape(found[0]), text)

@@ -1,4 +1,4 @@
-"""A simulation's state as bytes, without what every simulation of the experiment has anyway."""
+"""Pickling of a simulation's state, without what every simulation of the experiment has anyway."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     _Reduced = tuple[Callable[[str], object], tuple[str]]
 
 FIXED: Final = {Experiment: "experiment", Observers: "observers", TraceTable: "trace"}
-"""What never changes (the experiment, a trace) and what is no part of the state (observers)."""
+"""Objects left out of checkpoints: constant ones (the experiment, a trace), and observers, which are not state."""
 FIXED_AND_LOG: Final = {**FIXED, RequestLog: "log"}
-"""For marks also the books of requests that have ended."""
+"""Marks also leave out the books of ended requests."""
 
 
 def packed(state: object, without: Mapping[type, str] = FIXED, parts: Mapping[str, object] | None = None) -> bytes:
-    """What :func:`unpacked` makes the state of again; some of it is left out by name.
+    """Pickle and compress a state for :func:`unpacked`, leaving some objects out by name.
 
     Args:
         state: what to pack.
-        without: types whose objects are left out.
-        parts: single objects that are left out, too.
+        without: types whose objects are left out, with names for them.
+        parts: further single objects to leave out, by name.
     """
     buffer = io.BytesIO()
     _Pickler(buffer, without, parts or {}).dump(state)
@@ -38,24 +38,24 @@ def packed(state: object, without: Mapping[type, str] = FIXED, parts: Mapping[st
 
 
 def unpacked(content: bytes, fixed: Mapping[str, object]) -> object:
-    """A state from its bytes, with these parts where some were left out. Like every pickle, the bytes can run code."""
+    """Unpickle a state, inserting ``fixed`` where parts were left out. Like every pickle, the bytes can run code."""
     return _Unpickler(io.BytesIO(zlib.decompress(content)), fixed).load()
 
 
 def objects_from(modules: Collection[str], state: object) -> list[object]:
-    """The objects in a state whose classes are from these modules."""
+    """Return the objects in a state whose classes are from these modules."""
     collector = _Collector(io.BytesIO(), modules)
     collector.dump(state)
     return collector.found
 
 
 def _left_out(name: str) -> object:
-    """Stands in a pickle where a fixed part was left out; unpickling puts that part in its place."""
+    """Placeholder in a pickle for a part that was left out; unpickling inserts that part."""
     raise pickle.UnpicklingError(f"`{name}` is missing")
 
 
 def _without(parts: Mapping[type, str]) -> dict[type, Callable[[object], _Reduced]]:
-    """A dispatch table for pickling that leaves out objects of these types, each under a name."""
+    """Create a pickle dispatch table that leaves out objects of these types, each under a name."""
     return {kind: lambda _, name=name: (_left_out, (name,)) for kind, name in parts.items()}  # type: ignore[misc]
 
 
@@ -69,13 +69,13 @@ class _Pickler(pickle.Pickler):
         self.dispatch_table = {**copyreg.dispatch_table, **single, **_without(without)}
 
     def _without_parts(self, item: object) -> _Reduced:
-        """An object of a type of which some are left out."""
+        """Reduce an object of a type of which some objects are left out."""
         name = self._names.get(id(item))
         return item.__reduce_ex__(5) if name is None else (_left_out, (name,))  # type: ignore[return-value]
 
 
 class _Collector(_Pickler):
-    """Notes objects on the way."""
+    """Collects objects during pickling."""
 
     def __init__(self, buffer: io.BytesIO, modules: Collection[str]) -> None:
         super().__init__(buffer, FIXED, {})
@@ -83,21 +83,21 @@ class _Collector(_Pickler):
         self._modules = modules
 
     def reducer_override(self, item: object) -> str:
-        """Called with every object that is no plain value."""
+        """Inspect an object; pickle calls this for every object that is not a plain value."""
         if type(item).__module__ in self._modules:
             self.found.append(item)
-        return NotImplemented  # type: ignore[no-any-return]  # what pickle calls "nothing special"
+        return NotImplemented  # type: ignore[no-any-return]  # tells pickle to proceed as usual
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts a simulation's own fixed parts where the pickle left them out."""
+    """Inserts a simulation's own fixed parts where the pickle left them out."""
 
     def __init__(self, buffer: io.BytesIO, fixed: Mapping[str, object]) -> None:
         super().__init__(buffer)
         self._fixed = fixed
 
     def find_class(self, module: str, name: str) -> object:
-        """The class or function of that name; where a part was left out, what finds it."""
+        """Return the class or function of that name; for left-out parts, the function that returns them."""
         if (module, name) == (__name__, "_left_out"):
             return self._part
         found: object = super().find_class(module, name)

@@ -1,10 +1,11 @@
-"""Data classes and named tuples that are quickly defined.
+"""Data classes and named tuples that are cheap to define.
 
-The standard library writes and compiles the methods of each data class when its module is imported; that was more than
-half of the time until a run began, and most of them are never called. :func:`dataclass` here compiles ``__init__`` when
-the first object is made, and nothing else. The rest is as there: ``fields``, ``replace``, ``asdict``, patterns,
-pickling, slots, and inheritance from one to the other. Of a named tuple ``typing`` compiles each annotation as well:
-:class:`NamedTuple` here compiles none. Type checkers see the standard library's.
+The standard library generates and compiles the methods of each data class at import. That took more than half of the
+time before a run began, although most of the methods are never called. The :func:`dataclass` here compiles only
+``__init__``, and only after several objects have been created. Everything else works as in the standard library:
+``fields``, ``replace``, ``asdict``, patterns, pickling, slots, and inheritance. ``typing`` also compiles each
+annotation of a named tuple; the :class:`NamedTuple` here compiles none. Type checkers see the standard library's
+versions.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from dataclasses import dataclass as dataclass  # noqa: PLC0414  (so that others import it from here)
-    from typing import NamedTuple as NamedTuple  # noqa: PLC0414  (as above)
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414  (re-exported)
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414  (re-exported)
 
-    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414  (as above)
+    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414  (re-exported)
 
     Method = Callable[..., object]
 
@@ -34,9 +35,9 @@ _Class = TypeVar("_Class", bound=type)
 _FIELDS: Final = "__dataclass_fields__"
 _PARAMETERS: Final = "__dataclass_params__"
 _FACTORY: Final = object()
-"""Stands for an argument that a factory makes."""
+"""Placeholder for an argument that a factory creates."""
 _UNCOMPILED: Final = 32
-"""So many objects take less time without a compiled ``__init__`` than it takes to compile one."""
+"""Number of objects whose creation without a compiled ``__init__`` takes less time than compiling one."""
 
 
 def _dataclass(
@@ -49,7 +50,7 @@ def _dataclass(
     eq: bool = True,
     order: bool = False,
 ) -> type | Callable[[type], type]:
-    """As :func:`dataclasses.dataclass`, in modules that postpone annotations; it knows no ``InitVar``."""
+    """Do the same as :func:`dataclasses.dataclass`, in modules that postpone annotations; no ``InitVar``."""
 
     def make(cls: type) -> type:
         fields = _fields(cls, kw_only=kw_only)
@@ -57,7 +58,7 @@ def _dataclass(
         setattr(cls, _PARAMETERS, _FROZEN if frozen else _OPEN)
         if "__match_args__" not in cls.__dict__:
             names = [one.name for one in fields.values() if one.init and not one.kw_only]
-            setattr(cls, "__match_args__", tuple(names))  # noqa: B010  (mypy knows better)
+            setattr(cls, "__match_args__", tuple(names))  # noqa: B010  (mypy rejects the assignment)
         if slots:
             cls = _with_slots(cls, tuple(fields))
         methods: dict[str, Method | None] = {"__init__": _init(cls), "__repr__": _repr}
@@ -78,12 +79,12 @@ def _dataclass(
 
 
 def _mypyc_attr(**_: object) -> Callable[[_Class], _Class]:
-    """What compiled classes are told, where nothing is compiled."""
+    """Stand in for the mypyc decorator when nothing is compiled."""
     return lambda cls: cls
 
 
 class _NamedTuples(type):
-    """Makes a named tuple of what the body of a class says."""
+    """Creates a named tuple from the body of a class."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, object]) -> type:
         if not bases:
@@ -97,7 +98,7 @@ class _NamedTuples(type):
 
 
 class _NamedTuple(metaclass=_NamedTuples):
-    """As :class:`typing.NamedTuple`, in modules that postpone annotations; it knows no ``Generic`` beside itself."""
+    """Does the same as :class:`typing.NamedTuple`, in modules that postpone annotations; no ``Generic`` beside it."""
 
 
 if not TYPE_CHECKING:
@@ -107,7 +108,7 @@ if not TYPE_CHECKING:
 
 
 def _parameters(*, frozen: bool) -> object:
-    """What the standard library asks a base class about."""
+    """Return the object that the standard library looks up in a base class."""
     documented = type("", (), {"__doc__": "Else its signature would be made one."})
     found = copy(getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(documented), _PARAMETERS))
     found.frozen = frozen
@@ -120,7 +121,7 @@ _FIELD: Final[object] = vars(dataclasses)["_FIELD"]
 
 
 def _fields(cls: type, *, kw_only: bool) -> dict[str, Field[object]]:
-    """The fields of a class, those of its bases first."""
+    """Return the fields of a class, those of its bases first."""
     found: dict[str, Field[object]] = {}
     for base in cls.__mro__[-1:0:-1]:
         found |= base.__dict__.get(_FIELDS, {})
@@ -136,7 +137,7 @@ def _field(cls: type, name: str, annotation: str, *, kw_only: bool) -> Field[obj
     default = cls.__dict__.get(name, MISSING)
     one: Field[object] = default if isinstance(default, Field) else dataclasses.field(default=default)
     one.name, one.type = name, annotation
-    one._field_type = _FIELD  # type: ignore[attr-defined]  # noqa: SLF001  (by this `fields` knows them)
+    one._field_type = _FIELD  # type: ignore[attr-defined]  # noqa: SLF001  (`fields` looks for it)
     if one.kw_only is MISSING:
         one.kw_only = kw_only
     if one.default.__class__.__hash__ is None:
@@ -150,7 +151,7 @@ def _field(cls: type, name: str, annotation: str, *, kw_only: bool) -> Field[obj
 
 
 def _with_slots(cls: type, names: tuple[str, ...]) -> type:
-    """The class once more, with slots for those of the fields that no base has a slot for."""
+    """Recreate the class with slots for those fields that no base has a slot for."""
     taken = set(chain.from_iterable([base.__dict__.get("__slots__", ()) for base in cls.__mro__[1:]]))
     left_out = {*names, "__dict__", "__weakref__"}
     content = {name: value for name, value in cls.__dict__.items() if name not in left_out}
@@ -161,13 +162,13 @@ def _with_slots(cls: type, names: tuple[str, ...]) -> type:
 
 
 def _init(cls: type) -> Method:
-    """An ``__init__`` that does what it should for some objects, and then leaves its place to one that is compiled."""
+    """Create an ``__init__`` that serves the first few objects, and then replaces itself by a compiled one."""
     fields: tuple[Field[object], ...] = ()
     put: Method = setattr
     finish: Method | None = None
     made = 0
 
-    def __init__(self: object, *args: object, **kwargs: object) -> None:  # noqa: N807  (it is one)
+    def __init__(self: object, *args: object, **kwargs: object) -> None:  # noqa: N807  (an actual special method)
         nonlocal fields, put, finish, made
         if not made:
             fields = dataclasses.fields(cls)
@@ -188,11 +189,11 @@ def _init(cls: type) -> Method:
                 put(self, name, one.default)
             elif one.default_factory is not MISSING:
                 put(self, name, one.default_factory())
-            elif one.init:  # it is missing
+            elif one.init:  # the argument is missing
                 left = -1
-        if left:  # arguments are wrong, which this says, or from now on it pays
+        if left:  # wrong arguments, for which this raises; or compiling pays from now on
             compiled = _compiled_init(cls)
-            setattr(cls, "__init__", compiled)  # noqa: B010  (mypy knows better)
+            setattr(cls, "__init__", compiled)  # noqa: B010  (mypy rejects the assignment)
             compiled(self, *args, **kwargs)
         elif finish is not None:
             finish(self)
@@ -223,7 +224,7 @@ def _compiled_init(cls: type) -> Method:
         if not frozen:
             lines.append(f"self.{name} = {value}")
         elif isinstance(slot := getattr(cls, name, None), MemberDescriptorType):
-            # Asked itself, a slot need not be looked for, which is a third of the time.
+            # Calling the slot's setter directly saves its look-up, a third of the time.
             known[f"_set_{name}"] = slot.__set__
             lines.append(f"_set_{name}(self, {value})")
         else:
@@ -232,7 +233,7 @@ def _compiled_init(cls: type) -> Method:
         lines.append("self.__post_init__()")
     fixed, named = parameters
     header = ", ".join(["self", *fixed, *(["*", *named] if named else [])])
-    exec("\n ".join([f"def __init__({header}):", *lines, "pass"]), known)  # noqa: S102  (of our own fields)
+    exec("\n ".join([f"def __init__({header}):", *lines, "pass"]), known)  # noqa: S102  (made from our own fields)
     init = known["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"  # type: ignore[attr-defined]
     return init  # type: ignore[return-value]
@@ -245,7 +246,7 @@ def _repr(self: object) -> str:
 
 
 def _values(fields: Iterable[Field[object]]) -> Callable[[object], object]:
-    """What gets the values of these fields from an object, as a tuple."""
+    """Return a getter of these fields' values as a tuple."""
     names = [one.name for one in fields]
     if len(names) > 1:
         return attrgetter(*names)
@@ -257,7 +258,7 @@ def _comparisons(fields: Iterable[Field[object]], *, frozen: bool, order: bool) 
     values = _values(compared)
     methods: dict[str, Method | None] = {"__hash__": None}
 
-    def __eq__(self: object, other: object) -> bool:  # noqa: N807  (it is one)
+    def __eq__(self: object, other: object) -> bool:  # noqa: N807  (an actual special method)
         return values(self) == values(other) if type(self) is type(other) else NotImplemented
 
     methods["__eq__"] = __eq__
@@ -285,7 +286,7 @@ def _delete(self: object, name: str) -> None:
 
 
 def _refuse(self: object, what: str, name: str) -> None:
-    """Only classes below a frozen one may have attributes that can be set."""
+    """Refuse to set or delete a field; only subclasses of a frozen class may have other attributes that can be set."""
     if _FIELDS in type(self).__dict__ or name in getattr(self, _FIELDS):
         raise FrozenInstanceError(f"cannot {what} field {name!r}")
 

@@ -1,4 +1,4 @@
-"""Texts in columns."""
+"""Text in columns."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _WIDEST: Final = 48
-"""Of names that have a text beside them; a longer one pushes its own to the right."""
+"""Widest name column with texts beside it; longer names push their own text to the right."""
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int], gap: int = 2) -> Iterator[str]:
-    """Rows of cells as lines, with ``gap`` blanks between columns and none at the end.
+    """Format rows of cells as lines, with ``gap`` blanks between columns and no trailing blanks.
 
     Args:
-        rows: of equal length.
-        right: the columns that are flush right, from 0.
-        gap: between two columns.
+        rows: rows of equal length.
+        right: right-aligned columns, counted from 0.
+        gap: blanks between two columns.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -28,8 +28,8 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int], gap: int = 2) 
 
 
 def described(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Names with what they mean beside them, on as many lines as that takes, indented by four."""
-    from textwrap import wrap  # noqa: PLC0415  (lists of names alone need it not)
+    """Format names with their meanings beside them, wrapped and indented by four."""
+    from textwrap import wrap  # noqa: PLC0415  (plain lists of names do not need it)
 
     listed = list(rows)
     width = min(max((len(name) for name, _ in listed), default=0), _WIDEST)
@@ -40,7 +40,7 @@ def described(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def clip(text: str, room: int) -> str:
-    """The text, its middle left out where it is too long: both ends of a path matter."""
+    """Shorten a text in the middle, because both ends of a path matter."""
     if len(text) <= room:
         return text
     head = (room - 1) // 2
@@ -48,5 +48,5 @@ def clip(text: str, room: int) -> str:
 
 
 def cut(text: str, room: int) -> str:
-    """The text, its end left out where it is too long."""
+    """Shorten a text at its end."""
     return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"

@@ -1,17 +1,17 @@
-"""Every exception this package raises on purpose.
+"""Every exception that this package raises on purpose.
 
     BlisError                     base: a message a person can act on
     ├── SpecError                 a document cannot be used; carries the located diagnostics
     ├── TraceError                rows of a recorded workload are out of range; carries the located problems
     ├── InputError                a file cannot be read, or a result cannot be written
     ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
-    ├── RouteError                a routing decision that is to be another one is never made so
+    ├── RouteError                an override of a routing decision cannot be applied
     └── SimulationError           the simulation itself cannot go on
         ├── StalledError          a step could advance no request
         ├── InvariantError        a stated invariant does not hold
-        └── DivergenceError       a replay did not come to where it had been before
+        └── DivergenceError       a replay did not reach the state seen before
 
-Anything else that escapes is a defect of the package.
+Any other exception that escapes is a defect of the package.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class BlisError(Exception):
-    """Base of all errors: one message, and optionally what to do about it; a line each, whatever they quote."""
+    """Base of all errors: one message, and optionally advice; each is a single line, whatever it quotes."""
 
-    def __init__(self, message: str, *, help: str | None = None) -> None:  # noqa: A002  (rustc's word for it)
+    def __init__(self, message: str, *, help: str | None = None) -> None:  # noqa: A002  (rustc's name for it)
         self.message = printable(message)
         self.help = None if help is None else printable(help)
         super().__init__(self.message)
@@ -39,16 +39,16 @@ class BlisError(Exception):
 
 
 def in_words(error: BaseException, moment: str = "") -> str:
-    """The kind of an exception of others' code, when it was raised, and what it says, if it can."""
+    """Describe an exception from foreign code: its type, when it was raised, and its message, if available."""
     try:
         says = str(error)
-    except Exception as another:  # noqa: BLE001  (it is others' code that makes the text)
+    except Exception as another:  # noqa: BLE001  (foreign code creates the text)
         says = f"(its text cannot be made: {type(another).__name__})"
     return f"{type(error).__name__}{moment and ' '}{moment}: {says}"
 
 
 class SpecError(BlisError):
-    """One or more documents are wrong; ``diagnostics`` say where and what to do, sorted by position."""
+    """One or more documents are wrong; ``diagnostics`` have places and advice, sorted by position."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -56,7 +56,7 @@ class SpecError(BlisError):
         super().__init__(f"{count} error{'' if count == 1 else 's'} in the specification")
 
     def __str__(self) -> str:
-        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415  (errors stay at the bottom of the arrows)
+        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415  (errors are the lowest layer)
 
         return render_text(self.diagnostics)
 
@@ -73,7 +73,7 @@ class TraceError(BlisError):
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """The problems as those of documents are told."""
+        """Return the problems in the format of document diagnostics."""
         from blis_tui.spec.diagnostics import from_trace_problems  # noqa: PLC0415  (as above)
 
         return (from_trace_problems(self.problems),)
@@ -89,11 +89,11 @@ class InputError(BlisError):
 
 
 class PolicyError(BlisError):
-    """No policy of that name is registered, or its settings are unusable."""
+    """No policy of that name is registered, or its settings are invalid."""
 
 
 class RouteError(BlisError):
-    """A routing decision that is to be another one cannot be: the request or the instance is none for it."""
+    """An override of a routing decision cannot be applied: the request or the instance does not fit."""
 
 
 class SimulationError(BlisError):
@@ -103,7 +103,7 @@ class SimulationError(BlisError):
 class StalledError(SimulationError):
     """A step could advance no request: the head of a queue cannot be scheduled although nothing runs.
 
-    Cause: limits that contradict each other. Documents are checked for that; experiments made by hand are not.
+    The cause is contradictory limits. Documents are checked for them; experiments created in code are not.
     """
 
 
@@ -124,10 +124,10 @@ class InvariantError(SimulationError):
 
 
 class DivergenceError(SimulationError):
-    """Going back, a replay from a checkpoint did not come to the state seen before: a defect of the simulator.
+    """When going back, a replay from a checkpoint did not reach the state seen before: a defect of the simulator.
 
     Attributes:
-        event: number of the event at which it showed.
+        event: number of the event at which this was detected.
     """
 
     def __init__(self, detail: str, *, event: int) -> None:

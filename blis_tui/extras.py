@@ -1,4 +1,4 @@
-"""Packages that only some commands need, and how they come into the installation that runs."""
+"""Optional dependencies ("extras"), and how to install them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from shlex import quote
 
 
 def install_command(extra: str) -> str:
-    """What adds an extra to this installation.
+    """Return the command that adds an extra to this installation.
 
-    It names the interpreter: the ``pip`` of a shell may be that of another one. An installer takes the blis-tui that is
-    there already, so no package index needs to have it; the packages of the extra come from there.
+    The command names the interpreter, because the shell's ``pip`` may belong to another one. The installer keeps the
+    installed blis-tui, so no package index needs to have it; only the packages of the extra are downloaded.
     """
     python = quote(sys.executable or "python3")
     installer = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"

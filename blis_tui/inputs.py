@@ -1,7 +1,7 @@
-"""Reading what users name as input: regular files only, never more of them than a stated limit.
+"""Reads user-named input files: regular files only, and never more than a stated limit.
 
-A named pipe would wait for ever, a device may have no end, and a file of gigabytes where a document belongs is a
-mistake: each is one error before anything is read.
+A named pipe would wait for ever, a device may have no end, and a file of gigabytes instead of a document is a mistake.
+Each is reported as one error before anything is read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_DEPTH: Final = 100
-"""Levels of maps and lists in a document."""
+"""Maximum nesting depth of maps and lists in a document."""
 MAX_TRACE_BYTES: Final = 1024 * 1024 * 1024
-"""Recorded workloads: some 30 million requests."""
+"""Maximum size of recorded workloads: some 30 million requests."""
 
-# Opening a pipe for reading waits for a writer; without blocking it is opened, recognised, and closed again.
+# Opening a pipe for reading waits for a writer; non-blocking, it is opened, recognized, and closed again.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _CHUNK: Final = 1 << 20
 _KINDS: Final = (
@@ -34,15 +34,15 @@ _KINDS: Final = (
 
 
 _NOTED: Final[dict[str | Path, None]] = {}
-"""What has been read."""
+"""The files read so far."""
 
 
 class TooLargeError(InputError):
-    """A file is larger than what is read of its kind."""
+    """A file is larger than the limit for its kind."""
 
 
 def real_path(path: str | Path) -> Path:
-    """The absolute path without links; a loop of links stays as it is (``Path.resolve`` raises before Python 3.13)."""
+    """Return the absolute path without links; a loop of links is kept (``Path.resolve`` raises before Python 3.13)."""
     return Path(os.path.realpath(path))
 
 
@@ -52,27 +52,27 @@ def unmerged_line(lines: Iterable[str]) -> int | None:
 
 
 def noted_inputs() -> tuple[str | Path, ...]:
-    """The files that have been opened for reading, whoever reads them, since they were forgotten."""
+    """Return the files opened for reading since the list was last cleared."""
     return tuple(_NOTED)
 
 
 def forget_noted_inputs() -> None:
-    """A command begins, which has read nothing yet."""
+    """Clear the list of opened files, at the beginning of a command."""
     _NOTED.clear()
 
 
 @contextmanager
 def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Iterator[BinaryIO]:
-    """A regular file opened for reading bytes.
+    """Open a regular file for reading bytes.
 
     Args:
         path: the file.
-        shown: what messages call it (default: the path).
-        limit: the most bytes it may have.
+        shown: its name in messages (default: the path).
+        limit: maximum size in bytes.
 
     Raises:
-        InputError: it cannot be opened or read, or is no regular file.
-        TooLargeError: it has more bytes.
+        InputError: it cannot be opened or read, or is not a regular file.
+        TooLargeError: it is larger.
     """
     name = str(path) if shown is None else shown
     try:
@@ -92,17 +92,17 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
 
 
 def read_input(path: str | Path, shown: str | None = None, *, limit: int) -> bytes:
-    """The content of a regular file. Raises as :func:`open_input`."""
+    """Return the content of a regular file. Raises as :func:`open_input`."""
     with open_input(path, shown, limit=limit) as file:
         raw = file.read(limit + 1) or b""
-    if len(raw) > limit:  # it grew, or belongs to a file system that does not know its sizes
+    if len(raw) > limit:  # it grew, or its file system does not report sizes
         raise _too_large(str(path) if shown is None else shown, limit)
     return raw
 
 
 def input_digest(path: str | Path, *, limit: int) -> str:
-    """SHA-256 of a regular file's content in hexadecimal. Raises as :func:`open_input`."""
-    from hashlib import sha256  # noqa: PLC0415  (traces alone need it)
+    """Return the SHA-256 of a regular file's content in hexadecimal. Raises as :func:`open_input`."""
+    from hashlib import sha256  # noqa: PLC0415  (only traces need it)
 
     digest = sha256()
     with open_input(path, limit=limit) as file:
@@ -115,7 +115,7 @@ def input_digest(path: str | Path, *, limit: int) -> str:
 
 
 def parse_json(text: str | bytes) -> object:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: it is not JSON, or nested too deeply.

@@ -1,6 +1,6 @@
-"""What a signal that asks the process to end does: by itself, and to a command that runs.
+"""Handling of termination signals, outside and within a running command.
 
-Imported before anything else, for it says what Ctrl-C does to all that is imported after it.
+This module is imported first, so that Ctrl-C is handled during all other imports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all that is here
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than this whole module
 if TYPE_CHECKING:
     from collections.abc import Callable
     from sys import UnraisableHookArgs
@@ -18,29 +18,30 @@ if TYPE_CHECKING:
 
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 INTERRUPTED = 130
-"""As ``ExitCode.INTERRUPTED``."""
+"""The same as ``ExitCode.INTERRUPTED``."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the process to end.
+    """A signal asked the process to terminate.
 
-    Not ``KeyboardInterrupt`` itself: where that passes through ``exec`` of a text (as it may in any import, for data
-    classes are made so), Python ends itself with SIGINT at last, whatever exit code it was given.
+    It is a subclass because of a Python behaviour: if ``KeyboardInterrupt`` itself passes through ``exec`` of a text
+    (as it may in any import, because data classes use it), Python finally kills itself with SIGINT, whatever exit code
+    it was given.
     """
 
 
 def numbers() -> list[int]:
-    """The signals that ask a process to end and that are not ignored (`nohup` ignores one)."""
+    """Return the termination signals that are not ignored (`nohup` ignores one)."""
     known = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]  # Windows has no SIGHUP
     return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def heed_from_the_start() -> None:
-    """From now on such a signal ends the process at once, until a command begins: there is nothing to leave in order.
+    """From now on, terminate the process at once on such a signal, until a command begins.
 
-    An exception would not do: what Python calls by itself during an import may swallow it, or make another one of it.
-    At the very end, when all has been written and the exit code is known, signals are ignored: Python would give them
-    back to the system, which answers with another exit code.
+    Nothing needs cleaning up yet. An exception would be unreliable, because code that Python calls during an import may
+    swallow or replace it. At the very end, when everything is written and the exit code is known, signals are ignored:
+    Python would restore their default handlers, which lead to another exit code.
     """
     _heed(_end_at_once)
     sys.unraisablehook = _kept_back
@@ -48,16 +49,17 @@ def heed_from_the_start() -> None:
 
 
 def command_begins() -> None:
-    """The first signal from now on is an exception, so that a command leaves in good order.
+    """From now on, raise an exception on the first signal, so that the command can clean up.
 
-    Does nothing where signals were not taken over: in a program that uses the command line as a library.
+    Has no effect if signals were not taken over, which is the case in a program that uses the command line as a
+    library.
     """
     if any(signal.getsignal(number) is _end_at_once for number in numbers()):
         _heed(_end)
 
 
 def raise_what_was_lost() -> None:
-    """What calls Python code from C may drop its exception without a word: a signal that has come counts all the same.
+    """Raise the exception of an earlier signal that was lost, as C code that calls Python may drop exceptions.
 
     Raises:
         Interrupted: this command has had its first signal.
@@ -67,32 +69,32 @@ def raise_what_was_lost() -> None:
 
 
 def command_ended() -> None:
-    """Nothing is left to put in order."""
+    """Terminate at once on a signal again, because the command has cleaned up."""
     _heed(_end_at_once)
 
 
 def by_a_signal(error: BaseException | None) -> bool:
-    """Whether this error is a signal's, or was made of one: Python 3.11 does that where a class is being made."""
+    """Whether an error was caused by a signal, directly or as Python 3.11 wraps it during the creation of a class."""
     while error is not None and not isinstance(error, Interrupted):
         error = error.__cause__
     return error is not None
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """The first signal."""
+    """Handle the first signal."""
     _heed(_end_at_once)
     raise Interrupted
 
 
 def _end_at_once(_number: int, _frame: FrameType | None) -> None:
-    """Another one, or one outside a command: it does not even clean up."""
+    """Handle a further signal, or one outside a command, without cleaning up."""
     os._exit(INTERRUPTED)
 
 
 def _kept_back(found: UnraisableHookArgs) -> None:
-    """What is raised in a finalizer or a weak reference's callback (each import has one) goes no further.
+    """Handle exceptions raised in finalizers and weak-reference callbacks (each import has one), which Python drops.
 
-    Were it a signal's, it would be lost, and a run would go on to its end.
+    If the exception comes from a signal, exit; otherwise it would be lost, and the run would continue to its end.
     """
     if by_a_signal(found.exc_value):
         os._exit(INTERRUPTED)

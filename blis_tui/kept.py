@@ -1,7 +1,7 @@
-"""What a class says of its objects to a checkpoint: attributes by name, whether it is compiled or not.
+"""Pickling of attributes by name, the same for compiled and interpreted classes.
 
-Compiled, a class has neither ``__slots__`` nor a ``__dict__``. With this base, what it pickles as is the same either
-way, so that checkpoints cross between a compiled installation and one in plain Python.
+Compiled classes have neither ``__slots__`` nor a ``__dict__``. With this base class, both kinds pickle alike, so that
+checkpoints can move between compiled and plain Python installations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COMPILED: Final = not __file__.endswith(".py")
-"""Whether this installation is a compiled one."""
+"""Whether this installation is compiled."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -29,7 +29,7 @@ class Kept:
         if names is None:
             found: list[str] = []
             for base in kind.__mro__:
-                # Compiled classes list what they and their bases have.
+                # Compiled classes list their own attributes and those of their bases.
                 said = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
                 if said:
                     found += said if base.__module__.startswith(_OURS) else _slots(base)
@@ -45,11 +45,11 @@ class Kept:
 
 
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}
-"""Of each class, what its objects may have."""
+"""Class -> possible attributes of its objects."""
 
 
 def own_attributes(one: object) -> dict[str, object]:
-    """What an object has beside what the classes of this package say of it: a class of a plug-in has added that."""
+    """Return the attributes that a plug-in's class adds to those of this package's classes."""
     if is_ours(type(one)):
         return {}
     names = [name for base in type(one).__mro__ if not is_ours(base) for name in _slots(base)]
@@ -59,7 +59,7 @@ def own_attributes(one: object) -> dict[str, object]:
 
 
 def is_ours(kind: type) -> bool:
-    """Whether a class is one of this package."""
+    """Whether a class belongs to this package."""
     return kind.__module__.startswith(_OURS)
 
 
@@ -70,21 +70,21 @@ def is_of_ours(one: object) -> bool:
 
 
 def remembering(*parts: object) -> tuple[Remembers, ...]:
-    """The parts of plug-ins that say what they remember, at plug points where they need not (for digests)."""
+    """Return parts of plug-ins that have a ``state()``, at plug points where it is optional (for digests)."""
     plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]
     return tuple([cast("Remembers", one) for one in plugged if not is_ours(type(one)) and hasattr(one, "state")])
 
 
 class Remembers(Protocol):
-    """Says what it remembers."""
+    """An object with a ``state()``."""
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values."""
+        """Return everything it remembers as plain values."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Plugged(Kept):
-    """Stands before a plug-in, and looks at what it answers.
+    """Wraps a plug-in and validates its answers.
 
     Attributes:
         plugged: the plug-in.
@@ -100,7 +100,7 @@ _OURS: Final = f"{__name__.partition('.')[0]}."
 
 
 def _slots(kind: type) -> list[str]:
-    """The attributes that a class has slots for, by the names under which objects have them."""
+    """Return the attributes that a class has slots for, by their (mangled) names in objects."""
     said: str | Iterable[str] = kind.__dict__.get("__slots__", ())
     names, owner = [said] if isinstance(said, str) else [*said], kind.__name__.lstrip("_")
     return [

@@ -1,8 +1,8 @@
-"""Keys of documents, each stated once: what it means, its unit, its range, and what holds where a document is silent.
+"""Keys of documents, each defined once: meaning, unit, range, and default.
 
 A key is a field of a frozen dataclass, made by one of the functions below; the field's type is the key's. Schemas,
-reference pages, defaults and decoding (``blis_tui.spec.decode``) follow from that. What a document says but no record
-holds, because something else follows from it, is a class variable made by :func:`said`::
+reference pages, defaults and decoding (``blis_tui.spec.decode``) follow from that. A key that no record holds, because
+something else is derived from it, is a class variable made by :func:`said`::
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Cluster:
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 F = TypeVar("F")
 
 Kind: TypeAlias = "type | tuple[type | str] | Mapping[str, Key] | str | None"
-"""What stands at a key: a plain type; the class of a map (in a tuple: a list of such); a map with these keys; the name
-of a definition that other code has; or what the field's type or the limits say (None)."""
+"""The type of a key's value: a plain type; the class of a map (in a tuple: a list of such maps); a map with these keys;
+the name of a definition in other code; or None = by the field's type or the limits."""
 
 GROUP: Final = "group"
-"""The kind of a map whose keys are fields of the record around it."""
+"""The kind of a map whose keys are fields of the surrounding record."""
 WHICH: Final = "Which one; decides the other keys."
-"""The description of a ``kind`` whose map has other keys."""
+"""Description of a ``kind`` whose map has other keys."""
 AUTO: Final = "auto"
-"""The word for a number that is worked out from others before a record is made; other words stand for None."""
+"""The word for a number that is derived before a record is created; other words stand for None."""
 
 
 class Said(Protocol):
-    """What a document says that no record holds."""
+    """A key that no record holds."""
 
 
 class Variants(NamedTuple):
-    """What a map may be whose ``kind`` decides its other keys."""
+    """The variants of a map whose ``kind`` decides its other keys."""
 
     kinds: Mapping[str, tuple[str, type | None]]
-    """What each kind means, and the class of its other keys; None = it has none."""
+    """The meaning of each kind, and the class of its other keys; None = it has none."""
     prefix: str
-    """What the names of their definitions begin with; empty = the key."""
+    """Prefix of the names of their definitions; empty = the key."""
     which: str
-    """The description of ``kind``."""
+    """Description of ``kind``."""
 
     @property
     def has_keys(self) -> bool:
-        """Whether any of them has other keys."""
+        """Whether any variant has other keys."""
         return any(keys is not None for _, keys in self.kinds.values())
 
 
@@ -59,35 +59,35 @@ class Key(NamedTuple):
     """One key of a document."""
 
     doc: str
-    """What it means, with its unit; it becomes the schema's description."""
+    """Its meaning, with its unit; becomes the schema's description."""
     limits: Mapping[str, object]
     """Further keywords of JSON Schema: ranges, patterns, examples."""
     default: object = MISSING
-    """What holds where a document is silent, as it would say it; the loader fills it in. MISSING = nothing."""
+    """The default as written in a document, which the loader fills in; MISSING = there is none."""
     optional: bool = False
-    """Whether documents may leave it out with nothing filled in."""
+    """Whether documents may omit it without anything being filled in."""
     name: str = ""
-    """Its name in documents, where the field has another one."""
+    """Its name in documents, if different from the field's."""
     group: str = ""
-    """The key of the map that it stands in; empty = it stands beside the others."""
+    """The key of the map that contains it; empty = none."""
     kind: Kind = None
-    """What stands there; None = what the field's type or the limits say."""
+    """The type of its value; None = by the field's type or the limits."""
     each: Mapping[str, object] = MappingProxyType({})
-    """The same for each in a list, or for each value of a map."""
+    """Further keywords of JSON Schema for each item of a list, or each value of a map."""
     within: type | None = None
-    """The class of keys that a map may have among others."""
+    """The class of keys that a map may have in addition to others."""
     values: type | None = None
     """The class of the values of a map whose keys are data."""
     words: Mapping[str, str] | Sequence[str] = ()
-    """Words that may stand there, with what each means."""
+    """Words allowed as its value, with their meanings."""
     point: str = ""
-    """The plug point whose plug-ins may stand there."""
+    """The plug point whose plug-ins are allowed."""
     variants: Variants | None = None
-    """For a map whose ``kind`` decides its other keys."""
+    """The variants of a map whose ``kind`` decides its other keys."""
 
     @property
     def is_required(self) -> bool:
-        """Whether documents must say it."""
+        """Whether documents must have it."""
         return not self.optional and self.default is MISSING
 
 
@@ -102,16 +102,16 @@ def key(
     kind: Kind = None,
     **limits: object,
 ) -> F:
-    """A plain value.
+    """Define a plain value.
 
     Args:
-        doc: what it means, with its unit.
+        doc: its meaning, with its unit.
         default: what the loader fills in.
-        absent: what a record has where a document leaves it out; nothing is filled in.
-        optional: whether a document may leave it out, and what a record has then follows from something else.
-        name: its name in documents, where the field has another one.
-        group: the key of the map that it stands in (see :func:`group_of`).
-        kind: what stands there, where the field's type does not say it.
+        absent: the record's value if a document omits it; nothing is filled in.
+        optional: whether a document may omit it; the record's value is then derived from something else.
+        name: its name in documents, if different from the field's.
+        group: the key of the map that contains it (see :func:`group_of`).
+        kind: the type of its value, if the field's type does not tell.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``examples=(8,)``.
     """
     about = Key(
@@ -136,14 +136,14 @@ def choice(
     group: str = "",
     **limits: object,
 ) -> F:
-    """One of some words, each with what it means."""
+    """Define one of some words, with their meanings."""
     optional = absent is not MISSING
     about = Key(doc=doc, limits=limits, default=default, optional=optional, name=name, group=group, words=words)
     return _field(about, absent if optional else cast("F", default))
 
 
 def amount(doc: str, words: Sequence[str], *, default: F | str, **limits: object) -> F:
-    """A number or a word: ``auto`` is replaced before a record is made, every other word means None."""
+    """Define a number or a word: ``auto`` is replaced before a record is created; every other word means None."""
     about = Key(doc=doc, limits=limits, default=default, words=words)
     return _field(about, cast("F", None if isinstance(default, str) and default != AUTO else MISSING))
 
@@ -163,19 +163,19 @@ def part(
     raw: Mapping[str, object] | None = None,
     **limits: object,
 ) -> F:
-    """A map of its own, or a list of such.
+    """Define a map with its own class, or a list of such maps.
 
     Args:
-        doc: what it means.
-        kind: the class that says its keys; in a tuple, that of each in a list.
+        doc: its meaning.
+        kind: the class that defines its keys; in a tuple, the class of each list item.
         default: what the loader fills in.
-        absent: what a record has where a document leaves it out; nothing is filled in.
-        filled: whether a record then has one of its own, with all defaults.
-        optional: as of :func:`key`.
-        required: whether it must be there although a record has something without it.
-        name: as of :func:`key`.
-        group: as of :func:`key`.
-        each: further keywords of JSON Schema for each in a list.
+        absent: the record's value if a document omits it; nothing is filled in.
+        filled: whether an omitted map becomes one with all defaults.
+        optional: as for :func:`key`.
+        required: whether documents must have it although the record has a default.
+        name: as for :func:`key`.
+        group: as for :func:`key`.
+        each: further keywords of JSON Schema for each list item.
         raw: further keywords of JSON Schema that cannot be names in Python.
         limits: further keywords of JSON Schema.
     """
@@ -204,15 +204,15 @@ def variants(
     which: str = "",
     **limits: object,
 ) -> F:
-    """A map whose ``kind`` decides its other keys; no plug-ins can join.
+    """Define a map whose ``kind`` decides its other keys; plug-ins cannot add variants.
 
     Args:
-        doc: what it means.
-        kinds: what each kind means, and the class of its other keys.
+        doc: its meaning.
+        kinds: the meaning of each kind, and the class of its other keys.
         default: what the loader fills in.
-        absent: what a record has where a document leaves it out.
-        prefix: what the names of their definitions in the schema begin with; empty = the key's.
-        which: the description of ``kind``.
+        absent: the record's value if a document omits it.
+        prefix: prefix of the names of their definitions in the schema; empty = the key's.
+        which: description of ``kind``.
         limits: further keywords of JSON Schema.
     """
     alone = not any(keys for _, keys in kinds.values())
@@ -233,17 +233,17 @@ def plug_in(
     ref: str = "",
     **limits: object,
 ) -> F:
-    """A plug-in: a ``PluginConfig``, or its bare name where the plug-ins of that plug point have no settings.
+    """Define a plug-in: a ``PluginConfig``, or its bare name if the plug-ins of that plug point have no settings.
 
     Args:
         point: the key of the plug point, such as ``policy.routing``.
-        doc: what it means.
+        doc: its meaning.
         default: what the loader fills in.
-        absent: as of :func:`key`.
-        optional: as of :func:`key`.
-        name: as of :func:`key`.
-        group: as of :func:`key`.
-        ref: where the schemas say what may stand there; empty = here.
+        absent: as for :func:`key`.
+        optional: as for :func:`key`.
+        name: as for :func:`key`.
+        group: as for :func:`key`.
+        ref: where the schemas define its values; empty = here.
         limits: further keywords of JSON Schema.
     """
     about = Key(
@@ -272,7 +272,7 @@ def said(
     raw: Mapping[str, object] | None = None,
     **limits: object,
 ) -> Said:
-    """A key that is no field of a record: what is made of it, other code says."""
+    """Define a key that is not a field of a record; other code processes it."""
     about = Key(
         doc=doc,
         limits={**(raw or {}), **limits},
@@ -289,12 +289,12 @@ def said(
 
 
 def entry(kind: Kind, doc: str, *, default: object = MISSING, **limits: object) -> Key:
-    """A key of a map whose keys are data, such as service classes."""
+    """Define a key of a map whose keys are data, such as SLO classes."""
     return Key(doc=doc, limits=limits, default=default, optional=default is MISSING, kind=kind)
 
 
 def group_of(doc: str, *, default: object = MISSING, required: bool = False, name: str = "", **limits: object) -> Said:
-    """The map that some of the fields stand in, which is none of the record."""
+    """Define a map that contains some of the record's fields, without being a record itself."""
     return said(GROUP, doc, default=default, required=required, name=name, raw=limits)
 
 
@@ -305,9 +305,9 @@ def _field(about: Key, default: F | None) -> F:
 
 
 def keys_of(kind: type) -> dict[str, tuple[Key, str]]:
-    """The keys that a class says, by the names of its fields and with their types, in its order."""
+    """Return the keys that a class defines, by field name and with their types, in class order."""
     own = vars(kind)
-    there = {**own, **own.get("__dataclass_fields__", {})}  # class variables are no fields
+    there = {**own, **own.get("__dataclass_fields__", {})}  # class variables are not fields
     types = own.get("__annotations__", {})
     listed = [(name, there.get(name)) for name in (types or there)]
     return {

@@ -1,4 +1,4 @@
-"""Tables as notebooks show them: HTML of its own, without scripts, styles or anything from a network."""
+"""HTML tables for notebooks, without scripts, styles or network resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Cell = float | str | None
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Cell]], notes: Iterable[str] = ()) -> str:
-    """A table with a title above and notes below; numbers stand to the right, what is missing is empty."""
+    """Create a table with a title above and notes below; numbers are right-aligned, missing values empty."""
     lines = ["<table>", f'<caption style="caption-side: top; text-align: left">{escape(title)}</caption>']
     lines.append(f"<thead><tr>{''.join(f'<th>{escape(one)}</th>' for one in head)}</tr></thead>")
     lines.append("<tbody>")
@@ -29,7 +29,7 @@ def _cell(value: Cell) -> str:
 
 
 def _number(value: float) -> str:
-    """As many digits as one reads."""
+    """Format a number with as many digits as are useful."""
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"

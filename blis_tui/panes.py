@@ -1,6 +1,7 @@
-"""Panes that plug-ins bring to the debugger: a function from what the debugger shows to lines of text.
+"""Panes that plug-ins add to the debugger: functions from the debugger's view to lines of text.
 
-Nothing here knows the terminal: the mark is a record beside the function, and the debugger's screen looks for it.
+Nothing here depends on the terminal: the mark is a record attached to the function, which the debugger's screen looks
+up.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class PaneLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the debugger keeps of a record of the run so far.
+    """A record of the run so far, as the debugger keeps it.
 
     Attributes:
         event: the number of its event.
@@ -60,7 +61,7 @@ class PaneView(Protocol):
 
     @property
     def experiment(self) -> Experiment:
-        """What is simulated."""
+        """The simulated experiment."""
 
     @property
     def event(self) -> int:
@@ -87,12 +88,12 @@ class PaneView(Protocol):
 
 
 Presenter: TypeAlias = "Callable[[PaneView, int], Iterable[PaneLine]]"
-"""From the view and the columns that there are to the lines of a pane."""
+"""Returns the lines of a pane, given the view and the number of columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginPane:
-    """A pane as its plug-in describes it; see :func:`pane`."""
+    """A plug-in's pane with its description; see :func:`pane`."""
 
     name: str
     about: str
@@ -120,7 +121,7 @@ def pane(name: str, about: str, *, key: str = "") -> Callable[[Presenter], Prese
 
 
 def panes_in(modules: Iterable[ModuleType]) -> tuple[PluginPane, ...]:
-    """The panes that modules bring, in order of definition."""
+    """Return the panes that modules define, in order of definition."""
     return tuple(
         value.__dict__[_MARK]
         for module in modules

@@ -1,4 +1,4 @@
-"""Tables of HTML pages, and self-contained pages without scripts: their frame and their style."""
+"""HTML tables, and self-contained pages without scripts, with a common frame and style."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ line { stroke: currentColor; stroke-opacity: .5; }
 
 
 def plain_page(title: str, parts: Iterable[str], style: str) -> str:
-    """The whole file.
+    """Create the whole file.
 
     Args:
-        title: what it is about.
-        parts: HTML that stands below it.
-        style: rules of this kind of page, beside those that all have.
+        title: the page's title.
+        parts: HTML below the title.
+        style: CSS rules in addition to the common ones.
     """
     head = (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>",
@@ -40,19 +40,19 @@ def plain_page(title: str, parts: Iterable[str], style: str) -> str:
 
 
 class Markup(str):
-    """HTML that stands in a cell as it is."""
+    """HTML that is inserted in a cell unescaped."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Texts in rows and columns.
+    """Text in rows and columns.
 
     Attributes:
-        caption: what it says, for those who come upon it without seeing what is around it; may be left out.
-        words: columns, counted from 0, that hold words and not figures; the first always does.
-        classes: a CSS class for each row; may be left out.
+        caption: a description for screen readers; optional.
+        words: columns, counted from 0, that hold words rather than figures; the first always does.
+        classes: a CSS class for each row; optional.
         sortable: whether readers can sort it by its columns, and filter its rows.
     """
 
@@ -64,7 +64,7 @@ class Table:
     sortable: bool = False
 
     def html(self) -> str:
-        """The table as HTML; it scrolls by itself where it is wider than the page."""
+        """Return the table as HTML, which scrolls if it is wider than the page."""
         head = "".join(f"<th scope='col'{self._kind(at)}>{escape(one)}</th>" for at, one in enumerate(self.head))
         rows = []
         for number, row in enumerate(self.rows):
@@ -86,5 +86,5 @@ def _content(cell: str) -> str:
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
-    """A table of texts; ``numbers``: all columns but the first hold figures. Without ``head`` it has none."""
+    """Create a table of texts; ``numbers``: all columns but the first hold figures. ``head`` may be empty."""
     return Table(head=head, rows=rows, words=() if numbers else range(sys.maxsize)).html()

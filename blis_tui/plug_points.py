@@ -1,9 +1,9 @@
 """The table of plug points: every place where a document names an implementation.
 
-A row has the plug point itself (its key, its noun, and the protocol of what stands there), the place in the schemas
-that names its plug-ins, and how ``check`` lets an experiment name one. Everything that goes through all plug
-points goes through this table. A field of an experiment's records that holds a plug-in's name says so itself
-(``plug_in`` of ``blis_tui.spec.model``); ``blis_tui.shipped`` lists what this package brings for each plug point.
+A row has the plug point itself (its key, noun and protocol), the place in the schemas that names its plug-ins, and how
+``check`` makes an experiment name one. All code that handles every plug point uses this table. A field of an
+experiment's records that holds a plug-in's name is marked as such (``plug_in`` of ``blis_tui.spec.model``);
+``blis_tui.shipped`` lists the built-in plug-ins of each plug point.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
     from blis_tui.registry import Point
 
 _NAME: Final = "NAME"
-"""What stands for a plug-in's name in :attr:`Row.changes`."""
+"""Placeholder for a plug-in's name in :attr:`Row.changes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What there is to know about a plug point."""
+    """The properties of a plug point."""
 
     point: Point
     schema: str
     """The schema that names its plug-ins."""
     below: tuple[str, ...]
-    """Where in it, below ``$defs``."""
+    """Its path below ``$defs`` in that schema."""
     experiment: str = "quickstart"
-    """A shipped experiment in which its plug-ins have something to decide."""
+    """A shipped experiment in which its plug-ins take effect."""
     changes: tuple[str, ...] = ()
-    """What makes an experiment name the plug-in ``NAME``; none = only a file that the plug-in is for can do that."""
+    """Overrides that make an experiment name the plug-in ``NAME``; empty = this takes a file for that plug-in."""
 
     def naming(self, name: str) -> tuple[str, ...]:
-        """Overrides that make an experiment name a plug-in."""
+        """Return overrides that make an experiment name a plug-in."""
         return tuple(change.replace(_NAME, name) for change in self.changes)
 
 
 def _policy(point: Point, *, below: tuple[str, ...] = (), experiment: str = "quickstart") -> Row:
-    """A key of policies."""
+    """Create the row of a policy key."""
     key = point.path.rpartition(".")[2]
     place = ("document", "properties", *below, key)
     return Row(point=point, schema="policy", below=place, experiment=experiment, changes=(f"{point.path}={_NAME}",))
 
 
 def _client(point: Point, below: tuple[str, ...], *keys: str, experiment: str = "quickstart") -> Row:
-    """Keys of a workload's clients."""
+    """Create the row of keys of a workload's clients."""
     changes = tuple(f"workload.clients.0.{key}={{kind: {_NAME}}}" for key in keys)
     return Row(point=point, schema="workload", below=below, experiment=experiment, changes=changes)
 
@@ -92,4 +92,4 @@ POINTS: Final = (
 )
 
 BY_PATH: Final = {row.point.path: row for row in POINTS}
-"""Each row by the key of its plug point."""
+"""Key of a plug point -> its row."""

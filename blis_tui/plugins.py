@@ -1,7 +1,7 @@
-"""What authors of plug-ins import: plug points, and the types that plug-ins see and answer with.
+"""The interface for authors of plug-ins: plug points, and the types that plug-ins receive and return.
 
-``docs/plugins.md`` shows how to write one, and has all of these. Nothing inside this package imports this module. What
-is imported ``as`` itself is there for others to import (PEP 484).
+``docs/plugins.md`` shows how to write one, and lists all of these. Nothing inside this package imports this module.
+Names imported ``as`` themselves are re-exports (PEP 484).
 """
 # ruff: noqa: PLC0414
 

@@ -1,4 +1,4 @@
-"""What is printed while something else has the terminal, by plug-ins above all: the last lines of it are kept."""
+"""Captures what is printed, mainly by plug-ins, while the terminal is in use; the last lines are kept."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LINES: Final = 1_000
-"""Lines kept."""
+"""Maximum number of lines kept."""
 _LONG: Final = 2_000
-"""Characters kept of a line."""
+"""Maximum number of characters kept per line."""
 
 
 class Printed:
-    """The last lines printed, from whichever thread.
+    """The last lines printed, from any thread.
 
     Attributes:
-        total: lines begun so far.
+        total: number of lines begun so far.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Printed:
         self._lock = Lock()
 
     def write(self, text: str) -> None:
-        """Take what is printed, which may be a part of a line, or several."""
+        """Add printed text, which may be part of a line, or several lines."""
         with self._lock:
             for part in text.splitlines(keepends=True):
                 said = part.rstrip("\r\n")
@@ -46,12 +46,12 @@ class Printed:
                 self._open = not part.endswith(("\r", "\n"))
 
     def lines(self) -> tuple[str, ...]:
-        """The lines kept, the oldest first, without what a terminal would act on."""
+        """Return the lines kept, the oldest first, sanitized for a terminal."""
         with self._lock:
             return tuple(printable(one) for one in self._lines)
 
     def take(self) -> str:
-        """The lines kept, as one text; they are forgotten."""
+        """Return the lines kept, as one text, and clear them."""
         lines = self.lines()
         with self._lock:
             self._lines.clear()
@@ -60,19 +60,19 @@ class Printed:
 
 
 class Stream(TextIOBase):
-    """Stands for standard output or standard error: hands on what is written to it, text or bytes."""
+    """Replaces standard output or standard error, and passes on what is written to it, text or bytes."""
 
     def __init__(self, take: Callable[[str], object]) -> None:
         self._take = take
         self.buffer = _Bytes(take)
 
     def write(self, text: str, /) -> int:
-        """Hand it on."""
+        """Pass a text on."""
         self._take(text)
         return len(text)
 
     def writable(self) -> bool:
-        """It is for writing only."""
+        """Return True."""
         return True
 
 
@@ -89,7 +89,7 @@ class _Bytes(RawIOBase):
 
 
 class _Late:
-    """Stands for standard error where it may be kept, as handlers of ``logging`` do: it is whatever that is by then."""
+    """Proxy for standard error that looks up ``sys.stderr`` at each write, for code that keeps it (log handlers)."""
 
     def __init__(self, before: TextIO) -> None:
         self._before = before
@@ -100,7 +100,7 @@ class _Late:
 
 @contextmanager
 def late_errors() -> Iterator[None]:
-    """Within the block who keeps ``sys.stderr`` writes to what stands for it when something is written."""
+    """Within the block, let code that keeps ``sys.stderr`` write to whatever replaces it later."""
     before = sys.stderr
     late = cast("TextIO", _Late(before))
     sys.stderr = before if before is None else late

@@ -1,7 +1,7 @@
 """pytest plugin: every experiment (``*.blis.yaml``) and study (``*.study.yaml``) below the root is a golden test.
 
-pytest imports this module in every run of an environment that has the package, so it imports nothing heavy; the work is
-in ``blis_tui.golden``.
+pytest imports this module in every run in an environment that has the package, so it imports nothing heavy; the work is
+done in ``blis_tui.golden``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.store import GoldenFiles
     from blis_tui.registry import Registry
 
-# Spelled out once more than in blis_tui.golden, which must not be imported to print pytest's help.
+# Repeated from blis_tui.golden, which must not be imported to print pytest's help.
 _MODES = ("auto", "no", "new", "unseen", "always")
 _OBSOLETE = ("ignore", "warn", "fail", "delete")
 _CHECKS = "observers checkpoint hash-seed"
@@ -33,7 +33,7 @@ _PROPERTY = "blis_golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini settings."""
+    """Define options and ini settings."""
     group = parser.getgroup("blis", "golden tests of simulated experiments")
     group.addoption(
         "--blis-update",
@@ -76,13 +76,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Follow the golden tests of this run, also of those that xdist's workers run.
+    """Track the golden tests of this run, including those that xdist's workers run.
 
     Raises:
-        pytest.UsageError: a setting has a value that it cannot have.
+        pytest.UsageError: a setting has an invalid value.
     """
     mode = config.getoption("--blis-update")
-    if mode not in _MODES:  # pytest checks the option, but not what stands for it in the environment
+    if mode not in _MODES:  # pytest checks the option, but not the environment variable
         raise pytest.UsageError(f"BLIS_UPDATE is {printable(mode)!r}: choose from {', '.join(_MODES)}")
     for check in config.getini("blis_checks").split():
         if check not in _CHECKS.split():
@@ -95,18 +95,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
-    """Take the files that look like experiments or studies."""
+    """Collect files that look like experiments or studies."""
     if any(file_path.match(pattern) for pattern in parent.config.getini("blis_spec_glob")):
         return SpecFile.from_parent(parent, path=file_path)
     return None
 
 
 class SpecFile(pytest.File):
-    """An experiment file."""
+    """An experiment or study file."""
 
     def collect(self) -> Iterator[SpecItem]:
-        """One item a case; a file that is no valid experiment is one item that fails and says why."""
-        from blis_tui.errors import BlisError  # noqa: PLC0415  (only runs that have such files pay for it)
+        """Collect one item per case; an invalid file becomes one item that fails with the reason."""
+        from blis_tui.errors import BlisError  # noqa: PLC0415  (only runs with such files need it)
         from blis_tui.golden.case import cases_of  # noqa: PLC0415
         from blis_tui.golden.project import project_of  # noqa: PLC0415
 
@@ -146,7 +146,7 @@ class SpecItem(pytest.Item):
         self.problem = problem
 
     def runtest(self) -> None:
-        """Run the experiment or the study and compare it with its golden."""
+        """Run the experiment or study and compare it with its golden."""
         if self.problem is not None:
             raise self.problem
         if self.case is None or self.project is None:
@@ -175,7 +175,7 @@ class SpecItem(pytest.Item):
             raise GoldenFailure(outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Verdicts and the package's own errors as they are, without a traceback."""
+        """Format verdicts and the package's own errors without a traceback."""
         from blis_tui.errors import BlisError  # noqa: PLC0415
 
         error = excinfo.value
@@ -184,7 +184,7 @@ class SpecItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where the case stands."""
+        """Return the location of the case."""
         return (
             self.path,
             (self.case.line if self.case else 1) - 1,
@@ -193,7 +193,7 @@ class SpecItem(pytest.Item):
 
 
 def _below(root: Path, path: Path) -> str:
-    """A file's path relative to a folder, with ``/``."""
+    """Return a file's path relative to a folder, with ``/``."""
     return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
 
@@ -209,7 +209,7 @@ _OTHER = pytest.StashKey["OtherProcess"]()
 
 
 def _other_process(config: pytest.Config) -> OtherProcess:
-    """One for all tests of this process, until it ends."""
+    """Return the process that all tests of this process share until it ends."""
     if _OTHER not in config.stash:
         from blis_tui.golden.other_process import OtherProcess  # noqa: PLC0415
 
@@ -222,20 +222,20 @@ _PLUGINS = pytest.StashKey["Registry | None"]()
 
 
 def _plugins(config: pytest.Config) -> Registry | None:
-    """What experiments may name besides the package's own policies. Scripts of the ini file lie beside it."""
+    """Return the plug-ins that experiments may name. Scripts of the ini file are relative to it."""
     if _PLUGINS not in config.stash:
         folder = config.rootpath if config.inipath is None else config.inipath.parent
         names = [str(folder / name) if name.endswith(".py") else name for name in config.getini("blis_plugins")]
         names += config.getoption("--blis-plugins")
         if names:
-            from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only who asks for plug-ins pays for it)
+            from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
 
         config.stash[_PLUGINS] = load_plugins(names) if names else None
     return config.stash[_PLUGINS]
 
 
 def _own_project(config: pytest.Config) -> Project:
-    """That of the run."""
+    """Return the project of this run."""
     from blis_tui.golden.project import Project  # noqa: PLC0415
 
     return Project.at(
@@ -244,7 +244,7 @@ def _own_project(config: pytest.Config) -> Project:
 
 
 class _Session:
-    """What the controller of a run knows about its golden tests."""
+    """What the controlling process of a run knows about its golden tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -253,7 +253,7 @@ class _Session:
         self._unwritten = ""
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """A part of the tests is left out: then nothing is known about goldens without tests."""
+        """Note that tests were deselected: then goldens without tests cannot be determined."""
         self._deselected = self._deselected or any(isinstance(item, SpecItem) for item in items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -266,7 +266,7 @@ class _Session:
                     self._results[result["nodeid"]] = result
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Goldens of skipped tests are not orphans."""
+        """Register the goldens of all collected tests, because those of skipped tests are not obsolete."""
         for item in session.items:
             if isinstance(item, SpecItem) and item.case is not None and item.project is not None:
                 files = item.project.files(item.path, item.case.name)
@@ -295,7 +295,7 @@ class _Session:
 
     @property
     def _obsolete(self) -> list[GoldenFiles]:
-        """Goldens that belong to no test; empty unless this was a full run."""
+        """Return goldens that belong to no test; empty unless this was a full run."""
         config = self._config
         if config.getoption("--blis-obsolete") == "ignore" or not self._results or not self._is_full():
             return []
@@ -325,8 +325,8 @@ class _Session:
         return not narrowed and config.args_source is not pytest.Config.ArgsSource.ARGS
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say what waits, what is obsolete, and annotate on GitHub."""
-        if hasattr(self._config, "workerinput"):  # xdist's workers summarise, too, but their output is dropped
+        """Print pending and obsolete goldens, and annotate on GitHub."""
+        if hasattr(self._config, "workerinput"):  # xdist's workers also summarize, but their output is dropped
             return
         if self._unwritten:
             terminalreporter.line(printable(f"--blis-report: {self._unwritten}"))

@@ -9,9 +9,8 @@ An implementation describes itself where it is defined::
     @ADMISSION.plugin("token-bucket", "A request is admitted when the bucket holds its input tokens.", Settings)
     class TokenBucket: ...
 
-That is all: schemas, reference pages and factories follow from it. Nothing is registered by importing a module; a
-registry is a value. Which plug points there are says ``blis_tui.plug_points``, and what this package brings for them
-``blis_tui.shipped``.
+Schemas, reference pages and factories follow from that. Importing a module registers nothing; a registry is a value.
+``blis_tui.plug_points`` lists the plug points, and ``blis_tui.shipped`` the built-in plug-ins.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ _TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"
 
 @dataclass(frozen=True, slots=True)
 class NoSettings:
-    """For plug-ins that have none."""
+    """The settings class of plug-ins without settings."""
 
 
 def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
-    """A field of a settings class, with its description, default and limits.
+    """Define a field of a settings class, with its description, default and limits.
 
     Args:
-        doc: its meaning, with its unit; it becomes the schema's description.
-        default: its value if a spec leaves it out; None makes it optional. Without a default, specs must give it.
+        doc: its meaning, with its unit; becomes the schema's description.
+        default: its value if a spec omits it; None makes it optional. Without a default, specs must have it.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
     about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)
@@ -63,7 +62,7 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
 
 
 def setting_or(doc: str, words: Sequence[str], *, default: F, **limits: object) -> F:
-    """The same for a number, or one of some words such as ``none``, for which the class gets None."""
+    """Define a setting that is a number or one of some words such as ``none``, for which the class gets None."""
     about = Key(doc=doc, limits=limits, default=default, words=words)
     return field(default=default, metadata={"key": about})
 
@@ -71,64 +70,64 @@ def setting_or(doc: str, words: Sequence[str], *, default: F, **limits: object) 
 def nested(
     doc: str, point: PlugPoint[[], T], reference: str, default: Sequence[Mapping[str, object]]
 ) -> tuple[tuple[str, T], ...]:
-    """A field of a settings class that lists plug-ins of another plug point; the class gets each with its name.
+    """Define a field of a settings class that lists plug-ins of another plug point; the class gets each with its name.
 
     Args:
         doc: as for :func:`setting`.
-        point: whose plug-ins.
+        point: the other plug point.
         reference: the schema of the list, such as ``#/$defs/scorers``.
-        default: what a spec that says nothing means, as it would say it.
+        default: the default as written in a spec.
     """
     about = Key(doc=doc, limits={"$ref": reference, "default": list(default)}, optional=True)
     return field(default=(), metadata={"key": about, "point": point})
 
 
 def json_type(annotation: object) -> str:
-    """The type that a schema gives a setting of this type.
+    """Return the JSON Schema type for a setting of this type.
 
     Raises:
-        KeyError: a document has no such values.
+        KeyError: documents have no such values.
     """
-    if isinstance(annotation, UnionType):  # `int | None`: may be left out
+    if isinstance(annotation, UnionType):  # `int | None`: may be omitted
         (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
-    return _TYPES[get_origin(annotation) or annotation]  # type: ignore[index]  # what is no type, is not in the table
+    return _TYPES[get_origin(annotation) or annotation]  # type: ignore[index]  # what is no type is not in the table
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where plug-ins of users come from."""
+    """The origin of a user's plug-ins."""
 
     name: str
-    """Of the package, or of the script's file."""
+    """Name of the package, or of the script's file."""
     version: str
     """The package's version, or ``sha256:`` and the digest of the script."""
     asked: str
-    """What asks for it again: the package's name, or the script's absolute path."""
+    """The name to load it by: the package's name, or the script's absolute path."""
     code: str
-    """The digest of the sources: a package that is being written changes without another version."""
+    """The digest of the sources, as a package under development changes without a new version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One implementation, as it describes itself."""
+    """One implementation with its description."""
 
     path: str
-    """Of its plug point."""
+    """The key of its plug point."""
     name: str
     summary: str
-    """One sentence; it becomes the schema's description."""
+    """One sentence; becomes the schema's description."""
     settings: type
     """A frozen dataclass whose fields are made by :func:`setting`."""
     make: Callable[..., object]
     module: str
     origin: Origin | None = None
-    """Where it comes from; None = it is this package's own."""
+    """Its origin; None = built in."""
     of_blis: bool = False
-    """It is there for comparing with the simulator BLIS alone: lists have it last."""
+    """Whether it only serves comparisons with the simulator BLIS; lists have it last."""
 
 
 class Named(Protocol):
-    """A plug-in as a spec names it."""
+    """A plug-in as named in a spec."""
 
     @property
     def kind(self) -> str:
@@ -136,17 +135,17 @@ class Named(Protocol):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What it is told."""
+        """Its settings."""
 
 
 class Point:
-    """A plug point, whatever its plug-ins are called with.
+    """A plug point, regardless of its plug-ins' signature.
 
     Attributes:
-        path: where in a spec, such as ``policy.admission``.
-        noun: what stands there, such as ``admission policy``.
-        protocol: what every implementation is.
-        members: what every implementation must have: all that the protocol names.
+        path: its key in specs, such as ``policy.admission``.
+        noun: the kind of plug-in, such as ``admission policy``.
+        protocol: the protocol of its implementations.
+        members: the attributes that every implementation must have: all that the protocol names.
     """
 
     def __init__(self, path: str, noun: str, protocol: type) -> None:
@@ -162,7 +161,7 @@ FOR_BLIS: Final = "For comparing with BLIS."
 
 
 class PlugPoint(Point, Generic[P, T]):
-    """A place where a spec names an implementation: called with its settings and ``P``, it answers a ``T``."""
+    """A place where a spec names an implementation, which is called with its settings and ``P`` and returns a ``T``."""
 
     def plugin(
         self,
@@ -174,7 +173,7 @@ class PlugPoint(Point, Generic[P, T]):
     ) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
         """Mark a class or function as the implementation that a spec calls ``name``; it is called with its settings.
 
-        ``of_blis``: it is for comparing with the simulator BLIS alone, which its summary then says.
+        ``of_blis``: it only serves comparisons with the simulator BLIS, which its summary then says.
         """
         about = f"{summary} {FOR_BLIS}" if of_blis else summary
 
@@ -186,13 +185,13 @@ class PlugPoint(Point, Generic[P, T]):
 
 
 class Registry:
-    """All plug-ins that specs may name; it never changes.
+    """All plug-ins that specs may name; immutable.
 
     Args:
-        plugins: those that are there already.
-        origins: where those come from that are not this package's own.
-        shipped: plug point -> name -> the module that has the plug-in; it is imported when the plug-in is asked for.
-        modules: the modules that users asked for, with plug-ins, kinds of records or panes.
+        plugins: plug-ins that are loaded already.
+        origins: the origins of those that are not built in.
+        shipped: plug point -> name -> the plug-in's module, which is imported when the plug-in is requested.
+        modules: the modules that users requested, with plug-ins, kinds of records or panes.
 
     Attributes:
         origins: as above.
@@ -213,25 +212,25 @@ class Registry:
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """All of them; this imports them all."""
+        """Return all plug-ins; this imports them all."""
         paths = dict.fromkeys((*self._shipped, *(path for path, _ in self._plugins)))
         return tuple(plugin for path in paths for plugin in self.of(path))
 
     @property
     def own(self) -> tuple[Plugin, ...]:
-        """Those that are not this package's own."""
+        """Return the plug-ins that are not built in."""
         return tuple(plugin for plugin in self._plugins.values() if plugin.origin is not None)
 
     def names(self, path: str) -> tuple[str, ...]:
-        """What specs may say at a plug point."""
+        """Return the names that specs may use at a plug point."""
         return (*self._shipped.get(path, ()), *(name for at, name in self._plugins if at == path))
 
     def of(self, path: str) -> tuple[Plugin, ...]:
-        """The plug-ins of a plug point; this imports them all."""
+        """Return the plug-ins of a plug point; this imports them all."""
         return tuple(self.find(path, name) for name in self.names(path))
 
     def find(self, path: str, name: str, noun: str = "plug-in") -> Plugin:
-        """The plug-in of that name at a plug point; no other is imported.
+        """Return the plug-in of that name at a plug point, importing no other.
 
         Raises:
             PolicyError: there is none.
@@ -246,7 +245,7 @@ class Registry:
         return _marked(module)[path, name]
 
     def used(self, path: str, config: Named) -> Iterator[Plugin]:
-        """The plug-in that a spec names at a plug point, and those that its settings name."""
+        """Iterate over the plug-in that a spec names at a plug point, and those that its settings name."""
         plugin = self.find(path, config.kind)
         yield plugin
         for one in fields(plugin.settings):
@@ -257,10 +256,10 @@ class Registry:
     def create(
         self, point: PlugPoint[P, T], name: str, settings: Mapping[str, object], *args: P.args, **more: P.kwargs
     ) -> T:
-        """Make what a spec names, with its settings and whatever the plug point passes on.
+        """Create what a spec names, with its settings and the arguments of the plug point.
 
         Raises:
-            PolicyError: there is no such plug-in, it has no such setting, or lacks one.
+            PolicyError: there is no such plug-in, it has no such setting, or one is missing.
         """
         plugin = self.find(point.path, name, point.noun)
         there = {one.name: one.default is MISSING for one in fields(plugin.settings)}
@@ -285,7 +284,7 @@ class Registry:
 
 
 def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
-    """What a user's plug-in is, or why it can be none, with the place."""
+    """Create a user's plug-in; if that fails or it is unsuitable, raise an error with the place."""
     subject = f"the {point.noun} `{plugin.name}` of {plugin.origin.name if plugin.origin else plugin.module}"
     doing = "cannot be made" if inspect.isclass(plugin.make) else "fails"
     try:
@@ -306,29 +305,29 @@ def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
 
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
-    """What modules mark as plug-ins, in order of definition."""
+    """Return what modules mark as plug-ins, in order of definition."""
     found = [
         value.__dict__[_MARK]
         for module in modules
         for value in vars(module).values()
         if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {})
     ]
-    return tuple({id(plugin): plugin for plugin in found}.values())  # which may have more than one name in its module
+    return tuple({id(plugin): plugin for plugin in found}.values())  # a plug-in may have several names in its module
 
 
 @cache
 def _marked(module: str) -> Mapping[tuple[str, str], Plugin]:
-    """What a module marks as plug-ins, by plug point and name."""
+    """Return what a module marks as plug-ins, by plug point and name."""
     return {(plugin.path, plugin.name): plugin for plugin in plugins_in((import_module(module),))}
 
 
 def place_in_plugin(error: BaseException, modules: Iterable[str] = ()) -> str:
-    """The innermost line of a plug-in that an error came through, in words; empty = it came through none.
+    """Describe the innermost line of a plug-in in an error's traceback; empty = there is none.
 
     Args:
-        error: as it was caught.
-        modules: of plug-ins that are in use; those that an error came through are found without. All modules of
-            their packages count.
+        error: the caught error.
+        modules: modules of the plug-ins in use, in addition to those found in the traceback. All modules of their
+            packages count.
     """
     frames = _frames(error)
     through = [name for name in dict.fromkeys(_module_of(frame) for frame, _ in frames) if _has_plugins(name)]
@@ -341,7 +340,7 @@ def place_in_plugin(error: BaseException, modules: Iterable[str] = ()) -> str:
 
 
 def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
-    """The calls that an error came through, and the line of each."""
+    """Return the frames in an error's traceback, with the line of each."""
     found, trace = [], error.__traceback__
     while trace is not None:
         found.append((trace.tb_frame, trace.tb_lineno))

@@ -1,11 +1,11 @@
-"""A simulation that can be stepped, run, looked at, saved, restored and listened to."""
+"""A simulation that can be stepped, run, inspected, saved, restored and subscribed to."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import wraps
 from hashlib import sha256
-from struct import error as StructError  # noqa: N812  (it is a class)
+from struct import error as StructError  # noqa: N812  (a class)
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 from blis_tui._version import ENGINE, __version__
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 SLICE_EVENTS: Final = 20_000
-"""Events between two looks at whether to go on: about 50 ms of ordinary steps, more under KV pressure."""
+"""Events between two checks whether to go on: about 50 ms of ordinary steps, more under KV pressure."""
 
 CHECKS: Final = ("all", "end", "off")
 
@@ -55,7 +55,7 @@ class _Stateful(Protocol):
 def _says_who_failed(
     method: Callable[Concatenate[Simulation, _P], _T],
 ) -> Callable[Concatenate[Simulation, _P], _T]:
-    """Turn what a user's plug-in raises, or lets happen by its answers, into an error with its place."""
+    """Convert exceptions that a user's plug-in raises or causes into errors with their place."""
 
     @wraps(method)
     def called(self: Simulation, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -76,7 +76,7 @@ def _says_who_failed(
 
 
 def _failed_plugin(experiment: Experiment, error: BaseException, moment: str) -> SimulationError | None:
-    """What users' plug-ins, or answers of theirs, have let happen; None = the experiment names none."""
+    """Create the error for a failure in or because of users' plug-ins; None = the experiment has none."""
     used = experiment.plugins_used()
     place = place_in_plugin(error, [plugin.module for plugin in used]) if used else ""
     if not used or (not place and not isinstance(error, Exception)):
@@ -87,7 +87,7 @@ def _failed_plugin(experiment: Experiment, error: BaseException, moment: str) ->
 
 
 def _beyond_all_time(error: BaseException) -> SimulationError | None:
-    """Whether numbers have grown too large, and not those of a plug-in: what that means."""
+    """Create the error for numbers that have grown too large, unless a plug-in's; None = another error."""
     if not isinstance(error, OverflowError | StructError) or place_in_plugin(error):
         return None
     return SimulationError(
@@ -98,9 +98,9 @@ def _beyond_all_time(error: BaseException) -> SimulationError | None:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in a run to return to: a light checkpoint, of use only to simulations that share its request log.
+    """A place in a run to return to: a light checkpoint, usable only by simulations that share its request log.
 
-    It holds the state without the books of requests that have ended: those only grow, so a length tells them.
+    It contains the state without the books of ended requests: these only grow, so their length suffices.
     """
 
     event: int
@@ -110,12 +110,12 @@ class Mark:
 
     @property
     def size_bytes(self) -> int:
-        """How much memory it takes."""
+        """Size in memory."""
         return len(self.content)
 
 
 class _Archive:
-    """The longest request log of some simulations of one experiment: what the others' logs are heads of."""
+    """The longest request log of several simulations of one experiment; the other logs are prefixes of it."""
 
     def __init__(self, log: RequestLog) -> None:
         self.log = log
@@ -127,12 +127,12 @@ class Simulation:
     Args:
         experiment: what to simulate (see :func:`blis_tui.load`).
         check: when to verify the invariants: after every event (``all``), in the report (``end``), or never (``off``).
-        routes: routing decisions to overrule: request -> index of its instance, or a ``Reroute`` (which decision).
-        source: where requests come from in the place of the experiment's workload.
+        routes: routing decisions to override: request -> index of its instance, or a ``Reroute`` (which decision).
+        source: source of requests instead of the experiment's workload.
 
     Attributes:
-        log: the books of the requests that have ended: to be looked at, not changed.
-        left_out: what of a recorded workload is no request, because the trace's format leaves it out.
+        log: the books of ended requests; read-only.
+        left_out: parts of a recorded workload that are not requests by the trace's format.
 
     Raises:
         TraceError: rows of a recorded workload are wrong.
@@ -158,7 +158,7 @@ class Simulation:
         self._archive = _Archive(self.log)
         self._routes = reroutes(routes)
         self._broken = False
-        # Where a plug-in fails, the number of the event is told.
+        # If a plug-in fails, the error gives the number of the event.
         self._one_by_one = bool(experiment.plugins_used())
         self._look: Callable[[], None] | None = None
         self._repeatable = source is None
@@ -175,7 +175,7 @@ class Simulation:
             if failed is None:
                 raise
             raise failed from error
-        # What a checkpoint leaves out, by the name it has there.
+        # Parts that checkpoints leave out, by their names there.
         self._parts = self._cluster.roster.fixed_parts()
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers, **self._parts}
         if (trace := fixed_part(source)) is not None:
@@ -183,7 +183,7 @@ class Simulation:
         table = table_of(source)
         self.left_out = () if table is None else table.left_out
 
-    # ---- forward ----
+    # ---- running ----
 
     @property
     def now_us(self) -> int:
@@ -197,38 +197,38 @@ class Simulation:
 
     @property
     def done(self) -> bool:
-        """Whether nothing will happen any more (or only beyond the horizon)."""
+        """Whether nothing more will happen (within the horizon)."""
         return self._cluster.next_event_us() is None
 
     @property
     def sound(self) -> bool:
-        """Whether its state can be relied on: no exception has interrupted it in the middle of an event."""
+        """Whether its state is reliable: no exception has interrupted it in the middle of an event."""
         return not self._broken
 
     @property
     def arrived(self) -> int:
-        """Requests that have arrived so far."""
+        """Number of requests that have arrived so far."""
         return self._cluster.arrived
 
     @property
     def ended(self) -> int:
-        """Requests that have completed, or ended otherwise, so far."""
+        """Number of requests that have completed, or ended otherwise, so far."""
         return self._cluster.closed()
 
     @property
     def routes_left(self) -> tuple[str, ...]:
-        """Requests of ``routes`` whose decision has not been overruled so far."""
+        """Requests of ``routes`` whose decision has not been overridden so far."""
         return tuple(self._cluster.dispatcher.overruled)
 
     @property
     def cluster(self) -> Cluster:
-        """The live state: to be looked at, not changed."""
+        """The live state; read-only."""
         self._require_sound()
         return self._cluster
 
     def peek(self) -> PendingEvent | None:
         """The next event; None at the end."""
-        from blis_tui.cluster.snapshot import peek  # noqa: PLC0415  (runs that nobody watches need none of it)
+        from blis_tui.cluster.snapshot import peek  # noqa: PLC0415  (only needed by observers)
 
         return peek(self._cluster)
 
@@ -255,11 +255,11 @@ class Simulation:
 
         Args:
             until_us: the last microsecond to simulate; None = to the end.
-            max_events: how many events to process at most; None = any number.
-            go_on: called every few ten thousand events; False from it stops the run between two events.
+            max_events: maximum number of events to process; None = unlimited.
+            go_on: called every few ten thousand events; if it returns False, the run stops between two events.
 
         Returns:
-            False when ``go_on`` or :meth:`stop` stopped it.
+            False if ``go_on`` or :meth:`stop` stopped it.
         """
         exact = self._check == "all" or max_events is not None
         stride = 1 if self._check == "all" else SLICE_EVENTS
@@ -283,9 +283,9 @@ class Simulation:
         return True
 
     def stop(self) -> None:
-        """Let :meth:`run` return False after the event it is processing (or the first that it will).
+        """Let :meth:`run` return False after its current event (or its first one, if it is not running).
 
-        For signal handlers: it takes no lock and touches nothing that events look at.
+        Safe in signal handlers: it takes no lock and touches nothing that events use.
         """
         self._cluster.stopping = True
 
@@ -299,19 +299,19 @@ class Simulation:
             processed = self._cluster.run(events, until_us, exact=exact)
             self.log.settle()
         except BaseException as error:
-            # Half an event has happened: nothing that follows could be relied on.
+            # An event was interrupted halfway, so the state is unreliable from now on.
             self._broken = True
             if (failed := _beyond_all_time(error)) is not None:
                 raise failed from error
             raise
         finally:
-            # A checkpoint knows nothing of who looks.
+            # Checkpoints must not contain observers.
             if self._look is not None:
                 self._pause_in_steps(None)
         if processed and self._check == "all":
             try:
                 self.verify()
-            except Exception:  # but to be interrupted while looking breaks nothing
+            except Exception:  # not for an interruption during the check, which does no harm
                 self._broken = True
                 raise
         return processed
@@ -327,14 +327,14 @@ class Simulation:
                 help="restore a checkpoint, or start again",
             )
 
-    # ---- looking ----
+    # ---- inspection ----
 
     @_says_who_failed
     def snapshot(self, window: int | None = None) -> Snapshot:
-        """Everything a reader may want to see, frozen.
+        """Return a frozen snapshot for readers.
 
         Args:
-            window: how many requests of each queue and batch to look at, from their heads; None = all of them.
+            window: number of requests to include from the head of each queue and batch; None = all of them.
         """
         from blis_tui.cluster.snapshot import take_snapshot  # noqa: PLC0415  (as above)
 
@@ -342,10 +342,10 @@ class Simulation:
         return take_snapshot(self._cluster, window)
 
     def figure(self, name: str, instance: int | None = None) -> float:
-        """One number about the state, by its name in ``FIGURES``, of the cluster or of one instance.
+        """Return one number about the state, by its name in ``FIGURES``, of the cluster or of one instance.
 
         Raises:
-            KeyError: no figure has that name, or it means nothing for one instance.
+            KeyError: there is no such figure, or it is undefined for one instance.
         """
         self._require_sound()
         known = FIGURES[name]
@@ -356,7 +356,7 @@ class Simulation:
         return known.of_instance(self._cluster.instances[instance])
 
     def request(self, name: str) -> RequestSnapshot | None:
-        """A request that has arrived and not ended, frozen; None when there is none of that name."""
+        """Return a snapshot of a live request; None = there is none of that name."""
         from blis_tui.cluster.snapshot import find_request  # noqa: PLC0415  (as above)
 
         self._require_sound()
@@ -364,10 +364,10 @@ class Simulation:
 
     @_says_who_failed
     def digest(self) -> str:
-        """A digest of the whole state: equal digests, equal futures.
+        """Return a digest of the whole state: equal digests mean equal futures.
 
         Raises:
-            SimulationError: a plug-in's ``state()`` has something that is no plain value.
+            SimulationError: a plug-in's ``state()`` contains something other than plain values.
         """
         self._require_sound()
         try:
@@ -376,8 +376,8 @@ class Simulation:
             raise self._unplain() from error
 
     def _unplain(self) -> SimulationError:
-        """Whose state it is that has the address of an object, and of which kind that is."""
-        from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (hardly ever needed)
+        """Create the error that names whose state contains an object's address, and the object's type."""
+        from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (rarely needed)
 
         whose, kind = "a plug-in", "object"
         for plugin in self.experiment.plugins_used():
@@ -391,12 +391,12 @@ class Simulation:
         )
 
     def parts_from(self, modules: Collection[str]) -> list[object]:
-        """The objects in its state whose classes are from these modules, such as a plug-in's policies."""
+        """Return the objects in its state whose classes are from these modules, such as a plug-in's policies."""
         return objects_from(modules, self._cluster)
 
     @_says_who_failed
     def verify(self) -> None:
-        """Check every invariant now. Raises InvariantError at the first that does not hold."""
+        """Check every invariant now. Raises InvariantError at the first violation."""
         for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS):
             wrong = invariant.check(self._cluster)
             if wrong:
@@ -404,13 +404,13 @@ class Simulation:
 
     @_says_who_failed
     def report(self, *, complete: bool | None = None, verify: bool = True, by_clock: bool = False) -> Report:
-        """The report as of now.
+        """Return the report as of now.
 
         Args:
-            complete: what ``meta.complete`` says; None = whether the simulation is done.
+            complete: the value of ``meta.complete``; None = whether the simulation is done.
             verify: whether to check the invariants, which takes time in proportion to the state.
-            by_clock: whether first tokens and ends count only from when they come, and first tokens until a preemption
-                takes them back, where the simulation goes on.
+            by_clock: whether first tokens and ends count only from when they come, and first tokens only until a
+                preemption takes them back, if the simulation is not done.
 
         Raises:
             SimulationError: an exception interrupted the simulation in the middle of an event.
@@ -430,8 +430,8 @@ class Simulation:
         return self._with_course(report) if self.experiment.course and self.done and self._repeatable else report
 
     def _with_course(self, report: Report) -> Report:
-        """With verdicts on the course of the run, which is repeated for them from its beginning."""
-        from blis_tui.conditions.course import judged  # noqa: PLC0415  (few experiments expect anything of it)
+        """Add verdicts on the course of the run, which is repeated from its beginning for them."""
+        from blis_tui.conditions.course import judged  # noqa: PLC0415  (few experiments need it)
 
         again = Simulation(self.experiment, check="off", routes=self._routes)
         found = judged(self.experiment.course, self.experiment, again)
@@ -439,7 +439,7 @@ class Simulation:
 
     @_says_who_failed
     def checkup(self) -> Checkup:
-        """The checks behind the report's warnings, as of now; it takes time in proportion to the requests so far.
+        """Run the checks behind the report's warnings now, in time proportional to the requests so far.
 
         Raises:
             SimulationError: an exception interrupted the simulation in the middle of an event.
@@ -448,19 +448,19 @@ class Simulation:
         return check_up(self.experiment, self._cluster, self.log, duration_us=self._duration_us())
 
     def _duration_us(self) -> int:
-        """The time of the latest event; the horizon, where that is the end."""
+        """Time of the latest event, or the horizon if that ended the run."""
         horizon = self._cluster.horizon_us
         cut = horizon is not None and self.done and self._cluster.queue.head() is not None
         return horizon if cut and horizon is not None else self.now_us
 
-    # ---- listening ----
+    # ---- subscriptions ----
 
     def subscribe(self, kind: type[_R] | str, callback: Callable[[_R], None]) -> Callable[[], None]:
         """Call ``callback`` with each record of ``kind`` (a record class, its name, or ``all``) from now on.
 
-        ``all`` is the record stream; kinds that are told on demand, such as ``routing-decision``, have to be named.
+        ``all`` is the record stream; on-demand kinds such as ``routing-decision`` must be named.
 
-        Returns a function that ends the subscription. A simulation's results do not depend on who listens.
+        Returns a function that ends the subscription. Subscriptions do not affect a simulation's results.
 
         Raises:
             ValueError: there is no such kind of record.
@@ -476,9 +476,9 @@ class Simulation:
         return unsubscribe
 
     def pause_in_steps(self, look: Callable[[], None]) -> Callable[[], None]:
-        """Call ``look`` in the middle of each step from now on: who takes part is decided, nothing is computed yet.
+        """Call ``look`` in the middle of each step from now on, when the batch is formed but nothing is computed yet.
 
-        It may look at the simulation, but not move it. Returns a function that ends it.
+        It may inspect the simulation, but not advance it. Returns a function that ends the calls.
         """
         self._look = look
 
@@ -487,18 +487,18 @@ class Simulation:
 
         return stop
 
-    # ---- back ----
+    # ---- checkpoints ----
 
     @_says_who_failed
     def checkpoint(self) -> bytes:
-        """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
+        """Return the whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
         self._require_sound()
         content = packed((self._cluster, self.log), parts=self._parts)
         return self._seal(content) + content
 
     @_says_who_failed
     def mark(self) -> Mark:
-        """A light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
+        """Create a light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
         self._require_sound()
         if len(self.log) > len(self._archive.log):
             self._archive.log = self.log
@@ -513,9 +513,9 @@ class Simulation:
         self._take(cast("Cluster", unpacked(mark.content, {**self._fixed, "log": log})), log)
 
     def twin(self, at: Mark, *, routes: Routes | None = None) -> Simulation:
-        """Another simulation of the same experiment, at a mark, without subscribers.
+        """Create another simulation of the same experiment at a mark, without subscribers.
 
-        ``routes``: routing decisions behind the mark that it overrules, beside those of this one.
+        ``routes``: routing decisions after the mark to override, in addition to this simulation's overrides.
         """
         more = reroutes(routes)
         other = object.__new__(Simulation)
@@ -539,10 +539,10 @@ class Simulation:
     def restore(self, checkpoint: bytes) -> None:
         """Go to where ``checkpoint`` was taken, forwards or backwards; subscriptions stay.
 
-        Only restore bytes you made yourself: like every pickle, they can run code.
+        Only restore bytes from a trusted source: like every pickle, they can run code.
 
         Raises:
-            InputError: the bytes are no checkpoint of this experiment by this engine, or are damaged.
+            InputError: the bytes are not a checkpoint of this experiment by this engine, or are damaged.
         """
         content = checkpoint[_SEAL_BYTES:]
         if checkpoint[:_SEAL_BYTES] != self._seal(content):
@@ -555,7 +555,7 @@ class Simulation:
         self._broken = False
 
     def _seal(self, content: bytes) -> bytes:
-        """What must stand before a checkpoint's content."""
+        """Return the header that a checkpoint's content must have."""
         used = "".join(f" {one.name} {one.origin}" for one in self.experiment.plugins_used())
         routes = "".join(f" {name} to {one.instance} at {one.event}" for name, one in self._routes.items())
         about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}{routes}".encode()

@@ -1,4 +1,4 @@
-"""Standard output: for results alone; it may be closed, broken or full."""
+"""Standard output, reserved for results; it may be closed, broken or full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Others(TextIOBase):
-    """Stands for standard output where plug-ins print: that goes to standard error, if there is one."""
+    """Replaces standard output for plug-ins: what they print goes to standard error, if there is one."""
 
     def __init__(self, results: TextIO | None) -> None:
         self.results = results
@@ -33,7 +33,7 @@ class _Others(TextIOBase):
 
 @contextmanager
 def for_results() -> Iterator[None]:
-    """Nothing but :func:`write_standard_output` reaches standard output: what plug-ins print is no result."""
+    """Within the block, reserve standard output for :func:`write_standard_output`; plug-ins' output is redirected."""
     results = sys.stdout
     sys.stdout = others = cast("TextIO", _Others(standard_output()))
     try:
@@ -44,12 +44,12 @@ def for_results() -> Iterator[None]:
 
 
 def standard_output() -> TextIO | None:
-    """Where results go; None = there is no standard output."""
+    """Return the stream for results; None = there is no standard output."""
     return sys.stdout.results if isinstance(sys.stdout, _Others) else sys.stdout
 
 
 def write_standard_output(text: str) -> None:
-    """Write exactly this, at once.
+    """Write exactly this text, and flush.
 
     Raises:
         InputError: there is no standard output, or it cannot be written.
@@ -69,7 +69,7 @@ def write_standard_output(text: str) -> None:
         raise _unwritable(f"cannot write standard output: {error.strerror or error}") from error
 
 
-def _unwritable(message: str, help: str | None = None) -> InputError:  # noqa: A002  (as InputError calls it)
-    from blis_tui.errors import InputError  # noqa: PLC0415  (every command comes here, and few need it)
+def _unwritable(message: str, help: str | None = None) -> InputError:  # noqa: A002  (as in InputError)
+    from blis_tui.errors import InputError  # noqa: PLC0415  (imported by every command, needed by few)
 
     return InputError(message, help=help)

@@ -1,4 +1,4 @@
-"""What a word on a screen, in an error, in a report or in a document means, whichever of these it is from."""
+"""Explains any word from a screen, an error, a report or a document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import blis_tui.cluster.records
 import blis_tui.engine.content_records
-import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
+import blis_tui.engine.stopped  # noqa: F401  (registers record kinds)
 from blis_tui.authoring import explain as keys
 from blis_tui.authoring import figure_text, figures
 from blis_tui.authoring.codes import explain, normal_code
@@ -45,30 +45,30 @@ _CODE: Final = re.compile(r"(BLIS)?[0-9]+")
 
 
 class UnknownSubjectError(BlisError):
-    """Nothing is called so; the help names the nearest."""
+    """Nothing has that name; the help suggests the closest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that a word stands for: for people, and as plain data."""
+    """One meaning of a word, as text and as plain data."""
 
     text: str
     data: Json
 
 
 def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
-    """Everything called so: a code, a warning, a kind of record, a term, a key, its value, a figure, a column, a field.
+    """Return all meanings of a word: codes, warnings, record kinds, terms, keys, values, figures, columns, fields.
 
     Args:
-        word: as it is read somewhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
+        word: as found anywhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
             ``vllm-v1``, ``kv.hit_rate``, ``queued_us``, ``step.duration_us``.
-        kind: look only among the keys of that kind of document.
-        plugins: whose settings are keys, too.
+        kind: search only the keys of that kind of document.
+        plugins: plug-ins whose settings are keys, too.
 
     Raises:
-        UnknownSubjectError: nothing is called so.
-        UnknownKeyError: it is a path, and no key has it.
-        UnknownCodeError: it is a code, and there is none such.
+        UnknownSubjectError: nothing has that name.
+        UnknownKeyError: it is a path that no key has.
+        UnknownCodeError: it is an unknown code.
     """
     word = word.strip()
     if kind is not None:
@@ -95,7 +95,7 @@ def _key(path: str, plugins: Registry | None) -> Subject:
 
 
 def _named(word: str) -> Iterator[Subject]:
-    """What has exactly that name, other than keys and what reports hold."""
+    """Iterate over meanings with exactly that name, other than keys and report figures."""
     warning = explained(word)
     if warning is not None:
         yield Subject(warning, {"warning": word, "text": warning})
@@ -108,7 +108,7 @@ def _named(word: str) -> Iterator[Subject]:
 
 
 def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], *, alone: bool) -> list[Subject]:
-    """The keys that it may be about, but for those that take it as a value; ``alone``: nothing else is called so."""
+    """Return matching keys, except those that take the word as a value; ``alone``: there is no other meaning."""
     told = {path for one in taken for path in one.paths}
     told |= {f"{path}.{name}" for path in told for name in DISCRIMINATORS}
     matches = [(kind, key) for kind, key in keys.search(word, plugins) if not keys.is_among(key.shown(kind), told)]
@@ -118,8 +118,8 @@ def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], 
 
 
 def _held(word: str) -> Iterator[Subject]:
-    """The figures of reports and studies that are called so."""
-    found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # as tables have them
+    """Iterate over the figures of reports and studies with that name."""
+    found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
     if len(found) > 1:
         text = figure_text.listed(f"{word}: figures of reports", figure_text.together(found))
         yield Subject(text, [figure_text.figure_data(one) for one in found])
@@ -130,7 +130,7 @@ def _held(word: str) -> Iterator[Subject]:
 
 
 def _of_rows(word: str) -> Iterator[Subject]:
-    """What the columns of request files and the fields of records are that are called so."""
+    """Iterate over the columns of request files and the fields of records with that name."""
     kind, _, name = word.rpartition(".")
     columns = {one.name: one for one in figures.request_columns()} if kind in ("", "requests") else {}
     if name in columns:
@@ -140,7 +140,7 @@ def _of_rows(word: str) -> Iterator[Subject]:
 
 
 def _record_fields(kind: str, name: str) -> Iterator[Subject]:
-    """The fields of that name, of one kind of record or of all that have it."""
+    """Iterate over the fields of that name, in one kind of record or in all."""
     kinds = [one for one in sorted(RECORD_KINDS) if kind in ("", one)]
     held = [(one, field) for one in kinds for field in _fields_of(RECORD_KINDS[one]) if field.name == name]
     if len(held) > 1:
@@ -155,12 +155,12 @@ def _record_fields(kind: str, name: str) -> Iterator[Subject]:
 
 
 def _fields_of(record: type[Record]) -> tuple[figures.Field, ...]:
-    """The fields of a kind of record, those first that every kind has."""
+    """Return the fields of a kind of record, the common ones first."""
     return (*figures.part_of(Record).fields, *figures.part_of(record).fields)
 
 
 def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
-    """The key there."""
+    """Return the key at that path."""
     try:
         return [_key(path, plugins)]
     except keys.UnknownKeyError as error:
@@ -168,7 +168,7 @@ def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
 
 
 def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
-    """What to say of a path that is none of a key; None = it does not look like a figure's or a field's, either."""
+    """Create the error for a path that no key has; None = it does not look like a figure's or a field's, either."""
     section, _, rest = path.partition(".")
     if section in RECORD_KINDS:
         known = [f"{section}.{field.name}" for field in _fields_of(RECORD_KINDS[section])]
@@ -227,7 +227,7 @@ def _unknown(word: str, plugins: Registry | None) -> BlisError:
 
 
 def names() -> Iterator[tuple[str, str]]:
-    """Every code, warning, kind of record, term, plug-in and figure of reports, each with a line about it."""
+    """Iterate over every code, warning, record kind, term, plug-in and report figure, each with a line about it."""
     yield from ((code, info.title) for code, info in CODES.items())
     yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
@@ -237,7 +237,7 @@ def names() -> Iterator[tuple[str, str]]:
 
 
 def _plug_ins() -> dict[str, list[str]]:
-    """What documents may name of what this package brings, with the keys that take it."""
+    """Return the built-in plug-ins that documents may name, with the keys that take them."""
     found: dict[str, list[str]] = {}
     for path, shipped in SHIPPED.items():
         for name in shipped:
@@ -251,13 +251,13 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The subjects of one kind: what is to be found about each, and what they are called."""
+    """The names of one kind of subject, with a heading."""
 
     heading: str
     names: tuple[str, ...]
 
     def to_text(self) -> str:
-        """The heading, and below it the names."""
+        """Format the heading, with the names below it."""
         text = ", ".join(self.names)
         indent = "  "
         body = textwrap.fill(
@@ -284,7 +284,7 @@ def _index() -> tuple[_Names, ...]:
 
 
 def everything() -> Subject:
-    """All of these: for people an index, as plain data with what each means."""
+    """Return all subjects: as text an index, as plain data with their meanings."""
     rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
@@ -296,6 +296,6 @@ def everything() -> Subject:
 
 
 def all_keys(kind: str, plugins: Registry | None = None) -> Subject:
-    """The keys of a kind of document, as a tree."""
+    """Return the keys of a kind of document, as a tree."""
     found = [key for key in root(kind, plugins).walk() if key.path]
     return Subject(keys.overview(kind, plugins), keys.as_data(kind, found))

@@ -1,4 +1,4 @@
-"""How numbers are written for people: always with a unit, always the same way."""
+"""Number formats for people: always with a unit, always the same way."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _MICROSECONDS: Final = re.compile(r"\b(\d+(?:,\d{3})*) us\b")
 
 
 def time_text(us: int) -> str:
-    """A point in time, to the microsecond: ``12.345 678 s``."""
+    """Format a point in time, to the microsecond: ``12.345 678 s``."""
     seconds, rest = divmod(us, _S)
     return f"{seconds:,}.{rest // _MS:03} {rest % _MS:03} s"
 
 
 def span_text(us: int) -> str:
-    """A duration, with three digits that count: ``850 us``, ``12.3 ms``, ``1.62 s``, ``3 min 20 s``."""
+    """Format a duration with three significant digits: ``850 us``, ``12.3 ms``, ``1.62 s``, ``3 min 20 s``."""
     if us < 0:
         return "-" + span_text(-us)
     if us < _MS:
         return f"{us} us"
     for unit, size, next_size in (("ms", _MS, _S), ("s", _S, _MIN)):
-        # What rounds up to the next unit is written in that unit.
+        # A value that rounds up to the next unit is written in that unit.
         if us * 1000 < next_size * 1000 - size * 500:
             return f"{_three_digits(us / size)} {unit}"
     minutes, rest = divmod((us + _S // 2) // _S, 60)
@@ -36,7 +36,7 @@ def span_text(us: int) -> str:
 
 
 def with_spans(text: str) -> str:
-    """A text whose durations in microseconds are written as ``span_text`` does: ``expired after 3.00 s``."""
+    """Format durations in microseconds within a text as ``span_text`` does: ``expired after 3.00 s``."""
     return _MICROSECONDS.sub(lambda found: span_text(int(found[1].replace(",", ""))), text)
 
 
@@ -48,12 +48,12 @@ def _three_digits(value: float) -> str:
 
 
 def count_text(n: int) -> str:
-    """A count: ``12,345``."""
+    """Format a count: ``12,345``."""
     return f"{n:,}"
 
 
 def bytes_text(n: int) -> str:
-    """An amount of memory in decimal units: ``850 B``, ``41.9 MB``, ``1.62 GB``."""
+    """Format an amount of memory in decimal units: ``850 B``, ``41.9 MB``, ``1.62 GB``."""
     size, units = float(n), ["TB", "GB", "MB", "kB"]
     if n < 1000:
         return f"{n} B"
@@ -64,23 +64,23 @@ def bytes_text(n: int) -> str:
 
 
 def in_words(parts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Join texts: ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def plural(n: int, noun: str) -> str:
-    """A count with its noun: ``1 block``, ``12,345 blocks``."""
+    """Format a count with its noun: ``1 block``, ``12,345 blocks``."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def ordinal(n: int) -> str:
-    """A place as people count: ``1st``, ``2nd``, ``3rd``, ``4th``, ... ``11th``."""
+    """Format an ordinal: ``1st``, ``2nd``, ``3rd``, ``4th``, ... ``11th``."""
     ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n:,}{ending}"
 
 
 def percent_text(part: int, whole: int) -> str:
-    """A share: ``71 %``; below one percent and just under all, what is true: ``<1 %``, ``>99 %``."""
+    """Format a share: ``71 %``; ``<1 %`` and ``>99 %`` where rounding would give a false 0 or 100."""
     if whole <= 0 or part <= 0:
         return "0 %"
     percent = (200 * part + whole) // (2 * whole)
@@ -90,7 +90,7 @@ def percent_text(part: int, whole: int) -> str:
 
 
 def bar_text(part: int, whole: int, width: int) -> str:
-    """A bar of ``width`` cells, full up to the share: ``██████░░``; never empty when something is there."""
+    """Draw a bar of ``width`` cells, filled up to the share: ``██████░░``; never empty for a positive share."""
     if whole <= 0 or width <= 0:
         return "░" * max(width, 0)
     full = min(max(part * width // whole, 0), width)
@@ -103,7 +103,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def fine_bar(value: float | None, top: float, width: int) -> str:
-    """A bar in eighths of a character, ``width`` of them long for ``top``; never empty for more than nothing."""
+    """Draw a bar in eighths of a character, ``width`` characters long for ``top``; never empty for a positive value."""
     if value is None or top <= 0 or value <= 0:
         return ""
     eighths = max(1, round(8 * width * min(value / top, 1.0)))
@@ -111,32 +111,32 @@ def fine_bar(value: float | None, top: float, width: int) -> str:
 
 
 def milliseconds(us: float) -> str:
-    """A time in milliseconds, to the microsecond where it needs that: ``1,250.5 ms``."""
+    """Format a time in milliseconds, to the microsecond if necessary: ``1,250.5 ms``."""
     return f"{us / _MS:,.3f}".rstrip("0").rstrip(".") + " ms"
 
 
 def ms_text(us: int | None) -> str:
-    """A time in milliseconds, in a column of such: ``1,250.500``; a dash where there is none."""
+    """Format a time for a column of milliseconds: ``1,250.500``; a dash for None."""
     return "-" if us is None else f"{us / _MS:,.3f}"
 
 
 def ms_change_text(us: int | None) -> str:
-    """By how much such a time changed: ``+12.500``, ``=``; a dash where that is not known."""
+    """Format a change for such a column: ``+12.500``, ``=``; a dash for None."""
     return "-" if us is None else f"{us / _MS:+,.3f}" if us else "="
 
 
 def share_text(share: float | None, digits: int = 1) -> str:
-    """A share of 1 in per cent: ``71.2 %``; a dash where there is none."""
+    """Format a share of 1 in percent: ``71.2 %``; a dash for None."""
     return "-" if share is None else f"{100 * share:,.{digits}f} %"
 
 
 def share_change_text(share: float, digits: int = 1) -> str:
-    """By how much something is more, as a share of it: ``+7.1 %``, ``-0.3 %``."""
+    """Format a relative change: ``+7.1 %``, ``-0.3 %``."""
     return f"{100 * share:+,.{digits}f} %"
 
 
 def number_text(value: float | None) -> str:
-    """A figure with as many digits as one reads: ``0.123``, ``12.3``, ``523.4``, ``12,345``; a dash for none."""
+    """Format a figure with as many digits as are useful: ``0.123``, ``12.3``, ``523.4``, ``12,345``; None as a dash."""
     if value is None:
         return "-"
     if abs(value) >= 1000 or value == int(value):
@@ -145,10 +145,10 @@ def number_text(value: float | None) -> str:
 
 
 class _Template(Formatter):
-    """Formats that say what a number is."""
+    """A string formatter with formats for units."""
 
     def format_field(self, value: object, format_spec: str) -> str:
-        """A number as ``filled`` says; None as ``none``; anything else as ``format`` does."""
+        """Format a number as ``filled`` specifies, None as ``none``, anything else as ``format`` does."""
         if value is None:
             return "none"
         if isinstance(value, int):
@@ -174,12 +174,12 @@ _TEMPLATE: Final = _Template()
 
 
 def filled(template: str, values: Mapping[str, object]) -> str:
-    """A template such as ``{request_id} waited {waited_us:ms}`` with its values.
+    """Fill a template such as ``{request_id} waited {waited_us:ms}`` with values.
 
     Formats of whole numbers: ``ms`` and ``span`` (durations in microseconds), ``time`` (a point in time), ``place`` (a
-    position from 0, as people count), ``yes|no`` (of what is either), a noun (``{tokens:token}`` is ``3 tokens``), and
-    those of Python; of others: ``share``, and those of Python. A value that is missing shows its name. A ``reason`` has
-    its durations in the same units.
+    position from 0, written as an ordinal), ``yes|no`` (for booleans), a noun (``{tokens:token}`` is ``3 tokens``), and
+    Python's formats; of others: ``share``, and Python's formats. A missing value shows its name. Durations in a
+    ``reason`` are written in the same units.
     """
     reason = values.get("reason")
     if isinstance(reason, str):

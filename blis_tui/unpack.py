@@ -1,4 +1,4 @@
-"""Files as they are stored: plain, or compressed with gzip or Zstandard, as their first bytes tell."""
+"""Reads files that are plain or compressed with gzip or Zstandard, detected by their first bytes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CHUNK: Final = 1 << 20
-"""Bytes that are expanded at a time."""
+"""Number of bytes decompressed at a time."""
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _SHORT: Final = 64 * CHUNK
-"""Whatever a file expands to, so much is read."""
+"""Up to this decompressed size, any compression ratio is accepted."""
 _MOST_TIMES: Final = 100
-"""A longer one may expand to so many times its size; traces expand to some 3 to 20 times theirs."""
+"""Maximum compression ratio of larger files; traces have ratios of some 3 to 20."""
 
 
 class DamagedError(Exception):
-    """A compressed file cannot be expanded; says why, and what to do."""
+    """A compressed file cannot be decompressed; carries the reason and advice."""
 
     def __init__(self, message: str, advice: str) -> None:
         super().__init__(message)
@@ -32,18 +32,18 @@ class DamagedError(Exception):
 
 
 def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
-    """The content of a file in pieces of at most ``CHUNK`` bytes, expanded where it is compressed.
+    """Iterate over the content of a file in pieces of at most ``CHUNK`` bytes, decompressed if necessary.
 
-    A compressed file is expanded twice: first only to see that it is whole, and not too large.
+    A compressed file is decompressed twice: the first time only to verify that it is intact and not too large.
 
     Args:
         file: opened for reading.
-        name: what messages call it.
-        limit: the most bytes it may expand to.
+        name: its name in messages.
+        limit: maximum decompressed size in bytes.
 
     Raises:
-        DamagedError: it is damaged, or expands to more than a recorded workload would.
-        InputError: it is compressed with Zstandard, and nothing is installed that reads that.
+        DamagedError: it is damaged, or its decompressed size is implausible for a recorded workload.
+        InputError: it is compressed with Zstandard, and no installed library reads that.
     """
     size = file.seek(0, 2)
     file.seek(0)
@@ -84,7 +84,7 @@ def _gzip(file: BinaryIO) -> BinaryIO:
 
 
 class _Zstandard(Protocol):
-    """What is used of the library."""
+    """The used part of the library's interface."""
 
     ZstdError: type[Exception]
 
@@ -92,13 +92,13 @@ class _Zstandard(Protocol):
 
 
 def _zstd(name: str) -> _Zstandard:
-    """The library that reads Zstandard: the standard one from Python 3.14 on, else an extra with the same interface."""
+    """Return the library that reads Zstandard: the standard one from Python 3.14 on, otherwise an extra."""
     for library in ("compression.zstd", "backports.zstd"):
         try:
             return cast("_Zstandard", import_module(library))
         except ImportError:
             continue
     message = f"{name} is compressed with Zstandard, which needs the extra `zstd` before Python 3.14"
-    from blis_tui.extras import install_command  # noqa: PLC0415  (only this error asks)
+    from blis_tui.extras import install_command  # noqa: PLC0415  (only needed by this error)
 
     raise InputError(message, help=f"{install_command('zstd')}, or expand the file")

@@ -1,4 +1,4 @@
-"""Plug-ins of users: from a script, or from an installed package that offers some.
+"""Users' plug-ins: from a script, or from an installed package that offers some.
 
 They are imported when a command or a caller names them, and never because a document does: reading a document runs no
 code. A package offers its modules as entry points of the group ``blis_tui.policies``.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from blis_tui.registry import Plugin
 
 GROUP: Final = "blis_tui.policies"
-"""Entry points of packages that offer plug-ins: each value is a module."""
+"""Entry point group of packages that offer plug-ins; each value is a module."""
 
 _SCRIPT: Final = "blis_plugins_"
-"""Scripts are modules of that name and their digest."""
+"""Prefix of the module names of scripts; their digest follows."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LIMITS: Final = {
@@ -49,7 +49,7 @@ _VALUES: Final = {"boolean": bool, "integer": int, "number": int | float, "strin
 
 
 def load_plugins(names: Iterable[str | Path]) -> Registry:
-    """This package's plug-ins and those of users.
+    """Return a registry of the built-in plug-ins and those of users.
 
     Args:
         names: paths of scripts (``my_policies.py``) and names of installed packages. Their code runs.
@@ -80,11 +80,11 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
 
 
 def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
-    """A single file; equal content is imported once."""
+    """Load a single file; equal content is imported once."""
     content = read_input(path, f"the plug-ins {path}", limit=_MAX_BYTES)
     digest = sha256(content).hexdigest()
     where = real_path(path)
-    name = f"{_SCRIPT}{digest}"  # under which pickles find its classes again
+    name = f"{_SCRIPT}{digest}"  # the name under which unpickling finds its classes
 
     def run() -> ModuleType:
         _forget_records(str(where))
@@ -98,7 +98,7 @@ def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
 
 
 def _forget_records(where: str) -> None:
-    """Forget the kinds of records of what this script was before it was edited, or of what could not be imported."""
+    """Unregister record kinds of an earlier version of this script, or of scripts that failed to import."""
     for kind, record in tuple(RECORD_KINDS.items()):
         module = sys.modules.get(record.__module__)
         if record.__module__.startswith(_SCRIPT) and (module is None or module.__file__ == where):
@@ -111,8 +111,8 @@ def offers_plugins(name: str) -> bool:
 
 
 def _offered() -> dict[str, list[EntryPoint]]:
-    """What installed distributions offer, by their names."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  (20 ms, and scripts need none of it)
+    """Return the entry points of installed distributions, by distribution name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (takes 20 ms, and scripts do not need it)
 
     by_package: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
@@ -122,7 +122,7 @@ def _offered() -> dict[str, list[EntryPoint]]:
 
 
 def _package(name: str) -> tuple[Origin, list[ModuleType]]:
-    """The modules that an installed distribution offers."""
+    """Load the modules that an installed distribution offers."""
     by_package = _offered()
     package = next((one for one in by_package if _plain(one) == _plain(name)), None)
     if package is None:
@@ -138,7 +138,7 @@ def _package(name: str) -> tuple[Origin, list[ModuleType]]:
 
 
 def _sources(modules: Iterable[ModuleType]) -> str:
-    """The digest of all that is in the folders of these modules' packages, whatever of it they import."""
+    """Return the digest of all files in these modules' packages, whether imported or not."""
     digest = sha256()
     for top in dict.fromkeys(module.__name__.partition(".")[0] for module in modules):
         package = sys.modules[top]
@@ -153,12 +153,12 @@ def _sources(modules: Iterable[ModuleType]) -> str:
 
 
 def _plain(name: str) -> str:
-    """A package's name as indexes compare it."""
+    """Normalize a package name as package indexes do."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) -> ModuleType:
-    """Import; whatever goes wrong is one error with its place."""
+    """Import a module, converting any failure to one error with its place."""
     try:
         return run()
     except KeyboardInterrupt:
@@ -174,7 +174,7 @@ def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) 
 
 
 def _check(plugin: Plugin) -> None:
-    """Whether documents can name it, and its settings."""
+    """Check whether documents can name the plug-in, and check its settings."""
     if plugin.path not in SHIPPED:
         raise _unusable(plugin, f"there is no plug point `{plugin.path}`", f"there are {', '.join(SHIPPED)}")
     if not _NAME.fullmatch(plugin.name):
@@ -203,7 +203,7 @@ def _check(plugin: Plugin) -> None:
 
 
 def _broken_limit(given: object, limits: Mapping[str, object]) -> str:
-    """What of a setting's own limits its default does not keep, in words; empty = nothing."""
+    """Describe which of its own limits a setting's default violates; empty = none."""
     for word, (holds, words) in _LIMITS.items():
         limit = limits.get(word)
         if isinstance(limit, int | float) and isinstance(given, int | float) and not holds(given, limit):
@@ -215,7 +215,7 @@ def _broken_limit(given: object, limits: Mapping[str, object]) -> str:
 
 
 def _check_panes(panes: Iterable[PluginPane]) -> None:
-    """Whether the debugger can tell them apart, and has a tab for each."""
+    """Check whether the debugger can distinguish the panes, and has a tab for each."""
     known: dict[str, PluginPane] = {}
     for one in panes:
         other = known.setdefault(one.name, one)
@@ -240,7 +240,7 @@ def _unusable(plugin: Plugin, message: str, advice: str | None) -> PolicyError:
 
 
 def _place(made: Callable[..., object], module: str) -> str:
-    """The file and line of a plug-in's class or function."""
+    """Return the file and line of a plug-in's class or function."""
     try:
         _, line = inspect.getsourcelines(made)
         return f"{inspect.getsourcefile(made)}:{max(line, 1)}"

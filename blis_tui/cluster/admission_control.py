@@ -1,4 +1,4 @@
-"""Who may enter the cluster: the admission policy, and tenants' budgets."""
+"""Admission to the cluster: the admission policy, and tenants' budgets."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, TenantBudgets
 
 BUDGET: Final = "tenant-budget"
-"""What turns requests away that are over their tenant's budget, where a policy's name would stand."""
+"""Origin of rejections over a tenant's budget, in place of a policy's name."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AdmissionControl(Kept):
-    """Decides about each request once.
+    """Decides once about each request.
 
     Args:
-        experiment: names the policy, and the tenants' budgets.
-        roster: what runs where.
-        fleet: the instances that the policy may look at.
-        streams: where its random stream comes from.
-        observers: who hears what the policy emits.
+        experiment: names the policy, and sets the tenants' budgets.
+        roster: the instances.
+        fleet: the instances that the policy sees.
+        streams: source of the policy's random stream.
+        observers: receive the records that the policy emits.
 
     Attributes:
-        name: what a spec calls its policy.
+        name: the policy's name in specs.
         policy: the policy.
-        reads_signals: whether the policy looks at them.
+        reads_signals: whether the policy uses the instances' signals.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class AdmissionControl(Kept):
         roster.counts_tenants = self._budgets is not None
 
     def priority(self, request: IncomingRequest) -> int:
-        """What its SLO class is worth."""
+        """Return the priority of the request's SLO class."""
         return self._context.priority(request)
 
     def refusal(self, request: IncomingRequest, now: int) -> tuple[str, str]:
-        """Who turns ``request`` away, and why; two empty texts when it may enter.
+        """Return what rejects ``request``, and why; two empty strings if it is admitted.
 
         Raises:
-            SimulationError: the policy's answer is none.
+            SimulationError: the policy's answer is invalid.
         """
         context = self._context
         context.now_us = now
-        asked: Callable[..., object] = self.policy.refusal  # what a plug-in answers may be anything
+        asked: Callable[..., object] = self.policy.refusal  # a plug-in may answer anything
         budgets = self._budgets
         first = budgets is not None and budgets.checked == "before-admission"
         if budgets is not None and first and (over := self._over_budget(budgets, request)):
@@ -81,7 +81,7 @@ class AdmissionControl(Kept):
         return (self.name, reason) if reason else ("", "")
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers, as plain values (for digests)."""
+        """Return what it remembers, as plain values (for digests)."""
         return (self.policy.state(), self._context.stream.state())
 
     def _over_budget(self, budgets: TenantBudgets, request: IncomingRequest) -> str:

@@ -1,6 +1,6 @@
-"""Puts the stages of a cluster together: those that every cluster has, and those that an experiment configures.
+"""Assembles the stages of a cluster: those that every cluster has, and those that an experiment configures.
 
-Modules that have only the latter are imported in these functions, where they are configured.
+Modules needed only for the latter are imported inside these functions.
 """
 
 # ruff: noqa: PLC0415
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def assembled(
     experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers, routes: Mapping[str, Reroute]
 ) -> Pipeline:
-    """A cluster's stages before the first event: see ``Cluster`` for the arguments.
+    """Create a cluster's stages before the first event: see ``Cluster`` for the arguments.
 
     Raises:
         PolicyError: a policy does not exist, or rejects its settings.

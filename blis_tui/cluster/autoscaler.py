@@ -1,12 +1,12 @@
-"""The autoscaler: compares what the instances hold and what waits with what they can hold, as BLIS' analyzer does.
+"""The autoscaler: compares KV demand with the instances' capacity, as BLIS' analyzer does.
 
     supply   = sum over instances of KV capacity x kv_utilization_threshold
     demand   = sum over instances of KV tokens in use + waiting requests x avg_input_tokens
-    required = demand / scale_up_threshold - (supply + that of instances on their way)
+    required = demand / scale_up_threshold - (supply + that of instances being started)
     spare    = supply - demand / scale_down_boundary
 
-All figures are tokens. More instances come to the cheapest pool, the last ones of the most expensive pool go. Under
-disaggregation pools of one role stand in for each other, and no others: each role is weighed for itself.
+All figures are tokens. It adds instances to the cheapest pool, and removes the latest ones of the most expensive pool.
+Under disaggregation, each role is scaled separately; only pools of the same role can replace each other.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _NEVER: Final = -1
 _CYCLES: Final = 10
-"""Decisions it has time for while all requests wait for an instance that only it could bring."""
+"""Number of decisions it may take while all requests wait for an instance that only it could add."""
 _SIGMAS: Final = 6
-"""Standard deviations that no delay is expected to exceed."""
+"""Delays are expected to stay within this number of standard deviations."""
 
 
 class _Balance(NamedTuple):
@@ -46,7 +46,7 @@ class _Balance(NamedTuple):
 
 
 class AutoscalerControl(NoAutoscaler):
-    """Looks at the cluster every ``interval_us`` and decides; a decision takes effect after the scrape delay."""
+    """Examines the cluster every ``interval_us`` and decides; a decision takes effect after the scrape delay."""
 
     scales = True
 
@@ -65,7 +65,7 @@ class AutoscalerControl(NoAutoscaler):
         self._pipeline = pipeline
         self._stream = streams.stream("autoscaler/scrape-delay")
         self._ordered = [0] * len(pools)
-        """Instances by pool that a decision adds (or, negative, removes) and that has not taken effect yet."""
+        """Instances by pool that a decision adds (or, negative, removes) but that has not taken effect yet."""
         roles = dict.fromkeys(pool.role for pool in pools)
         self._groups = [[at for at, pool in enumerate(pools) if pool.role == role] for role in roles]
         """The pools of each role."""
@@ -81,15 +81,15 @@ class AutoscalerControl(NoAutoscaler):
         )
         self._seen = self._progress()
         self._seen_us = 0
-        """Since when it has seen no progress."""
+        """When it last saw progress."""
         self._gave_up = False
 
     def begin(self) -> None:
-        """Look for the first time."""
+        """Schedule the first evaluation."""
         self._look_later(self._settings.interval_us)
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers, as plain values (for digests)."""
+        """Return what it remembers, as plain values (for digests)."""
         return (
             tuple(self._ordered),
             (tuple(self._up_since_us), tuple(self._down_since_us)),
@@ -99,15 +99,15 @@ class AutoscalerControl(NoAutoscaler):
         )
 
     def may_add(self, pool: int) -> bool:
-        """Whether it may ever order one more instance of a pool."""
+        """Whether it may still add an instance to a pool."""
         return self._count(pool) < self._bounds(pool)[1]
 
     @property
     def gave_up(self) -> bool:
-        """Whether it has not brought an instance to any request for long enough, and none has come since."""
+        """Whether it has failed for long enough to bring an instance to any request, and nothing has changed since."""
         return self._gave_up and self._seen == self._progress()
 
-    # ---- looking ----
+    # ---- evaluation ----
 
     def _look_later(self, time_us: int) -> None:
         self._pipeline.queue.push(time_us, LIFECYCLE, Background("autoscaler", self._pipeline, None, self._look))
@@ -116,21 +116,21 @@ class AutoscalerControl(NoAutoscaler):
         for group in range(len(self._groups)):
             self._decide(group, now)
         self._note_progress(now)
-        # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
+        # If nothing else will ever happen, the evaluation does not change, unless a window is still running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
         if waiting or any(not entry[3].stale for entry in self._pipeline.queue.entries()):
             self._look_later(now + self._settings.interval_us)
         return True
 
     def _note_progress(self, now: int) -> None:
-        """Give up after a while without any: instances that fail and return could go on with that for ever."""
+        """Give up after a while without progress, as instances that fail and return could go on like that for ever."""
         seen = self._progress()
         if seen != self._seen:
             self._seen, self._seen_us = seen, now
         self._gave_up = now - self._seen_us >= self._patience_us
 
     def _progress(self) -> tuple[int, int, int]:
-        """How many requests have come, how many have ended, and how often one was sent to an instance."""
+        """Return the numbers of requests that arrived, that ended, and that were sent to an instance."""
         routed = 0
         for instance in self._pipeline.roster.instances:
             routed += instance.routed
@@ -188,10 +188,10 @@ class AutoscalerControl(NoAutoscaler):
         engine = self._pools[pool].engine
         return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_utilization_threshold
 
-    # ---- deciding ----
+    # ---- decisions ----
 
     def _judge(self, group: int, balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
-        """Verdict, pool, number of instances, reason."""
+        """Return verdict, pool, number of instances, and reason."""
         counts = {pool: self._count(pool) for pool in self._groups[group]}
         for pool, count in counts.items():
             least = self._bounds(pool)[0]
@@ -234,7 +234,7 @@ class AutoscalerControl(NoAutoscaler):
         return "scale-up", pool, count, reason
 
     def _too_many(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | None:
-        """The most expensive pool that can do with less, and how many can go."""
+        """Return the most expensive pool with spare instances, and how many of them can go."""
         if min(self._ordered[pool] for pool in counts) < 0:
             return None
         total = 0
@@ -242,7 +242,7 @@ class AutoscalerControl(NoAutoscaler):
             total += count
         idle = self._pipeline.arrived == self._pipeline.closed()
         largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
-        # Scale to zero: the last one goes when there is nothing at all to do.
+        # Scale to zero: the last instance goes only when there is no work at all.
         keep = 0 if idle and not balance.demand else 1
         if total <= keep or not (balance.spare > largest or (total == 1 and not keep)):
             return None
@@ -253,7 +253,7 @@ class AutoscalerControl(NoAutoscaler):
         return None
 
     def _by_cost(self, numbers: Iterable[int]) -> list[int]:
-        """These pools, cheapest first: by their cost where all are known, else by accelerators; of equals in order."""
+        """Sort pools by cost, the cheapest first; if any cost is unknown, by accelerators per instance."""
         costs = [self._lifecycle.cost_per_hour(pool) for pool in self._pools]
         known = [cost for cost in costs if cost is not None]
         keys = known if len(known) == len(costs) else [float(accelerators(pool)) for pool in self._pools]
@@ -263,17 +263,17 @@ class AutoscalerControl(NoAutoscaler):
         return self._settings.bounds[self._pools[pool].name]
 
     def _count(self, pool: int) -> int:
-        """The instances of a pool: there, on their way, ordered, or under repair."""
+        """Number of instances of a pool that are up, starting, ordered, or under repair."""
         count = self._ordered[pool]
         for life in self._lifecycle.lives:
             if life.pool == pool:
                 count += life.state in CANDIDATES or life.state in COMING or (life.state == FAILED and life.returns)
         return count
 
-    # ---- acting ----
+    # ---- actions ----
 
     def act(self, pool: int, change: int, reason: str, now: int) -> None:
-        """A decision takes effect."""
+        """Let a decision take effect."""
         self._ordered[pool] -= change
         lifecycle, name = self._lifecycle, self._pools[pool].name
         if change < 0:
@@ -292,7 +292,7 @@ class AutoscalerControl(NoAutoscaler):
 
 
 class _Order(Background):
-    """A decision on its way."""
+    """A decision that has yet to take effect."""
 
     __slots__ = ("_control", "_order")
 

@@ -1,4 +1,4 @@
-"""The cluster, and what can be asked of it between two events."""
+"""The cluster, and queries about its state between two events."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
 
 
 _NEVER: Final = 1 << 127
-"""Beyond all times, also those too long to be reported."""
+"""A time after all others, including those too large to report."""
 _ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", QUEUED})
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Cluster(Running):
-    """All mutable state of a simulation. It pickles: no lambdas, files, threads or callbacks of users.
+    """All mutable state of a simulation. It can be pickled: it holds no lambdas, files, threads or user callbacks.
 
     Args:
         experiment: what is simulated.
         source: where requests come from.
         ledger: the books of requests that have ended.
-        observers: who hears of what happens.
-        routes: routing decisions to overrule, by the request's name.
+        observers: receive the records.
+        routes: routing decisions to override, by the request's name.
 
     Attributes:
-        pipeline: the stages of a request's way, and what they share.
-        roster: the instances.
-        instances: the same, by index; they may become more during a run.
+        pipeline: the stages of a request's path, and what they share.
+        roster: the instances and fleets.
+        instances: the instances by index; more may be added during a run.
         pools: the pool of each instance.
         queue: pending events.
         source: as above.
-        horizon_us: events after it do not happen; None = all do.
-        warm_up: what the latencies leave out.
-        clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
-        one_by_one: whether each event has to be seen by itself, even without subscribers.
-        stopping: whether the loop ends after the event being processed; a signal's handler may set it.
+        horizon_us: events after this time do not happen; None = all do.
+        warm_up: the initial period that latencies exclude.
+        clock_went_back: how often an event was earlier than the previous one (above 0 only after a grave defect).
+        one_by_one: whether events must be processed one by one even without subscribers.
+        stopping: whether the loop ends after the current event; a signal handler may set it.
 
     Raises:
         PolicyError: a policy does not exist, or rejects its settings.
@@ -85,18 +85,18 @@ class Cluster(Running):
     # ---- the loop ----
 
     def hear(self) -> None:
-        """Between two runs: its source has been given requests from outside."""
+        """Pull requests that the source got from outside between two runs."""
         self.pipeline.arrivals.pull()
 
     def next_event_us(self) -> int | None:
-        """Time of the next event; None when there is none, or it lies beyond the horizon."""
+        """Time of the next event; None = there is none within the horizon."""
         head = self.queue.head()
         return None if head is None or (self.horizon_us is not None and head[0] > self.horizon_us) else head[0]
 
     def run(self, max_events: int, until_us: int | None = None, *, exact: bool = True) -> int:
-        """Process up to ``max_events`` events that are not later than ``until_us`` and the horizon.
+        """Process up to ``max_events`` events no later than ``until_us`` and the horizon.
 
-        Without ``exact``, there may be some more than ``max_events``: see ``loop.unheard``.
+        Without ``exact``, it may exceed ``max_events`` slightly: see ``loop.unheard``.
 
         Returns the number of events processed; fewer than ``max_events`` means that no further event is due, or that
         ``stopping`` was set meanwhile.
@@ -109,14 +109,14 @@ class Cluster(Running):
         if self.one_by_one or pipeline.observers.kinds:
             heard(self, first + max_events, limit)
         else:
-            # What overrules a decision names it by its event.
+            # An override names a decision by its event number, so events must be counted exactly.
             exact = exact or not pipeline.foresees or bool(self.dispatcher.overruled)
             unheard(self, first + max_events, limit, exact=exact)
-        # Between two calls the first event is always a real one: looking at it changes nothing.
+        # Between two calls the first event is never stale, so that looking at it changes nothing.
         self.queue.drop_stale()
         return pipeline.events - first
 
-    # ---- what can be asked of it ----
+    # ---- queries ----
 
     @property
     def now(self) -> int:
@@ -130,12 +130,12 @@ class Cluster(Running):
 
     @property
     def arrived(self) -> int:
-        """Requests that have arrived."""
+        """Number of requests that have arrived."""
         return self.pipeline.arrived
 
     @property
     def rejected(self) -> int:
-        """Those of them that were turned away."""
+        """Number of arrived requests that were rejected."""
         return self.pipeline.rejected
 
     @property
@@ -145,22 +145,22 @@ class Cluster(Running):
 
     @property
     def gateway(self) -> OpenGateway:
-        """Where admitted requests may be held back."""
+        """The stage that may hold back admitted requests."""
         return self.pipeline.gateway
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """Who sends them to instances."""
+        """The stage that sends requests to instances."""
         return self.pipeline.dispatcher
 
     @property
     def lifecycle(self) -> AlwaysUp:
-        """How instances come and go."""
+        """The life cycles of the instances."""
         return self.pipeline.lifecycle
 
     @property
     def sessions(self) -> SessionCounts | None:
-        """What became of the sessions so far; None where there are none."""
+        """Session counts so far; None = there are no sessions."""
         return self.pipeline.arrivals.sessions
 
     @property
@@ -172,7 +172,7 @@ class Cluster(Running):
         return total
 
     def closed(self) -> int:
-        """Requests in a terminal state, rejected ones included."""
+        """Number of requests in a terminal state, rejected ones included."""
         return self.pipeline.closed()
 
     def policies(self) -> tuple[object, ...]:
@@ -181,13 +181,14 @@ class Cluster(Running):
         return (self.pipeline.admission.control.policy, *(one for router in routers for one in router.policies()))
 
     def rules(self) -> tuple[str, str]:
-        """How admission and routing decide, a sentence each; empty where the policy's name says it."""
+        """Rules of admission and routing, one sentence each; empty if the policy's name suffices."""
         return self.pipeline.admission.control.policy.rule, self.dispatcher.router.policy.rule
 
     def in_transit(self) -> list[Request]:
-        """Requests that have arrived and are neither on an instance nor turned away, in order of their next event.
+        """Return arrived requests that are neither on an instance nor rejected, in order of their next event.
 
-        Those that wait for others come last: deferred ones, those in the gateway's queue, those being transferred.
+        Those without an event of their own come last: deferred requests, those held by the gateway, those being
+        transferred, and those that wait for an instance.
         """
         pending = [entry for entry in self.queue.heap if entry[3].kind in _ON_THE_WAY]
         pending.sort(key=lambda entry: entry[:3])
@@ -198,9 +199,9 @@ class Cluster(Running):
         return found
 
     def present_us(self) -> int:
-        """Requests in queues, batches and transfers, counted as they come and go, added up over time until now.
+        """Number of requests in queues, batches and transfers, integrated over time until now.
 
-        Stays that ended for nothing, with the instance, are left out: nothing in the requests' books tells of them.
+        Stays that an instance's end cut short are left out, as the requests' books do not contain them.
         """
         total = self.dispatcher.away_us(self.now) - self.lifecycle.forfeited_us
         for instance in self.instances:
@@ -208,13 +209,13 @@ class Cluster(Running):
         return total
 
     def counts(self) -> list[Count]:
-        """What it keeps count of, and what counting again finds."""
+        """Return kept counts, each with the value found by recounting."""
         gateway = self.gateway
         held = Count("requests that the gateway holds", gateway.waiting, len(gateway.held()))
         return [*self.roster.counts(self.queue), *([held] if gateway.holds else [])]
 
     def policy_state(self) -> tuple[object, ...]:
-        """What the control plane and the workload remember, as plain values (for digests)."""
+        """Return what the control plane and the workload remember, as plain values (for digests)."""
         pipeline, roster = self.pipeline, self.roster
         admission, admission_stream = pipeline.admission.control.state()
         routing, routing_stream = pipeline.dispatcher.router.state()
@@ -231,16 +232,16 @@ class Cluster(Running):
         return (admission, routing, self.source.state(), (admission_stream, routing_stream), *more)
 
 
-# The time at the beginning of a run that its latencies leave out.
+# The initial period of a run that latencies exclude.
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WarmUp(Kept):
-    """It remembers what gaps between tokens had been counted when it was over: requests have their times in the books.
+    """Remembers the inter-token gaps counted when the period ended; requests have their times in the books.
 
     Args:
-        pipeline: what warms up.
-        until_us: when it is over; 0 = there is none.
+        pipeline: the pipeline that warms up.
+        until_us: when the period ends; 0 = there is none.
     """
 
     __slots__ = ("_counted", "_roster")
@@ -257,7 +258,7 @@ class WarmUp(Kept):
         return True
 
     def gaps_since(self, instance: Instance) -> dict[int, int]:
-        """Gaps between tokens of an instance, in microseconds, that it has counted since; of all before the end."""
+        """Inter-token gaps of an instance (microseconds -> count) since the period's end; before that, all of them."""
         gaps = instance.tallies.itl_us
         if instance.index >= len(self._counted):
             return gaps

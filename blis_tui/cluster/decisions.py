@@ -1,7 +1,7 @@
-"""What a router weighed: a record of one choice with its candidates, on demand, and the regret of all choices.
+"""Explanations of routing: records of single choices with their candidates, on demand, and the regret of all choices.
 
-A decision is told beside ``routed``, and only where its kind has observers; regret is summed up where an experiment has
-``counterfactual``. Nothing here draws from a random stream, reads signals anew, or changes what a policy remembers.
+A decision is recorded besides ``routed``, and only if its kind has observers. Regret is summed up if an experiment has
+``counterfactual``. Nothing here draws from a random stream, refreshes signals, or changes what a policy remembers.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
 
 ALTERNATIVES: Final = 7
-"""Candidates that a decision tells of beside the chosen one, where the experiment does not say how many: the best."""
+"""Default number of candidates in a record besides the chosen one, the best ones first."""
 PPM: Final = 1_000_000
 LOAD: Final = "load"
-"""What candidates are shown by where the policy has no scores: 1 / (1 + queue + batch + in flight), as ``load-balance``
-does. It is no reason of the policy, so there is no regret by it."""
+"""Score shown if the policy has none: 1 / (1 + queue + batch + in flight), as in ``load-balance``. The policy does not
+decide by it, so there is no regret."""
 
 
 class Scoring(Protocol):
-    """A routing policy that adds up scores."""
+    """A routing policy that sums up scores."""
 
     shares: Sequence[float]
-    """What each of its scores counts, of all together 1."""
+    """The share of each score in the sum of all weights."""
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
-        """Every score's name, and its value at each place before it is weighed; it changes nothing."""
+        """Return every score's name and unweighted values by place, without changing anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scores of a fleet, by place."""
+    """The scores of a fleet's instances, by place."""
 
     names: tuple[str, ...]
     shares: Sequence[float]
@@ -52,12 +52,12 @@ class _Scores:
 
 
 class Regrets:
-    """What routing decisions leave to be regretted, added up: the best score less that of the chosen one.
+    """The regret of routing decisions: the best score minus the chosen one, summed up.
 
     Attributes:
-        decisions: how many there were.
-        seen: of policies that have scores: parts per million, by the instances as the router saw them -> how often.
-        true: the same, by the instances as they were.
+        decisions: number of decisions.
+        seen: for policies with scores, regret in parts per million -> count, by the instances as the router saw them.
+        true: the same, by the instances' actual state.
     """
 
     def __init__(self) -> None:
@@ -66,24 +66,24 @@ class Regrets:
         self.true: dict[int, int] = {}
 
     def add(self, weighed: Weighed, instance: int) -> None:
-        """One more decision, for an instance."""
+        """Add one decision for an instance."""
         self.decisions += 1
         for counted, regret in zip((self.seen, self.true), weighed.regret(instance), strict=True):
             if regret is not None:
                 counted[regret] = counted.get(regret, 0) + 1
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         return (self.decisions, tuple(sorted(self.seen.items())), tuple(sorted(self.true.items())))
 
 
 class Weighed:
-    """The candidates of a decision, as they are before it is made: the choice changes what policies remember."""
+    """The candidates of a decision, captured before it is made, as the choice changes what policies remember."""
 
     def __init__(self, router: Router, request: IncomingRequest, instances: Sequence[Instance], now: int) -> None:
         members = router.fleet.members
         true = router.fleet.on(_true_state(instances, now))
-        # A policy that reads no signals may have a board that is not kept up to date.
+        # The board of a policy that reads no signals may be out of date.
         seen = router.fleet if router.reads_signals else true
         self._router = router
         self._request = request
@@ -94,7 +94,7 @@ class Weighed:
         self._true = self._scores.total if seen is true else _scores(router.policy, request, true).total
 
     def regret(self, instance: int) -> tuple[int | None, int | None]:
-        """Of a decision for an instance, as the router saw its candidates and as they were; None = it has no scores."""
+        """Regret of choosing an instance, by the router's view and by the actual state; None = there are no scores."""
         if not self._scored:
             return None, None
         chosen = self._members.index(instance)
@@ -102,14 +102,14 @@ class Weighed:
         return _ppm(max(seen) - seen[chosen]), _ppm(max(true) - true[chosen])
 
     def ranked(self, instance: int, most: int) -> list[int]:
-        """The instance and so many of the others, those with the best scores, as the router saw them; best first."""
+        """Return the instance and up to ``most`` others with the best scores in the router's view, best first."""
         total, chosen = self._scores.total, self._members.index(instance)
         others = [at for at in range(len(self._members)) if at != chosen]
         told = [chosen, *nsmallest(most, others, key=lambda at: (-total[at], at))]
         return [self._members[at] for at in sorted(told, key=lambda at: (-total[at], at != chosen, at))]
 
     def decided(self, event: int, now: int, instance: int, most: int = ALTERNATIVES) -> RoutingDecision:
-        """The record of the decision for an instance, beside at most so many others."""
+        """Create the record of the decision for an instance, with at most ``most`` other candidates."""
         scores = self._scores
         regret, true_regret = self.regret(instance)
         places = map(self._members.index, self.ranked(instance, most))
@@ -143,7 +143,7 @@ class Weighed:
 
 
 def _true_state(instances: Sequence[Instance], now: int) -> SignalBoard:
-    """What signals without any delay would say."""
+    """Create a board with signals free of any delay."""
     board = SignalBoard(Signals())
     board.deferring = True
     for instance in instances:
@@ -167,7 +167,7 @@ def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
 
 
 def _adds_up(policy: object) -> TypeGuard[Scoring]:
-    """Whether a policy adds up scores; those of plug-ins may have anything by the names that ours have."""
+    """Whether a policy sums up scores; attributes of the same names in plug-ins may mean something else."""
     return is_ours(type(policy)) and hasattr(policy, "explain")
 
 

@@ -1,4 +1,4 @@
-"""Requests of the least urgent classes wait until the cluster is idle."""
+"""Deferral: requests of the least urgent classes wait until the cluster is idle."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DEFERRABLE: Final = frozenset({"batch", "background"})
 
 
 class IdleOnly(NoDeferral):
-    """Puts requests of the least urgent classes off while any request is in flight.
+    """Defers requests of the least urgent classes while any request is in flight.
 
     Args:
-        experiment: how long admission takes; it starts again for them.
-        pipeline: what it is a part of.
+        experiment: sets the admission latency, which starts again for them.
+        pipeline: the pipeline that it belongs to.
         onward: the next stage.
     """
 
@@ -36,7 +36,7 @@ class IdleOnly(NoDeferral):
         self._onward = onward
 
     def enter(self, passage: Passage, now: int) -> int:
-        """A request has come: it goes on, or waits."""
+        """Pass a request on, or defer it."""
         request, in_flight = passage.request, self._roster.in_flight
         if not in_flight or request.slo_class not in _DEFERRABLE:
             return self._onward(passage, now)
@@ -48,7 +48,7 @@ class IdleOnly(NoDeferral):
         return STAYS
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
-        """Where the cluster is idle, all requests come back that were put off."""
+        """Resume all deferred requests if the cluster is idle."""
         if not self.waiting or self._roster.in_flight:
             return
         pipeline, observers = self._pipeline, self._pipeline.observers

@@ -1,4 +1,4 @@
-"""What decides a simulation's future, as one number: time travel trusts it."""
+"""A digest of everything that determines a simulation's future; time travel relies on it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 _ADDRESS: Final = " at 0x"
-"""As objects show it that say nothing else of themselves."""
+"""Part of the default ``repr`` of objects."""
 
 
 def digest(cluster: Cluster) -> str:
-    """SHA-256 over everything that decides the simulation's future and its report.
+    """Return a SHA-256 digest over everything that determines the simulation's future and its report.
 
-    Two simulations of one experiment with equal digests will do the same from here on.
+    Two simulations of one experiment with equal digests behave identically from then on.
 
     Raises:
-        AddressError: something says of its state where in memory an object is, which no other process would.
+        AddressError: some state contains a memory address, which differs between processes.
     """
     hasher = sha256()
     for part in _state(cluster):
@@ -35,7 +35,7 @@ def digest(cluster: Cluster) -> str:
 
 
 def unplain(value: object) -> str:
-    """The kind of the first value in a state that shows its address in memory; empty = there is none."""
+    """Return the type of the first value in a state whose ``repr`` has a memory address; empty = there is none."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, tuple | list | set | frozenset):
@@ -44,7 +44,7 @@ def unplain(value: object) -> str:
 
 
 class AddressError(Exception):
-    """A state is of no use: it would be another one in each process."""
+    """A state cannot be digested, as it would differ in each process."""
 
 
 def _state(cluster: Cluster) -> list[object]:

@@ -1,4 +1,4 @@
-"""Prefill on some instances, decode on others: who is split, where its halves run, and the transfer between."""
+"""Prefill/decode disaggregation: which requests are split, where their halves run, and the transfer between them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Disaggregation, Experiment
 
 _WHETHER_AND_WHY: Final = 2
-"""The length of a decider's answer."""
+"""Length of a decider's answer."""
 
 
 class Splitter(Dispatcher):
-    """Sends requests through two instances, those that the decider says.
+    """Sends the requests that the decider selects through two instances.
 
     Args:
         experiment: names the decider.
-        settings: how they are split.
-        pipeline: what it is a part of.
-        routers: choose instances for requests that are not split, for their prompts, and for their answers.
-        routes: routing decisions to overrule.
+        settings: the disaggregation settings.
+        pipeline: the pipeline that it belongs to.
+        routers: choose instances for unsplit requests, for prefills, and for decodes.
+        routes: routing decisions to override.
 
     Attributes:
-        prefill: chooses where a prompt is computed.
-        decode: chooses where the answer is generated.
+        prefill: the router for prefills.
+        decode: the router for decodes.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class Splitter(Dispatcher):
         self._decider_name = settings.decider.kind
         self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
         self._planned_end: Signal | None = None
-        """The one that is true, of all that were planned under fair share."""
+        """The valid one of all end events planned under fair share."""
         self._void: dict[int, None] = {}
-        """Requests whose prompt is computed and whose prefill instance has gone before the transfer started."""
+        """Requests whose prompt is computed but whose prefill instance was gone before the transfer started."""
         self._away_us = 0
-        """Time between prefill and decode instance of all requests that have reached the latter."""
+        """Total time between prefill and decode instance, over all requests that have reached the latter."""
         self._early_us: list[int] = []
-        """When prefills end of requests that have reached their second instance before; past ones may be among them."""
+        """Prefill end times of requests that reached their decode instance earlier; may include past times."""
 
-    # ---- the decision ----
+    # ---- decision ----
 
     @property
     def splits(self) -> bool:
-        """They may."""
+        """Return True: requests may be split."""
         return True
 
     def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
-        """Whether the request is split; ``place``: that of its decode instance, where it is chosen already."""
+        """Decide whether to split the request; ``place``: that of its decode instance, if already chosen."""
         request = passage.request
         split, reason = self._decided(passage, place)
         if not request.declared_tokens:
@@ -90,16 +90,16 @@ class Splitter(Dispatcher):
         return split
 
     def _decided(self, passage: Passage, place: int | None) -> tuple[bool, str]:
-        """What the decider answers.
+        """Return the decider's answer.
 
         Raises:
-            SimulationError: it is not whether and why.
+            SimulationError: it is not a pair of a boolean and a reason.
         """
-        split: Callable[..., object] = self._decider.split  # what a plug-in answers may be anything
+        split: Callable[..., object] = self._decider.split  # a plug-in may answer anything
         answer = split(passage.incoming, self.decode.fleet, place)
         if isinstance(answer, tuple | list) and len(answer) == _WHETHER_AND_WHY:
             whether, why = answer
-            if whether in (True, False) and isinstance(why, str):  # so are NumPy's
+            if whether in (True, False) and isinstance(why, str):  # accepts NumPy booleans, too
                 return bool(whether), why
         raise SimulationError(
             f"the decider `{self._decider_name}` answers {answer!r} for {passage.request.request_id}",
@@ -107,7 +107,7 @@ class Splitter(Dispatcher):
         )
 
     def go_on(self, passage: Passage, now: int) -> None:
-        """A request that waited for an instance to come up goes where it was going."""
+        """Resume a request that waited for an instance to come up."""
         if passage.request.handover is None:
             super().go_on(passage, now)
         else:
@@ -115,11 +115,11 @@ class Splitter(Dispatcher):
             self._pipeline.queue.push(now, PREFILL_ROUTING, passage)
 
     def _learn(self, passage: Passage) -> None:
-        """The decider hears of every request that is sent somewhere for its prefill."""
+        """Tell the decider about a request that was sent to its prefill or only instance."""
         self._decider.sent(passage.incoming, self.decode.fleet)
 
     def _to_prefill(self, passage: Passage) -> None:
-        """The prefill instance is chosen next."""
+        """Make the choice of the prefill instance the next stage."""
         passage.kind = "prefill-routing"
         passage.handler = self._route_prefill
         passage.order = PREFILL_ROUTING
@@ -137,18 +137,18 @@ class Splitter(Dispatcher):
         return there_us
 
     def _strands_prefill(self, passage: Passage, now: int) -> bool:
-        """Whether an instance is missing without which the prefill cannot begin."""
+        """Whether the request must wait for an instance before its prefill can begin."""
         return self._pipeline.lifecycle.strands(passage, self.prefill, now)
 
     def _settle_model(self, passage: Passage, index: int) -> None:
-        """Where instances serve different models, the first one chosen decides for requests that take any of them."""
+        """If instances serve different models, let the first chosen one fix the model of a request that takes any."""
         if self.decode.by_model and not passage.incoming.model:
             passage.incoming = passage.incoming._replace(model=self._roster.board.model(index))
 
-    # ---- the transfer ----
+    # ---- transfer ----
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:
-        """Requests have left their instances; the prompts of some are computed."""
+        """React to requests that left their instances; the prompts of ``prefilled`` are computed."""
         for request in departed:
             if request.state > RequestState.RUNNING:  # dropped or timed out before its transfer
                 self.passages.pop(request.index, None)
@@ -156,7 +156,7 @@ class Splitter(Dispatcher):
             self._prefilled(request, now)
 
     def _prefilled(self, request: Request, now: int) -> None:
-        """A prompt is computed: its KV blocks go to the decode instance."""
+        """Start to move a computed prompt's KV blocks to the decode instance."""
         passage = self.passages[request.index]
         passage.kind = "transfer-start"
         passage.handler = self._start
@@ -199,11 +199,11 @@ class Splitter(Dispatcher):
         return STAYS
 
     def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:  # noqa: ARG002
-        """Whether the decode instance, if it is chosen, still is one; else another is chosen, if there is any."""
+        """Whether a chosen decode instance can still be used; otherwise another one is chosen, if there is any."""
         return True
 
     def bytes_of(self, request: Request) -> int:
-        """What the KV blocks amount to that travel: all of its prompt, but those that the decode instance shares."""
+        """Bytes of the KV blocks to transfer: the whole prompt except blocks that the decode instance shares."""
         pool = self._roster.pools[handover_of(request).prefill_instance]
         size = pool.engine.block_size_tokens
         blocks = -(-request.input_tokens // size) - request.shared_blocks
@@ -217,7 +217,7 @@ class Splitter(Dispatcher):
         return Ahead(handover.last_step_us, model.num_hidden_layers)
 
     def _plan_end(self, now: int) -> None:
-        """Under fair share: the transfer that is through first if nothing changes."""
+        """Under fair share, schedule the end of the transfer that finishes first if nothing changes."""
         found = self._link.next_end(now)
         if found is None:
             self._planned_end = None
@@ -236,7 +236,7 @@ class Splitter(Dispatcher):
         return True
 
     def end(self, passage: Passage, now: int) -> None:
-        """The KV blocks of a prompt have arrived."""
+        """Finish a transfer: the prompt's KV blocks have arrived."""
         request = passage.request
         handover = handover_of(request)
         self._link.end(request.index, now)
@@ -268,10 +268,10 @@ class Splitter(Dispatcher):
             self._adopt(passage, now)
         return STAYS
 
-    # ---- instances that go ----
+    # ---- instances that go down ----
 
     def break_off(self, index: int, now: int) -> None:
-        """An instance has gone with its KV cache: nothing is transferred to it or from it any more."""
+        """Break off all transfers to or from an instance that is gone with its KV cache."""
         for passage in [*self.passages.values()]:
             request = passage.request
             handover = handover_of(request)
@@ -285,7 +285,7 @@ class Splitter(Dispatcher):
                 self._void[request.index] = None
 
     def _give_up(self, passage: Passage, index: int, reason: str, now: int) -> None:
-        """The KV blocks of a prompt cannot be transferred because an instance has gone."""
+        """Give up the transfer of a prompt's KV blocks because an instance is gone."""
         request = passage.request
         handover = handover_of(request)
         observers = self._pipeline.observers
@@ -299,13 +299,13 @@ class Splitter(Dispatcher):
         self._pipeline.lifecycle.start_again(request, index, now, down=True)
 
     def take_back(self, request: Request, now: int) -> None:
-        """A request starts again: whether it is split will be decided anew."""
+        """Undo the split of a request that starts over; the decider will be asked again."""
         if request.handover is not None:
             self.split -= 1
         self.forget(request, now)
 
     def forget(self, request: Request, now: int) -> None:
-        """A request that was split starts again, or has ended between its instances."""
+        """Forget a split request that starts over, or ended between its instances."""
         if self.passages.pop(request.index, None) is None:
             return
         handover = handover_of(request)
@@ -319,14 +319,14 @@ class Splitter(Dispatcher):
                 self._pipeline.lifecycle.end_if_empty(index, now)
 
     def serves(self, index: int) -> bool:
-        """Whether KV blocks are on their way from or to an instance, or about to be."""
+        """Whether KV blocks are being transferred from or to an instance, or soon will be."""
         ways = [handover_of(one.request) for one in self.passages.values()]
         return any(
             way.prefilled and way.transfer_us < 0 and index in (way.prefill_instance, way.decode_instance)
             for way in ways
         )
 
-    # ---- the end of its way ----
+    # ---- end of a request's path ----
 
     def _reserve(self, request: Request, index: int, now: int) -> Excess | None:
         self._roster.board.touched[index] = None
@@ -354,31 +354,31 @@ class Splitter(Dispatcher):
         self._pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
     def away_us(self, now: int) -> int:
-        """Time of requests between their two instances, added up until now; negative where they overlap."""
+        """Total time of requests between their two instances until now; negative where they overlap."""
         total = self._away_us
         for end in self._early_us:
-            total += max(0, end - now)  # as long as its step runs, it is on both
+            total += max(0, end - now)  # until its step ends, the request is on both
         for request in self.transferring():
             total += max(0, now - request.first_token_us)
         return total
 
     def transferring(self) -> list[Request]:
-        """Requests whose prompt is computed and that have not reached their second instance."""
+        """Return requests whose prompt is computed and that have not reached their decode instance."""
         found = [one.request for one in self.passages.values()]
         return [request for request in found if request.handover is not None and request.handover.prefilled]
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers, as plain values (for digests)."""
+        """Return what it remembers, as plain values (for digests)."""
         ways = tuple((index, one.kind) for index, one in sorted(self.passages.items()))
         counts = (self.split, self.dropped, self.broken_off, tuple(self._void))
         return (self.prefill.state(), self.decode.state(), self._decider.state(), self._link.state(), ways, counts)
 
 
 class PrefillFirst(Splitter):
-    """Decides at dispatch; the decode instance is chosen when the KV blocks have arrived."""
+    """Decides at dispatch; chooses the decode instance when the KV blocks have arrived."""
 
     def dispatch(self, passage: Passage, now: int) -> int:
-        """An admitted request has come."""
+        """Send on an admitted request."""
         model = passage.request.model
         if (not model or model in self._roster.models) and self.decide(passage, now):
             self._to_prefill(passage)
@@ -393,15 +393,15 @@ class PrefillFirst(Splitter):
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _strands_prefill(self, passage: Passage, now: int) -> bool:
-        # What is prefilled now will need an instance that decodes.
+        # The prefilled request will need a decode instance.
         return super()._strands_prefill(passage, now) or self._pipeline.lifecycle.strands(passage, self.decode, now)
 
 
 class DecodeFirst(Splitter):
-    """Chooses the decode instance, and decides then; its KV blocks are reserved when the transfer starts."""
+    """Chooses the decode instance first and then decides; KV blocks are reserved when the transfer starts."""
 
     def route(self, passage: Passage, now: int) -> int:
-        """Choose the decode instance, and then whether the prompt is computed elsewhere."""
+        """Choose the decode instance, then decide whether the prompt is computed elsewhere."""
         if not self._can_route(passage, self.decode, now):
             return STAYS
         index = self.choose(passage, self.decode, now)
@@ -428,7 +428,7 @@ class DecodeFirst(Splitter):
 
 
 class _End:
-    """The end of a transfer whose duration does not depend on others."""
+    """The end of a transfer whose duration does not depend on other transfers."""
 
     __slots__ = ("_passage", "_splitter")
 
@@ -441,20 +441,20 @@ class _End:
 
     @property
     def request(self) -> Request:
-        """Whose KV blocks arrive."""
+        """The request whose KV blocks arrive."""
         return self._passage.request
 
     @property
     def stale(self) -> bool:
-        """Whether it was broken off."""
+        """Whether the transfer was broken off."""
         return self._splitter.passages.get(self.request.index) is not self._passage
 
     def happen(self, now: int) -> bool:
-        """They have arrived, if nothing came between."""
+        """Finish the transfer unless it was broken off."""
         if self.stale:
             return False
         self._splitter.end(self._passage, now)
         return True
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""

@@ -1,6 +1,6 @@
-"""Makes instances: what a pool of a spec describes, put together from plug-ins.
+"""Creates instances from a spec's pools and from plug-ins.
 
-What few instances have (adapters, drafts, swapping, stages, …) is imported where one has it: most runs need none of it.
+Modules for features that few instances have (adapters, drafts, swapping, stages, …) are imported on demand.
 """
 # ruff: noqa: PLC0415
 
@@ -55,7 +55,10 @@ if TYPE_CHECKING:
 
 
 class InstanceFactory:
-    """Instances of one cluster. Those of a pool share its step-time model, all of a block size the prompts' keys."""
+    """Creates the instances of one cluster.
+
+    Instances of a pool share its step-time model; instances with the same block size share the prompt keys.
+    """
 
     def __init__(
         self,
@@ -73,19 +76,19 @@ class InstanceFactory:
         self._front_ends: dict[str, ApiServer | None] = {}
         self._prompts: dict[int, PromptKeys] = {}
         self._groups: dict[str, RankGroup] = {}
-        """Of each pool whose ranks step together, the latest group."""
+        """Pool -> latest rank group, for pools whose ranks step together."""
 
     def fixed_parts(self) -> dict[str, object]:
-        """What no event changes, by name: pools, and step-time models that depend on nothing but a step's load.
+        """Return parts that no event changes, by name: pools, and pure step-time models.
 
-        Beside plug-ins, models are none of it: one may remember something that decides how long requests wait.
+        With plug-ins, models are excluded, because one may keep state that affects how long requests wait.
         """
         pools: dict[str, object] = {f"pool {pool.name}": pool for pool in self._experiment.pools}
         models = {} if self._experiment.plugins_used() else self._latencies
         return pools | {f"step times of {name}": one for name, one in models.items() if is_pure(one)}
 
     def create(self, index: int, pool: Pool) -> Instance:
-        """One more instance of a pool.
+        """Create one more instance of a pool.
 
         Raises:
             PolicyError: a policy does not exist or rejects its settings.
@@ -113,7 +116,7 @@ class InstanceFactory:
             measured.follow(steps.tallies)
         instance = Instance(self._flow(steps, pool), parts)
         if batch.encoder is not None:
-            steps.parts += (batch.encoder,)  # the last, as it asks when steps end
+            steps.parts += (batch.encoder,)  # last, as it asks when steps end
         if (group := self._groups.get(pool.name)) is not None:
             instance.queue_with(group.index)
         return instance
@@ -121,7 +124,7 @@ class InstanceFactory:
     def _parts(
         self, index: int, pool: Pool, rule: BatchRule, latency: StepTimeModel, beside: tuple[StepPart, ...]
     ) -> Parts:
-        """What an instance is made of beside its batch."""
+        """Create an instance's parts other than the batch."""
         priority = self._experiment.policy.priority
         return Parts(
             _captured(latency, rule.max_running(pool.engine)) if rule.traits.captured_sizes else latency,
@@ -137,7 +140,7 @@ class InstanceFactory:
         )
 
     def _batch(self, rule: BatchRule, pool: Pool) -> tuple[Batch, RestoreRule]:
-        """The batch of an instance, and how those come back that it preempts."""
+        """Create the batch of an instance, and the rule by which its victims come back."""
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         kind = policy.preemption_restore
         restore = restores.looked_at(plugins.create(RESTORE, kind, {}), kind)
@@ -158,7 +161,7 @@ class InstanceFactory:
         return batch, restore
 
     def _flow(self, steps: Steps, pool: Pool) -> Flow:
-        """How its steps follow one another."""
+        """Create the flow of an instance."""
         if not pool.lockstep:
             return _flow(steps, pool.engine.pipeline_parallel)
         from blis_tui.engine.lockstep import RankGroup
@@ -169,10 +172,10 @@ class InstanceFactory:
         return group.join(steps)
 
     def _rule(self, engine: Engine) -> BatchRule:
-        """How batches are formed.
+        """Create the batching rule.
 
         Raises:
-            PolicyError: not of these engines.
+            PolicyError: it does not support this engine's settings.
         """
         batching = self._experiment.policy.batching
         rule = self._experiment.plugins.create(BATCHING, batching.kind, batching.settings)
@@ -229,7 +232,7 @@ class InstanceFactory:
         return waiting
 
     def prompts_of(self, pool: Pool) -> PromptKeys:
-        """The keys of prompts in blocks of its size."""
+        """Return the prompt keys for the pool's block size."""
         size = pool.engine.block_size_tokens
         return self._prompts.setdefault(size, PromptKeys(size))
 
@@ -332,7 +335,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
 
 
 def _flow(steps: Steps, stages: int) -> Flow:
-    """The same of an instance that waits for no other."""
+    """Create the flow of an instance that does not step together with others."""
     traits = steps.rule.traits
     if traits.radix_tree:
         from blis_tui.engine.event_loop import EventLoop

@@ -1,4 +1,4 @@
-"""When instances die: at a given time, or at random."""
+"""Instance failures at given or random times."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Failures:
-    """Plans failures and lets them happen.
+    """Schedules failures and executes them.
 
-    A random one is drawn when its instance comes up, from the stream ``failures/<entry>/<instance>``.
+    A random failure is drawn when its instance comes up, from the stream ``failures/<entry>/<instance>``.
     """
 
     def __init__(self, settings: tuple[Failure, ...], lifecycle: Lives, pipeline: Pipeline, streams: Streams) -> None:
@@ -26,17 +26,17 @@ class Failures:
         self._all_streams = streams
         self._streams: dict[tuple[int, int], Stream] = {}
         self.due: dict[tuple[int, int], int] = {}
-        """When an instance will die of an entry: the latest that was drawn."""
+        """(Entry, instance) -> time of the failure drawn last."""
 
     def plan(self) -> None:
-        """The failures at a given time."""
+        """Schedule the failures at given times."""
         for number, failure in enumerate(self._settings):
             if failure.at_us is not None:
                 event = _Planned(self._pipeline, self._lifecycle, number, failure)
                 self._pipeline.queue.push(failure.at_us, LIFECYCLE, event)
 
     def watch(self, index: int, now: int) -> None:
-        """An instance has come up: draw when it will die."""
+        """Draw when an instance that has come up will fail."""
         for number, failure in enumerate(self._settings):
             if failure.mean_time_between_us is None or not self._concerns(failure, index):
                 continue
@@ -48,15 +48,15 @@ class Failures:
             self._pipeline.queue.push(time, LIFECYCLE, _AtRandom(self._pipeline, self, key, time))
 
     def strike(self, number: int, index: int, now: int) -> None:
-        """An instance dies at random."""
+        """Fail an instance at random."""
         self._lifecycle.fail(index, now, self._settings[number], "at random")
 
     def alive(self, index: int) -> bool:
-        """Whether an instance can die."""
+        """Whether an instance can fail now."""
         return self._lifecycle.can_fail(index)
 
     def may_end(self, index: int) -> bool:
-        """Whether an instance may still die for good."""
+        """Whether an instance may still fail for good."""
         return self._lifecycle.can_fail(index) and any(
             failure.repair_us is None
             and self._concerns(failure, index)
@@ -65,7 +65,7 @@ class Failures:
         )
 
     def state(self) -> tuple[object, ...]:
-        """What is drawn, as plain values (for digests)."""
+        """Return what has been drawn, as plain values (for digests)."""
         drawn = tuple((key, self._streams[key].state()) for key in sorted(self._streams))
         return (drawn, tuple(sorted(self.due.items())))
 
@@ -99,7 +99,7 @@ class _Planned(Background):
 
 
 class _AtRandom(Background):
-    """A failure at a time that was drawn."""
+    """A failure at a random time."""
 
     __slots__ = ("_failures", "_key", "_time_us")
 
@@ -111,7 +111,7 @@ class _AtRandom(Background):
 
     @property
     def stale(self) -> bool:
-        """Whether the instance has gone before, or no request is left."""
+        """Whether the instance is gone already, or no request is left."""
         failures, key = self._failures, self._key
         return self.audience.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
 

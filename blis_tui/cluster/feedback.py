@@ -1,4 +1,4 @@
-"""What lets clients wait for their answers: the workload hears of every request that comes to its end."""
+"""Closed-loop workloads: clients that wait for answers learn when each request ends."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Listening:
-    """Books that note who has come to an end, for clients who wait for that.
+    """A ledger that also notes ended requests for clients that wait for them.
 
     Args:
         books: the ledger.
-        ended: where it is noted: requests and what their clients measured from end to end; -1 = no answer.
+        ended: receives each ended request with its client's end-to-end latency; -1 = no answer.
     """
 
     __slots__ = ("_books", "_ended")
@@ -33,25 +33,25 @@ class Listening:
         self._ended = ended
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
-        """``request`` has reached a terminal state."""
+        """Record ``request``, which has reached a terminal state."""
         self._books.close(request, ttft_us, e2e_us)
         self._ended.append((request, e2e_us))
 
     @property
     def contradictions(self) -> Sequence[str]:
-        """Requests whose times contradict each other, in words."""
+        """Describe requests whose times contradict each other."""
         return self._books.contradictions
 
     def __len__(self) -> int:
         return len(self._books)
 
     def fingerprint(self) -> str:
-        """A digest of all books."""
+        """Return a digest of all books."""
         return self._books.fingerprint()
 
 
 class Sending:
-    """A client sends its next request. What it asks for is decided then: others may send before."""
+    """The event of a client sending its next request, whose content is decided then, as others may send before."""
 
     __slots__ = ("feedback", "time_us")
 
@@ -65,11 +65,11 @@ class Sending:
 
     @property
     def stale(self) -> bool:
-        """Whether no request will arrive then: there are enough, or its session has ended before."""
+        """Whether no request will be sent then: the limit is reached, or its session has ended."""
         return self.feedback.clients.next_us > self.time_us
 
     def happen(self, now: int) -> bool:
-        """Let it arrive."""
+        """Let the request arrive."""
         request = None if self.stale else self.feedback.clients.next_request()
         if request is None:
             return False
@@ -79,11 +79,11 @@ class Sending:
         return True
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""
 
 
 class Feedback(Arrivals):
-    """Requests come as clients send them, who wait for answers. See ``Arrivals`` for the arguments."""
+    """Lets requests arrive as clients send them, which may wait for answers. See ``Arrivals`` for the arguments."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class Feedback(Arrivals):
 
     @property
     def await_answers(self) -> bool:
-        """They do."""
+        """Return True: clients wait for answers."""
         return True
 
     @property
     def silent(self) -> bool:
-        """Whether no request will come, unless one ends."""
+        """Whether no request will come unless one ends."""
         return self.clients.silent
 
     @property
@@ -114,20 +114,20 @@ class Feedback(Arrivals):
 
     @property
     def sessions(self) -> SessionCounts | None:
-        """What became of the sessions so far; None where there are none."""
+        """Session counts so far; None = there are no sessions."""
         return self.clients.sessions
 
     def pull(self) -> None:
-        """Wait for every arrival that is known."""
+        """Schedule every known arrival."""
         for time_us in self.clients.take_due():
             self._pipeline.queue.push(time_us, ARRIVAL, Sending(self, time_us))
 
     def send(self, passage: Passage, time_us: int) -> None:
-        """A request that has arrived comes to the next stage then."""
+        """Let an arrived request reach the next stage at ``time_us``."""
         self._pipeline.queue.push(time_us, passage.order, passage)
 
     def answer(self, now: int) -> None:
-        """Clients hear of requests that have ended, and may send others."""
+        """Tell clients about ended requests; they may send new ones."""
         for request, e2e_us in self.ended:
             self.clients.on_ended(request, e2e_us, now)
         self.ended.clear()

@@ -1,7 +1,7 @@
-"""What a condition may ask about the state between two events: a table of cheap figures.
+"""The figures that conditions may use about the state between two events.
 
-Every figure costs time in proportion to the number of instances at most, never to the number of requests, and none
-tells what admission and routing must not know either: how long an answer will be (INV-9).
+Computing a figure takes time at most in proportion to the number of instances, never to the number of requests. No
+figure reveals what admission and routing must not know, namely how long an answer will be (INV-9).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Figure:
     """A phrase for help texts."""
     of_cluster: Callable[[Cluster], float]
     of_instance: Callable[[Instance], float] | None = None
-    """None = it means nothing for a single instance."""
+    """Value for one instance; None = undefined for single instances."""
 
 
 def _sum(name: str, unit: str, meaning: str, of_instance: Callable[[Instance], float]) -> Figure:
-    """A figure whose value for the cluster is the sum over all instances."""
+    """Create a figure whose cluster value is the sum over all instances."""
 
     def of_cluster(cluster: Cluster) -> float:
         total: float = 0
@@ -49,7 +49,7 @@ def _sum(name: str, unit: str, meaning: str, of_instance: Callable[[Instance], f
 
 
 def _in_transit(cluster: Cluster) -> int:
-    """By conservation (INV-1): who has arrived and neither waits nor runs nor has ended is on the way."""
+    """Number of requests in transit, derived by conservation (INV-1): arrived, but not waiting, running or ended."""
     live = 0
     for instance in cluster.instances:
         live += len(instance.waiting.items) + len(instance.batch.running)
@@ -73,7 +73,7 @@ def _transfers(cluster: Cluster) -> int:
 
 
 def _in_states(states: frozenset[str]) -> Callable[[Cluster], int]:
-    """How many instances are in one of these states of their lives."""
+    """Create a function that counts instances in any of these life-cycle states."""
 
     def count(cluster: Cluster) -> int:
         state_of = cluster.lifecycle.state_of

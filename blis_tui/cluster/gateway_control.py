@@ -1,4 +1,4 @@
-"""The gateway at work: it takes admitted requests in, and dispatches them while the instances are not saturated."""
+"""The gateway: queues admitted requests and dispatches them while the instances are not saturated."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _PPM: Final = 1_000_000
 _MOST: Final = 1e9
-"""The largest level that records tell: a detector may answer infinity."""
+"""Cap on the level in records, as a detector may answer infinity."""
 
 
 class Expiry:
-    """The end of a request's time in the gateway's queue."""
+    """The event that ends a request's time in the gateway's queue."""
 
     __slots__ = ("control", "held")
 
@@ -44,7 +44,7 @@ class Expiry:
 
     @property
     def request(self) -> Request:
-        """Whose."""
+        """The held request."""
         return self.held.passage.request
 
     @property
@@ -53,27 +53,27 @@ class Expiry:
         return self.held.gone
 
     def happen(self, now: int) -> bool:
-        """Turn it away."""
+        """Reject the request."""
         if self.held.gone:
             return False
         self.control.expire(self.held, now)
         return True
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""
 
 
 class GatewayControl(OpenGateway):
     """Holds requests back while the instances are saturated.
 
     Args:
-        experiment: names what counts as saturated.
-        settings: how the queue is ordered, and how long it may be.
-        pipeline: what it is a part of.
+        experiment: names the saturation detector.
+        settings: the order and the limits of the queue.
+        pipeline: the pipeline that it belongs to.
         fleet: the instances.
 
     Attributes:
-        queue: the requests that it holds.
+        queue: the held requests.
     """
 
     holds = True
@@ -87,39 +87,39 @@ class GatewayControl(OpenGateway):
         self._fleet = fleet
         self._ticking = False
 
-    # ---- what others ask ----
+    # ---- queries ----
 
     @property
     def rule(self) -> str:
-        """What counts as saturated, in a sentence."""
+        """The definition of saturation, in a sentence."""
         return self._saturation.rule
 
     @property
     def waiting(self) -> int:
-        """Requests that it holds."""
+        """Number of held requests."""
         return len(self.queue)
 
     def held(self) -> list[Passage]:
-        """Those requests, counted one by one."""
+        """Return the held requests, found one by one."""
         return [one.passage for one in self.queue.held()]
 
     def bands(self) -> Iterator[tuple[int, float, queue.Band]]:
-        """The bands of its queue, the most urgent first: priority, saturation up to which it is served, requests."""
+        """Iterate over the bands, most urgent first: priority, saturation up to which it is served, requests."""
         return self.queue.bands()
 
     def upcoming(self) -> queue.Held | None:
-        """The request that is next if no other comes and the instances are not too busy."""
+        """Return the next request, if no other arrives and the instances are not too busy."""
         return self.queue.upcoming()
 
     def saturation(self) -> float:
-        """How busy the instances are, by the figures read last; to look changes nothing of what a plug-in remembers."""
+        """Return the saturation by the signals read last, without changing what a plug-in remembers."""
         detector = self._saturation
         return self._level(detector if is_ours(type(detector)) else deepcopy(detector))
 
-    # ---- what happens ----
+    # ---- events ----
 
     def enter(self, passage: Passage, now: int) -> int:
-        """An admitted request has come."""
+        """Take in an admitted request."""
         pipeline = self._pipeline
         priority = pipeline.admission.control.priority(passage.incoming)
         held, victim = self.queue.offer(passage, priority, now)
@@ -141,28 +141,28 @@ class GatewayControl(OpenGateway):
         return STAYS
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
-        """These have left the instances."""
+        """React to requests that left the instances."""
         self._completed(len(departed), now)
 
     def wake(self, count: int, now: int) -> None:
-        """An instance for so many requests has come up."""
+        """React to a new instance with room for ``count`` requests."""
         self._completed(count, now)
         self._tick_later(now)
 
     def _completed(self, count: int, now: int) -> None:
-        """There are so many places more on the instances."""
+        """React to ``count`` more places on the instances."""
         if self._settings.dispatch == "on-completion":
             while count and self._dispatch(now):
                 count -= 1
 
     def expire(self, held: queue.Held, now: int) -> None:
-        """A request has been in the queue for too long."""
+        """Reject a request that has been in the queue for too long."""
         self.queue.remove(held)
         waited = now - held.since_us
         self._pipeline.reject(held.passage.request, GATEWAY, f"expired after {waited} us in the queue", now, EXPIRED)
 
     def _dispatch(self, now: int) -> bool:
-        """Send the next request on, if the instances are not too busy for it."""
+        """Dispatch the next request unless the instances are too busy; return whether one was sent."""
         pipeline, queue = self._pipeline, self.queue
         if not len(queue):
             return False
@@ -199,7 +199,7 @@ class GatewayControl(OpenGateway):
         return True
 
     def state(self) -> tuple[object, ...]:
-        """What it holds, as plain values (for digests)."""
+        """Return its state as plain values (for digests)."""
         return (
             self.queue.state(),
             self._ticking,
@@ -209,12 +209,12 @@ class GatewayControl(OpenGateway):
         )
 
     def _level(self, detector: Saturation) -> float:
-        """What the detector answers.
+        """Return the detector's answer.
 
         Raises:
-            SimulationError: it is no number.
+            SimulationError: it is not a number.
         """
-        level: Callable[..., object] = detector.level  # what a plug-in answers may be anything
+        level: Callable[..., object] = detector.level  # a plug-in may answer anything
         answer = level(self._fleet)
         if isinstance(answer, int | float) and not isnan(answer):
             return answer

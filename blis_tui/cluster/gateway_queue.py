@@ -1,4 +1,4 @@
-"""The queue of the gateway: bands of priorities, tenants within a band, and who has to go when it is full."""
+"""The gateway's queue: priority bands, fairness between tenants within a band, and evictions when it is full."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Gateway
 
 _QUANTUM_TOKENS = 512
-"""What a tenant of weight 1 may send in a turn under ``weighted``."""
+"""Tokens that a tenant of weight 1 may send per turn under ``weighted``."""
 _NEVER = 1 << 126
 
 
 @dataclass(order=True, slots=True)
 class Held:
-    """A request in the queue; they sort as they are dispatched."""
+    """A request in the queue; sorts in dispatch order."""
 
     key: tuple[int, int]
     passage: Passage = field(compare=False)
     priority: int = field(compare=False)
     number: int = field(compare=False)
-    """Counts the requests as they came."""
+    """Sequence number by arrival."""
     since_us: int = field(compare=False)
     gone: bool = field(default=False, compare=False)
     """Whether it has left the queue."""
@@ -41,12 +41,12 @@ class Band:
     def __init__(self) -> None:
         self.flows: dict[str, list[Held]] = {}
         self.served: str | None = None
-        """The tenant whose turn was the last; None = there was none yet."""
+        """The tenant served last; None = there was none yet."""
         self.credit: dict[str, float] = {}
         """Tokens that tenants may still send in this round."""
 
     def twin(self) -> Band:
-        """A band with the same requests, whose turns are its own."""
+        """Return a band with the same requests but independent turns."""
         twin = Band()
         twin.flows, twin.served, twin.credit = self.flows, self.served, dict(self.credit)
         return twin
@@ -59,7 +59,7 @@ class Band:
 
 
 class GatewayQueue:
-    """Requests that wait for the instances to be less busy."""
+    """Requests that wait until the instances are less busy."""
 
     def __init__(self, settings: Gateway) -> None:
         self._settings = settings
@@ -71,18 +71,18 @@ class GatewayQueue:
         return self._count
 
     def held(self) -> Iterator[Held]:
-        """All of them, band by band."""
+        """Iterate over all requests, band by band."""
         for priority in sorted(self._bands, reverse=True):
             flows = self._bands[priority].flows
             for tenant in sorted(flows):
                 yield from flows[tenant]
 
     def offer(self, passage: Passage, priority: int, now: int) -> tuple[Held | None, Held | None]:
-        """Take in a newcomer: returns its place, None if it is turned away, and the request that had to go for it."""
+        """Add a request; return its entry (None = rejected), and the request evicted for it."""
         settings = self._settings
         band = self._band(priority)
         if settings.bands and 0 < settings.per_band_capacity <= len(band):
-            return None, None  # all in it are as urgent
+            return None, None  # all requests in the band are equally urgent
         victim = None
         if 0 < settings.max_depth <= self._count:
             victim = self._victim(priority)
@@ -96,7 +96,7 @@ class GatewayQueue:
         return held, victim
 
     def next(self, saturation: float) -> Held | None:
-        """Take out the request to dispatch now; None = none waits, or the instances are too busy for the next."""
+        """Remove and return the request to dispatch; None = none waits, or the instances are too busy for the next."""
         bands = sorted(self._bands, reverse=True)
         for at, priority in enumerate(bands):
             band = self._bands[priority]
@@ -110,7 +110,7 @@ class GatewayQueue:
         return None
 
     def upcoming(self) -> Held | None:
-        """The request that is next if none comes and the instances are not too busy; nothing changes."""
+        """Return the next request if no other arrives and the instances are not too busy, without changing anything."""
         for priority in sorted(self._bands, reverse=True):
             band = self._bands[priority]
             if band.flows:
@@ -118,13 +118,13 @@ class GatewayQueue:
         return None
 
     def bands(self) -> Iterator[tuple[int, float, Band]]:
-        """The bands, the most urgent one first: priority, saturation up to which it is served, requests."""
+        """Iterate over the bands, most urgent first: priority, saturation up to which it is served, requests."""
         priorities = sorted(self._bands, reverse=True)
         for at, priority in enumerate(priorities):
             yield priority, self._ceiling(at, len(priorities)), self._bands[priority]
 
     def remove(self, held: Held) -> None:
-        """Take out this one."""
+        """Remove a request."""
         held.gone = True
         band = self._bands[held.priority if self._settings.bands else 0]
         tenant = held.passage.incoming.tenant_id
@@ -136,7 +136,7 @@ class GatewayQueue:
         self._count -= 1
 
     def state(self) -> tuple[object, ...]:
-        """Everything, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         return (
             self._number,
             tuple((one.key, one.passage.request.index, one.priority, one.since_us) for one in self.held()),
@@ -159,7 +159,7 @@ class GatewayQueue:
         return 1.0 if bands == 1 else 1.0 - at * (1.0 - self._settings.usage_limit) / (bands - 1)
 
     def _victim(self, priority: int) -> Held | None:
-        """Who has to go for a newcomer: the least urgent, of equals the latest; None = the newcomer itself."""
+        """Return the request to evict for a new one: the least urgent, then the latest; None = reject the new one."""
         rule = self._settings.when_full
         if rule == "reject" or not self._count:
             return None
@@ -169,13 +169,13 @@ class GatewayQueue:
         return worst
 
     def _turn(self, band: Band) -> str:
-        """The tenant whose turn it is."""
+        """Return the tenant whose turn it is."""
         flows = band.flows
         fairness = self._settings.fairness
         if fairness == "global-strict":
             return min(flows, key=lambda tenant: flows[tenant][0])
         tenants = sorted(flows)
-        # After the tenant served last, if it still has requests here; else from the first one on, as in BLIS.
+        # The tenant after the one served last, if that one still has requests here; otherwise the first, as in BLIS.
         last = band.served
         following = [tenant for tenant in tenants if last in flows and tenant > last] or tenants
         if fairness == "round-robin":

@@ -1,6 +1,6 @@
-"""What must hold after every event under disaggregation, beside what always must: INV-PD-1 to INV-PD-6.
+"""Invariants under disaggregation in addition to the general ones: INV-PD-1 to INV-PD-6.
 
-The identifiers are those of the BLIS simulator. Where it checks a finished run, these are about every state.
+The identifiers are those of the BLIS simulator. BLIS checks finished runs; these checks apply to every state.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Handover, Request
 
 
-# What must hold after every event of the control plane and of clients: INV-7 and INV-11 of the BLIS simulator.
+# Invariants of the control plane and of clients: INV-7 and INV-11 of the BLIS simulator.
 #
 # Its INV-6 (same seed, same bytes) and INV-10 (no call of a session before the answer it waits for) are about whole
-# runs: ``tests/determinism`` and the goldens check the one, the oracle's sessions and ``tests/workload`` the other.
+# runs: ``tests/determinism`` and the goldens check the former, the oracle's sessions and ``tests/workload`` the latter.
 
 
 def _freshness(cluster: Cluster) -> str:
@@ -37,7 +37,7 @@ CONTROL_INVARIANTS: Final = (
     Invariant("INV-7", "the control plane sees each instance as it was when its figures were last renewed", _freshness),
     Invariant("INV-11", "every session that began is unfinished, or has ended in exactly one way", _all_accounted_for),
 )
-"""The statements that every event must leave true."""
+"""The statements that must hold after every event."""
 
 
 _PREFILL: Final = frozenset({"any", "prefill"})
@@ -45,7 +45,7 @@ _DECODE: Final = frozenset({"any", "decode"})
 
 
 def _on_instances(cluster: Cluster) -> Iterator[tuple[int, Request, Handover]]:
-    """Requests that are split, in queues and batches."""
+    """Iterate over split requests in queues and batches."""
     for instance in cluster.instances:
         for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
             if request.handover is not None:
@@ -91,18 +91,18 @@ def _phases(cluster: Cluster) -> str:
         if wrong := _disorder(request, request.first_token_us, cluster.now):
             return wrong
     for _, request, way in _on_instances(cluster):
-        # A request that has arrived may have another first token since, after a preemption.
+        # After a preemption, a request that has arrived may have got another first token.
         if way.prefilled and (wrong := _disorder(request, request.queued_us, cluster.now)):
             return wrong
     return ""
 
 
 def _disorder(request: Request, prefilled_us: int, now: int) -> str:
-    """What is wrong with the times of a request whose prompt is computed."""
+    """Return what is wrong with the times of a request whose prompt is computed."""
     way = handover_of(request)
     times = [request.arrival_us, request.queued_us, prefilled_us]
     early = 0 <= way.transfer_start_us < prefilled_us
-    # Where transfers start with the step that completes the prefill, they may be over before it is.
+    # A transfer that starts with the step completing the prefill may end before that step.
     times = times[:2] if early else times
     if way.transfer_start_us >= 0:
         times.append(way.transfer_start_us)
@@ -147,14 +147,14 @@ SPLIT_INVARIANTS: Final = (
     Invariant("INV-PD-5", "instances stay in their pools, and only their roles are asked of them", _stability),
     Invariant("INV-PD-6", "a request is one, however many instances it runs on", _granularity),
 )
-"""The statements that every event must leave true."""
+"""The statements that must hold after every event."""
 
 CLUSTER_INVARIANTS: Final = (*CONTROL_INVARIANTS, *SPLIT_INVARIANTS)
-"""What must hold beside ``INVARIANTS``, wherever there is such a thing."""
+"""The invariants besides ``INVARIANTS``, wherever they apply."""
 
 
 def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
-    """What a report says of each invariant; those of clusters are told where they do not hold."""
+    """Return a report's text for each invariant; those of clusters are listed only if violated."""
     if not verify:
         return {one.identifier: "not checked" for one in INVARIANTS}
     found = {one.identifier: one.check(cluster) or "ok" for one in INVARIANTS}

@@ -1,9 +1,9 @@
-"""Instances that come and go: where each stands in its life, and what becomes of the requests of one that goes.
+"""The life cycles of instances, and what happens to the requests of an instance that goes down.
 
-scheduling (no room on a node yet) -> loading -> warming-up -> active -> draining -> terminated; and failed, from where
-a repair leads back to loading. Only warming and active instances are candidates of admission, gateway and router.
+scheduling (no room on a node yet) -> loading -> warming-up -> active -> draining -> terminated; and failed, from which
+a repair leads back to loading. Only warming and active instances are candidates for admission, gateway and router.
 
-A step is never torn apart: an instance that dies within one counts as failed at once, and stops at the step's end.
+Steps are atomic: an instance that fails within a step counts as failed at once, and stops at the step's end.
 """
 
 from __future__ import annotations
@@ -45,37 +45,37 @@ if TYPE_CHECKING:
 
 
 NAME: Final = "lifecycle"
-"""What rejects requests for which no instance came up, where a policy's name would stand."""
+"""Origin of rejections because no instance came up, in place of a policy's name."""
 
 
 class LifecycleControl(AlwaysUp):
-    """All instances' lives.
+    """Manages the life cycles of all instances.
 
     Args:
-        experiment: when instances come and go, and where they stand.
-        pipeline: what it is a part of.
-        streams: where random streams come from.
+        experiment: sets when instances come and go, and on which nodes.
+        pipeline: the pipeline that it belongs to.
+        streams: source of random streams.
 
     Attributes:
-        placement: where instances stand.
-        autoscaler: what adds and removes instances.
+        placement: puts instances on nodes.
+        autoscaler: adds and removes instances.
     """
 
     def __init__(self, experiment: spec.Experiment, pipeline: Pipeline, streams: Streams) -> None:
         super().__init__()
         settings = experiment.cluster
         self._wanted: dict[int, tuple[frozenset[str], str]] = {}
-        """The roles and the model of the instances that they wait for."""
+        """Roles and model of the instance that each parked request waits for."""
         self._settings = settings.lifecycle or spec.Lifecycle()
         self._pools = experiment.pools
         self._pipeline = pipeline
         self._roster = pipeline.roster
         self._hits: dict[int, int] = {}
-        """How many instances have died under a request, by its index."""
+        """Request index -> number of instances that have failed under it."""
         self._failures = Failures(settings.failures, self, pipeline, streams)
         self.placement = RoomForAll()
         if settings.nodes:
-            from blis_tui.cluster.placement import Placement  # noqa: PLC0415  (what is not configured is not imported)
+            from blis_tui.cluster.placement import Placement  # noqa: PLC0415  (imported only if configured)
 
             self.placement = Placement(settings.nodes, pipeline, streams, self._placed)
         self.autoscaler = NoAutoscaler()
@@ -85,7 +85,7 @@ class LifecycleControl(AlwaysUp):
             self.autoscaler = AutoscalerControl(settings.autoscaler, experiment.pools, self, pipeline, streams)
 
     def begin(self) -> None:
-        """The instances of the start are there and warm, as far as there is room for them."""
+        """Start the initial instances warm, as far as there is room for them."""
         number = 0
         for pool, one in enumerate(self._pools):
             for _ in range(one.instances):
@@ -104,40 +104,40 @@ class LifecycleControl(AlwaysUp):
         self._failures.plan()
         self.autoscaler.begin()
 
-    # ---- what others ask ----
+    # ---- queries ----
 
     def pool_of(self, index: int) -> spec.Pool:
         """The pool of an instance."""
         return self._pools[self.lives[index].pool]
 
     def of_pool(self, pool: int, states: frozenset[str]) -> list[int]:
-        """The instances of a pool that are in one of these states."""
+        """Return the instances of a pool that are in one of these states."""
         return [index for index, life in enumerate(self.lives) if life.pool == pool and life.state in states]
 
     def state_of(self, index: int) -> str:
-        """Where an instance stands in its life."""
+        """Life-cycle state of an instance."""
         return self.lives[index].state
 
     @property
     def ready_nodes(self) -> int:
-        """Nodes that can be used."""
+        """Number of nodes that are ready."""
         return self.placement.ready_nodes
 
     @property
     def scaled(self) -> tuple[tuple[int, str, int, str], ...]:
-        """What an autoscaler has done: time, pool, change, reason."""
+        """The autoscaler's actions: time, pool, change, reason."""
         return tuple(self.autoscaler.scaled)
 
     def node_us(self, now: int) -> list[int]:
-        """How long the nodes of each pool have been there until now, added up."""
+        """Total time that the nodes of each pool have existed until now."""
         return self.placement.node_us(now)
 
     def can_fail(self, index: int) -> bool:
-        """Whether there is an instance that can die."""
+        """Whether an instance exists and can fail."""
         return self.lives[index].state in MORTAL
 
     def cost_per_hour(self, pool: spec.Pool) -> float | None:
-        """What an instance of a pool costs; None = not known."""
+        """Cost of an instance of a pool; None = unknown."""
         return self.placement.cost_per_hour(pool)
 
     def held_us(self, index: int, now: int) -> int:
@@ -146,7 +146,7 @@ class LifecycleControl(AlwaysUp):
         return life.held_us + (now - life.held_since_us if life.held_since_us >= 0 else 0)
 
     def state(self) -> tuple[object, ...]:
-        """Everything, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         parts = [state for part in (self.placement, self.autoscaler) if (state := part.state())]
         return (
             tuple(life.values() for life in self.lives),
@@ -156,10 +156,10 @@ class LifecycleControl(AlwaysUp):
             *parts,
         )
 
-    # ---- coming ----
+    # ---- start ----
 
     def add(self, pool: int, now: int, reason: str) -> None:
-        """One more instance of a pool: it starts when there is room for it."""
+        """Add an instance to a pool; it starts when there is room for it."""
         instance = self._roster.create(self._pools[pool])
         self.lives.append(Life(pool, SCHEDULING))
         self._tell(instance.index, "", now, f"scheduled, {reason}")
@@ -169,7 +169,7 @@ class LifecycleControl(AlwaysUp):
             self.placement.provision(now)
 
     def _placed(self, index: int, now: int) -> None:
-        """There is room for an instance."""
+        """Start an instance for which there is room now."""
         self.lives[index].held_since_us = now
         self._load(index, now, "placed")
 
@@ -185,7 +185,7 @@ class LifecycleControl(AlwaysUp):
     def _load_ended(self, event: Background, now: int) -> bool:
         index = _index(event)
         life = self.lives[index]
-        if life.state != LOADING or life.loaded_us != now:  # it died meanwhile, and may load again
+        if life.state != LOADING or life.loaded_us != now:  # it failed meanwhile, and may be loading again
             return False
         self._loaded(index, now, "loaded")
         return True
@@ -202,7 +202,7 @@ class LifecycleControl(AlwaysUp):
         self._welcome(index, now)
 
     def _welcome(self, index: int, now: int) -> None:
-        """An instance has come up: requests that waited for one go on."""
+        """Resume requests that waited, because an instance has come up."""
         pipeline = self._pipeline
         parked, self.parked = self.parked, {}
         self._wanted.clear()
@@ -210,10 +210,10 @@ class LifecycleControl(AlwaysUp):
             pipeline.dispatcher.go_on(passage, now)
         pipeline.gateway.wake(self._roster.instances[index].batch.limits.max_num_seqs, now)
 
-    # ---- going ----
+    # ---- end ----
 
     def fail(self, index: int, now: int, failure: spec.Failure, reason: str) -> None:
-        """An instance dies."""
+        """Fail an instance."""
         life = self.lives[index]
         if life.state not in MORTAL:
             self._tell(index, life.state, now, f"{reason}, but it is {life.state}")
@@ -225,7 +225,7 @@ class LifecycleControl(AlwaysUp):
         self._stop_after_step(index, now)
 
     def drain(self, index: int, now: int, reason: str) -> None:
-        """An instance gets no more requests; what becomes of those it has is ``cluster.lifecycle.drain``."""
+        """Send an instance no more requests; ``cluster.lifecycle.drain`` decides about its current ones."""
         life = self.lives[index]
         if life.state in COMING:
             self._end(index, now, reason)
@@ -243,7 +243,7 @@ class LifecycleControl(AlwaysUp):
         self.end_if_empty(index, now)
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
-        """These no longer count as in flight."""
+        """React to requests that no longer count as in flight."""
         requests = tuple(departed)
         for request in requests:
             index = request.instance
@@ -259,14 +259,14 @@ class LifecycleControl(AlwaysUp):
                 self.end_if_empty(request.instance, now)
 
     def end_if_empty(self, index: int, now: int) -> None:
-        """A draining instance goes when no request needs it any more, nor the KV blocks that it has or expects."""
+        """End a draining instance when no request needs it or the KV blocks that it holds or expects."""
         if self.lives[index].state != DRAINING or self._roster.instances[index].seen.in_flight:
             return
         if not self._pipeline.dispatcher.serves(index):
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
-        """Stop it at the end of the step that is under way, if one is; in a pipeline, of the last of them."""
+        """Stop an instance at the end of its step in flight, if any; in a pipeline, of the last one."""
         halted_us = self._roster.instances[index].halt()
         step_us = self._last_of(index, "step") if halted_us is None else halted_us
         end = max(step_us, self._last_of(index, "request-left"))
@@ -280,7 +280,7 @@ class LifecycleControl(AlwaysUp):
         return True
 
     def _last_of(self, index: int, kind: str) -> int:
-        """When the last of an instance's events of a kind happens; -1 = none is pending."""
+        """Time of an instance's last pending event of a kind; -1 = none is pending."""
         ends = [
             time
             for time, _, _, event in self._pipeline.queue.entries()
@@ -289,7 +289,7 @@ class LifecycleControl(AlwaysUp):
         return max(ends, default=-1)
 
     def _stop(self, index: int, now: int) -> None:
-        """Its requests and its cache are gone."""
+        """Stop an instance; its requests and its cache are gone."""
         pipeline, life = self._pipeline, self.lives[index]
         instance = self._roster.instances[index]
         requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
@@ -320,29 +320,29 @@ class LifecycleControl(AlwaysUp):
         self._free(index, now)
 
     def _free(self, index: int, now: int) -> None:
-        """Its accelerators can be used for others."""
+        """Free the accelerators of an instance for others."""
         life = self.lives[index]
         life.held_us, life.held_since_us = self.held_us(index, now), -1
         self.placement.free(index, now)
 
-    # ---- what becomes of requests ----
+    # ---- requests ----
 
     def hopeless(self, left: int) -> bool:
-        """Whether all of the requests that are left wait for instances that will never come up."""
+        """Whether all remaining requests wait for instances that will never come up."""
         if not self.stuck(left):
             return False
         scaler = self.autoscaler
         return scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
 
     def stuck(self, left: int) -> bool:
-        """Whether all of the requests that are left wait for instances that only the autoscaler could bring."""
+        """Whether all remaining requests wait for instances that only the autoscaler could add."""
         if len(self.parked) != left:
             return False
         wanted = self._wanted_pools()
         return not any(life.pool in wanted and self._comes(life) for life in self.lives)
 
     def _wanted_pools(self) -> list[int]:
-        """The pools whose instances could serve one of those who wait."""
+        """Return the pools whose instances could serve one of the waiting requests."""
         wanted = dict.fromkeys(self._wanted.values())
         return [
             at
@@ -359,15 +359,15 @@ class LifecycleControl(AlwaysUp):
     def _gets_room(self, pool: spec.Pool) -> bool:
         if self.placement.expects_room(pool):
             return True
-        # An instance that dies for good makes room; an autoscaler may fill it with others again and again.
+        # An instance that fails for good makes room, but an autoscaler may fill it with others again and again.
         return not self.autoscaler.scales and any(self._failures.may_end(index) for index in range(len(self.lives)))
 
     def _may_add(self, pool: int, scaler: NoAutoscaler) -> bool:
-        """Whether the autoscaler may order an instance of a pool, or make room for one."""
+        """Whether the autoscaler may add an instance to a pool, or make room for one."""
         return scaler.may_add(pool) or bool(self.of_pool(pool, COMING))
 
     def strands(self, passage: Passage, router: Router, now: int) -> bool:
-        """Whether no instance is up that this router could choose: the request waits for one."""
+        """Whether no instance that this router could choose is up; if so, the request waits for one."""
         if router.of(passage.incoming).fleet.members:
             return False
         roles = next(roles for fleet, roles in self._roster.fleets if fleet is router.fleet)
@@ -375,7 +375,7 @@ class LifecycleControl(AlwaysUp):
         return True
 
     def _park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
-        """There is no instance of these roles for a request: it waits for one."""
+        """Park a request until there is an instance of these roles for it."""
         passage.kind = "stranded"
         pipeline, request = self._pipeline, passage.request
         self._wanted[request.index] = (roles, passage.incoming.model)
@@ -387,13 +387,13 @@ class LifecycleControl(AlwaysUp):
             pipeline.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(pipeline, self, passage))
 
     def expire(self, request: Request, now: int) -> None:
-        """The deadline of a request has come that waits for an instance."""
+        """Reject a request whose deadline has come while it waits for an instance."""
         del self.parked[request.index], self._wanted[request.index]
         self._pipeline.dispatcher.forget(request, now)
         self._pipeline.reject(request, NAME, "no instance came up before its deadline", now)
 
     def lets_in(self, request: Request, now: int) -> bool:
-        """Whether a request that has come to its instance gets into the queue; if not, this looks after it."""
+        """Whether a request may enter its instance's queue; if not, it is handled here."""
         index = request.instance
         life = self.lives[index]
         if life.state in CANDIDATES or (life.state == DRAINING and self._settings.drain == "wait"):
@@ -411,7 +411,7 @@ class LifecycleControl(AlwaysUp):
         return False
 
     def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
-        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
+        """Handle a request that cannot continue between two instances; ``down``: because instance ``index`` is gone."""
         self.forfeited_us += now - request.queued_us
         if down:
             self._decide(request, index, now)
@@ -419,7 +419,7 @@ class LifecycleControl(AlwaysUp):
             self._send_again(request, index, now)
 
     def _decide(self, request: Request, index: int, now: int) -> None:
-        """Whether a request that went down with an instance starts again."""
+        """Decide whether a request that went down with an instance starts over."""
         life = self.lives[index]
         failure = None if life.state == DRAINING else life.failure
         if failure is None:
@@ -456,10 +456,10 @@ class LifecycleControl(AlwaysUp):
         latency = self._roster.instances[index].latency
         self._pipeline.ledger.close(request, client_ttft_us(request, latency) if request.first_token_us >= 0 else -1)
 
-    # ---- small things ----
+    # ---- helpers ----
 
     def later(self, time_us: int, kind: str, instance: int | None, handler: Callable[[Background, int], bool]) -> None:
-        """Something will happen, if there are requests then."""
+        """Schedule a background event, which happens only if there are requests then."""
         self._pipeline.queue.push(time_us, LIFECYCLE, Background(kind, self._pipeline, instance, handler))
 
     def _slow_down(self, index: int, factor: float) -> None:
@@ -494,12 +494,12 @@ class _Expiry(Background):
 
     @property
     def request(self) -> Request | None:
-        """It."""
+        """The waiting request."""
         return self._passage.request
 
     @property
     def stale(self) -> bool:
-        """Whether it waits no longer."""
+        """Whether it no longer waits."""
         return self._lifecycle.parked.get(self._passage.request.index) is not self._passage
 
     def _expire(self, event: Background, now: int) -> bool:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The link over which KV blocks go from prefill to decode instances."""
+"""The link over which KV blocks move from prefill to decode instances."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _BYTES_PER_US_OF_GB_PER_S: Final = 1000.0
 
 
 class Ahead(NamedTuple):
-    """The last step of a prefill, during which KV blocks go ahead of those of the last layer."""
+    """The last step of a prefill, during which the KV blocks of all layers but the last are sent."""
 
     step_us: int
     layers: int
 
     def bytes(self, size: int, bytes_per_us: float, base_latency_us: int) -> int:
-        """How many go during the step: all layers take equally long, and the last one's go after it."""
+        """Bytes sent during the step: all layers take equally long, and the last one's follow the step."""
         gone = int(max(0, self.step_us - base_latency_us) * bytes_per_us)
         return min(size, gone) * (self.layers - 1) // self.layers
 
 
 class Link(Transfers):
-    """Transfers over a link, and how long they take.
+    """Transfers over a link, and their durations.
 
-    A transfer takes ``base latency + bytes / bandwidth``, rounded up, at least a microsecond. Under ``fair-share`` all
+    A transfer takes ``base latency + bytes / bandwidth``, rounded up, at least a microsecond. Under ``fair-share``, all
     transfers whose base latency is over share the bandwidth equally at any time, so the end of each moves whenever
     another one starts or ends.
     """
@@ -39,21 +39,21 @@ class Link(Transfers):
         self._settings = settings
         self._bandwidth = settings.bandwidth_gb_per_s * _BYTES_PER_US_OF_GB_PER_S
         self._left: dict[int, float] = {}
-        """Under fair share: bytes still to come, by request, in the order in which the transfers started."""
+        """Under fair share: remaining bytes by request, in the order in which the transfers started."""
         self._moves_us: dict[int, int] = {}
         """When their base latency is over."""
         self._earliest_us: dict[int, int] = {}
-        """When they can be through: each takes a microsecond at least."""
+        """Earliest possible end: a transfer takes at least a microsecond."""
         self._since_us = 0
 
     def start(self, request: int, size: int, now: int, ahead: Ahead | None = None) -> int | None:
-        """A transfer begins; returns how long it takes, None where that depends on the others.
+        """Start a transfer; return its duration, or None if that depends on others.
 
         Args:
-            request: whose it is.
+            request: index of the request.
             size: its bytes.
             now: the time.
-            ahead: what has gone before, layer by layer; None = nothing.
+            ahead: what is sent in advance, layer by layer; None = nothing.
         """
         self.active += 1
         self.peak = max(self.peak, self.active)
@@ -75,14 +75,17 @@ class Link(Transfers):
         return max(1, ceil(latency_us + amount / share))
 
     def end(self, request: int, now: int) -> None:
-        """A transfer is over."""
+        """Finish a transfer."""
         self.active -= 1
         if self._left:
             self._advance(now)
             del self._left[request], self._moves_us[request], self._earliest_us[request]
 
     def next_end(self, now: int) -> tuple[int, int] | None:
-        """Under fair share: who is through first if nothing changes (of equals who started first), and when."""
+        """Under fair share, return the request whose transfer ends first if nothing changes, and when.
+
+        Among equals, the transfer that started first.
+        """
         self._advance(now)
         left, at = dict(self._left), now
         while left:
@@ -94,12 +97,12 @@ class Link(Transfers):
                     through = next(one for one in moving if left[one] * us_per_byte <= rest_us + _ROUNDING_US)
                     return through, max(at + rest_us, self._earliest_us[through])
             if until is None:
-                break  # only if nothing is left of any transfer
+                break  # only if all transfers have nothing left
             at = self._send(left, moving, at, until)
         return None
 
     def state(self) -> tuple[object, ...]:
-        """What is under way, as plain values (for digests)."""
+        """Return the transfers in flight as plain values (for digests)."""
         left, moves = tuple(self._left.items()), tuple(self._moves_us.values())
         return (self.active, self.peak, self.started, self.bytes, self._since_us, left, moves)
 
@@ -111,16 +114,16 @@ class Link(Transfers):
         self._since_us = now
 
     def _moving(self, left: dict[int, float], at: int) -> tuple[list[int], int | None]:
-        """Whose base latency is over, and when that of another one will be."""
+        """Return the requests whose base latency is over, and when that of another one will be."""
         later = [self._moves_us[one] for one in left if self._moves_us[one] > at]
         return [one for one in left if self._moves_us[one] <= at], min(later, default=None)
 
     def _send(self, left: dict[int, float], moving: list[int], at: int, until: int) -> int:
-        """Equal shares for those from one time to another, while none joins or leaves them; returns the latter."""
+        """Send equal shares from ``at`` to ``until``, while the set of transfers stays the same; return ``until``."""
         for one in moving:
             left[one] = max(0.0, left[one] - (until - at) * self._bandwidth / len(moving))
         return until
 
 
 _ROUNDING_US: Final = 1e-6
-"""What rounding may leave of a transfer that is through."""
+"""Rounding error that may be left of a finished transfer."""

@@ -1,4 +1,4 @@
-"""Where an instance stands in its life."""
+"""Life-cycle states of instances, and the interfaces of the parts that manage them."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ FAILED: Final = "failed"
 CANDIDATES: Final = frozenset({WARMING, ACTIVE})
 """States in which an instance gets new requests."""
 COMING: Final = frozenset({SCHEDULING, LOADING})
-"""States in which it will get some."""
+"""States in which an instance will get requests later."""
 MORTAL: Final = frozenset({LOADING, WARMING, ACTIVE, DRAINING})
-"""States in which it can die."""
+"""States in which an instance can fail."""
 
 
 @dataclass(slots=True)
 class Life:
-    """Where an instance stands.
+    """The life cycle of one instance.
 
     Attributes:
         pool: the number of its pool.
-        state: one of those above.
-        served: requests that have left it while it warms up.
+        state: one of the above.
+        served: requests that have left it during its warm-up.
         held_us: how long it had held its accelerators until ``held_since_us``.
         held_since_us: since when it holds them; -1 = it does not.
-        returns: of a failed one: it will be repaired.
-        failure: what it died of last.
-        loaded_us: when its latest loading is, or was to be, over.
+        returns: whether a failed instance will be repaired.
+        failure: its latest failure.
+        loaded_us: when its latest loading ends, or would have ended.
     """
 
     pool: int
@@ -51,48 +51,48 @@ class Life:
     loaded_us: int = -1
 
     def values(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         held = (self.held_us, self.held_since_us)
         return (self.pool, self.state, self.served, held, self.returns, self.failure, self.loaded_us)
 
 
 class Lives(Protocol):
-    """All instances' lives, as failures and the autoscaler see them."""
+    """The life cycles of all instances, as failures and the autoscaler see them."""
 
     lives: list[Life]
     parked: dict[int, Passage]
 
     def cost_per_hour(self, pool: Pool) -> float | None:
-        """What an instance costs; None = not known."""
+        """Cost of an instance; None = unknown."""
 
     def pool_of(self, index: int) -> Pool:
         """The pool of an instance."""
 
     def of_pool(self, pool: int, states: frozenset[str]) -> list[int]:
-        """The instances of a pool that are in one of these states."""
+        """Return the instances of a pool that are in one of these states."""
 
     def can_fail(self, index: int) -> bool:
-        """Whether there is an instance that can die."""
+        """Whether an instance exists and can fail."""
 
     def fail(self, index: int, now: int, failure: Failure, reason: str) -> None:
-        """An instance dies."""
+        """Fail an instance."""
 
     def drain(self, index: int, now: int, reason: str) -> None:
-        """An instance gets no more requests."""
+        """Send an instance no more requests."""
 
     def add(self, pool: int, now: int, reason: str) -> None:
-        """One more instance of a pool."""
+        """Add an instance to a pool."""
 
 
 class Node:
     """One machine.
 
     Attributes:
-        name: its pool and its number there.
-        number: its number in its pool, in the order in which they were ordered.
-        free: accelerators that no instance has.
-        hosted: the instances on it, and how many accelerators each has.
-        ready_us: since when it can be used; -1 = it is being provisioned.
+        name: made of its pool's name and its number.
+        number: its number in its pool, by time of ordering.
+        free: number of free accelerators.
+        hosted: the instances on it, with their numbers of accelerators.
+        ready_us: since when it is ready; -1 = it is being provisioned.
     """
 
     __slots__ = ("free", "hosted", "name", "number", "ready_us")
@@ -106,56 +106,56 @@ class Node:
 
 
 class RoomForAll:
-    """Where no nodes are described, every instance has room.
+    """Placement without nodes: there is room for every instance.
 
     Attributes:
-        nodes: the machines that there are.
-        ready_nodes: how many of them can be used.
+        nodes: the nodes.
+        ready_nodes: how many of them are ready.
     """
 
     @property
     def nodes(self) -> list[Node]:
-        """Those there are or that are being provisioned."""
+        """The nodes that exist or are being provisioned."""
         return []
 
     @property
     def ready_nodes(self) -> int:
-        """How many of them can be used."""
+        """Number of nodes that are ready."""
         return 0
 
     def place(self, index: int, pool: Pool) -> bool:  # noqa: ARG002
-        """Whether there is room for a new instance now; else it waits."""
+        """Whether there is room for a new instance now; otherwise it waits."""
         return True
 
     def provision(self, now: int) -> None:
-        """Order nodes for the instances that wait."""
+        """Order nodes for the waiting instances."""
 
     def free(self, index: int, now: int) -> None:
-        """An instance is gone: others may get its accelerators."""
+        """Free the accelerators of an instance that is gone."""
 
     def expects_room(self, pool: Pool) -> bool:  # noqa: ARG002
         """Whether there will be room for such an instance."""
         return True
 
     def cost_per_hour(self, pool: Pool) -> float | None:  # noqa: ARG002
-        """What an instance costs; None = not known."""
+        """Cost of an instance; None = unknown."""
         return None
 
     def node_us(self, now: int) -> list[int]:  # noqa: ARG002
-        """How long the nodes of each pool have been there until now, added up."""
+        """Total time that the nodes of each pool have existed until now."""
         return []
 
     def state(self) -> tuple[object, ...]:
-        """Everything, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         return ()
 
 
 class NoAutoscaler:
-    """No instance is added or removed by load.
+    """No autoscaling: load adds or removes no instance.
 
     Attributes:
-        scales: whether any may be.
-        scaled: what took effect: time, pool, change, reason.
+        scales: whether instances may be added or removed.
+        scaled: actions that took effect: time, pool, change, reason.
     """
 
     scales = False
@@ -165,21 +165,21 @@ class NoAutoscaler:
 
     @property
     def gave_up(self) -> bool:
-        """Whether it will not bring an instance for the requests that wait for one."""
+        """Whether it will not add an instance for the waiting requests."""
         return True
 
     def begin(self) -> None:
-        """Look for the first time."""
+        """Schedule the first evaluation."""
 
     def may_add(self, pool: int) -> bool:  # noqa: ARG002
-        """Whether it may ever order one more instance of a pool."""
+        """Whether it may still add an instance to a pool."""
         return False
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers, as plain values (for digests)."""
+        """Return what it remembers, as plain values (for digests)."""
         return ()
 
 
 def accelerators(pool: Pool) -> int:
-    """How many an instance has: ``tensor_parallel`` of them for each stage of its pipeline."""
+    """Accelerators per instance: ``tensor_parallel`` for each stage of its pipeline."""
     return pool.tensor_parallel * pool.engine.pipeline_parallel

@@ -1,4 +1,4 @@
-"""The event loop: one event after another, or, without subscribers, each instance as far as it gets by itself."""
+"""The event loop: event by event or, without subscribers, each instance as far as it gets by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Running(Kept):
-    """What the loop drives; what it has is said at ``Cluster``."""
+    """The state that the loop drives; see ``Cluster`` for its attributes."""
 
     pipeline: Pipeline
     clock_went_back: int
@@ -26,21 +26,21 @@ class Running(Kept):
 
 
 def heard(cluster: Running, last: int, limit: int) -> None:
-    """Process events one by one, up to that number and to that time."""
+    """Process events one by one, up to event number ``last`` and time ``limit``."""
     pipeline = cluster.pipeline
     queue = pipeline.queue
     heap, steps, observers = queue.heap, queue.steps, pipeline.observers
-    while True:  # (Python 3.11 makes loops with a condition of their own no faster while they run)
+    while True:  # (in Python 3.11, loops with a condition of their own do not speed up while they run)
         if pipeline.events >= last or not (steps or heap):
             break
         time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
         if time > limit:
             break
         observers.event = pipeline.events + 1
-        if type(event) is Step:  # as nearly always
+        if type(event) is Step:  # the usual case
             upcoming = event.flow.step(time)
             if upcoming >= 0:
-                # The Step event is still the first: what a step schedules lies after it.
+                # The Step event is still the first: a step schedules only later events.
                 heapreplace(steps, (upcoming, order, 0, event))
             else:
                 heappop(steps)
@@ -66,11 +66,12 @@ def heard(cluster: Running, last: int, limit: int) -> None:
 
 
 def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
-    """The same without subscribers: an instance takes several steps in one go where nothing can come between.
+    """Process events without subscribers: an instance takes several steps in one go if nothing can come between.
 
-    With ``exact``, that may be a step of another instance. Otherwise instances put plain decodes off until something
-    else is due there or their results are asked for; when it is time to stop, all of them come to where the first of
-    them is, so that there may be some more events. The state is one that single events lead to, too.
+    With ``exact``, a step of another instance counts as coming between. Otherwise instances defer plain decodes until
+    something else is due there or their results are asked for. At the end, all instances catch up with the first of
+    them, so there may be some more events than asked for. The resulting state is one that event-by-event processing
+    also reaches.
     """
     for time, _, _, step in cluster.pipeline.queue.steps:
         step.flow.next_us = step.flow.due_us = time
@@ -80,7 +81,7 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
 
 
 def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
-    """See ``unheard``: what lies before that bound; all events have happened that lie before the one returned."""
+    """See ``unheard``: process events before ``bound``; return the time before which all events have happened."""
     pipeline = cluster.pipeline
     heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.roster.watched
     ended = pipeline.arrivals.ended
@@ -93,10 +94,10 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
             if steps and ((time := steps[0][0]) < bar or (time == bar < bound and steps[0][1] <= heap[0][1])):
                 _, order, _, step = steps[0]
                 event, flow = step, step.flow
-                if time != flow.due_us and not exact:  # it has been due before
+                if time != flow.due_us and not exact:  # an outdated entry: the step was due earlier
                     heappop(steps)
                     continue
-                if len(steps) > 1 and steps[1][0] < bar:  # this one is the next, or the one behind it
+                if len(steps) > 1 and steps[1][0] < bar:  # this step is the next event, or the one after it
                     bar = steps[1][0]
                 if len(steps) > 2 and steps[2][0] < bar:
                     bar = steps[2][0]
@@ -104,7 +105,7 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
                     count, latest, upcoming = flow.advance(time, bar, last - events)
                 else:
                     count, latest, upcoming = flow.advance_deferring(time, bar, last - events)
-                if upcoming >= 0:  # it is still the first: what a step schedules lies after it
+                if upcoming >= 0:  # it is still the first: a step schedules only later events
                     heapreplace(steps, (upcoming, order, 0, step))
                 else:
                     heappop(steps)
@@ -117,7 +118,7 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
             else:
                 time, order, _, event = heappop(heap)
                 if type(event) is RequestCallback:
-                    event.handler(event.request, time)  # it ends a step with its request, and nothing else
+                    event.handler(event.request, time)  # only ends the step of its request
                     events += 1
                 else:
                     pipeline.events = events
@@ -129,7 +130,7 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
                 latest = time
             if tells or ended:
                 _tell(pipeline, event, latest)
-            if latest > reached:  # noqa: PLR1730  (max() would cost as much as all else here)
+            if latest > reached:  # noqa: PLR1730  (max() would cost as much as everything else here)
                 reached = latest
             if time < now:
                 cluster.clock_went_back += 1
@@ -144,7 +145,7 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
 
 
 def _catch_up(pipeline: Pipeline, bar: int) -> None:
-    """No step that starts before ``bar`` is put off any more, and the next one of each instance is pending."""
+    """Run all deferred steps that start before ``bar``, and make each instance's next step pending."""
     roster, steps = pipeline.roster, pipeline.queue.steps
     pending = {step.instance_index: step for time, _, _, step in steps if time == step.flow.due_us}
     for index, step in pending.items():
@@ -163,7 +164,7 @@ def _catch_up(pipeline: Pipeline, bar: int) -> None:
 
 
 def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
-    """Something is about to happen to an instance: no step before that is put off any more, and the next is pending."""
+    """Before an event on an instance, run its deferred steps up to then and make the next one pending."""
     flow.catch_up(time if order < flow.order else time + 1)
     if flow.next_us < flow.due_us:
         flow.due_us = flow.next_us
@@ -175,9 +176,9 @@ def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
 
 
 def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) -> int:
-    """A request goes through all stages between which nothing else happens; returns when it came to the last of these.
+    """Move a request through all stages between which nothing else happens; return the time of the last one.
 
-    Who follows what goes on has been told of all but that one.
+    Followers have been told about all of these stages but the last.
     """
     pipeline = cluster.pipeline
     queue, roster, ended = pipeline.queue, pipeline.roster, pipeline.arrivals.ended
@@ -187,7 +188,7 @@ def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) 
         index = passage.instance_index
         if index is not None:
             flow = roster.instances[index].flow
-            # Where requests wait for a place, one more of them changes nothing for plain decodes.
+            # Where requests wait for a place, one more changes nothing for plain decodes.
             if flow.next_us < flow.due_us and not (passage.kind == QUEUED and flow.batch.waiting.items):
                 _settle(pipeline, flow, passage.order, time)
         upcoming = passage.handler(passage, time)
@@ -214,7 +215,7 @@ def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) 
 
 
 def _happen(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
-    """Let an event happen that is neither a step nor one of a request on its way; whether it did."""
+    """Process an event that is neither a step nor a passage of a request; return whether it happened."""
     for instance in pipeline.roster.instances:
         flow = instance.flow
         if flow.next_us < flow.due_us and event.instance_index in (None, instance.index):
@@ -227,7 +228,7 @@ def _happen(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
 
 
 def _tell(pipeline: Pipeline, event: Event, time: int) -> None:
-    """An event has happened: those who follow what goes on hear of it."""
+    """Tell followers about an event that has happened."""
     roster = pipeline.roster
     if roster.watched:
         if (index := event.instance_index) is not None:

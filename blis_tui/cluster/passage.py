@@ -1,4 +1,4 @@
-"""A request on its way to a queue."""
+"""Requests on their way to a queue, and events of the control plane."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
 
-# Cluster events of one microsecond: in the order of a request's way.
+# Order of simultaneous cluster events: that of a request's path.
 ARRIVAL: Final = 0
 ADMISSION: Final = 1
 ROUTING: Final = 2
@@ -31,9 +31,9 @@ GATEWAY_EXPIRY: Final = 8
 DISPATCH: Final = 9
 
 QUEUED: Final = "queued"
-"""The kind of a passage that reaches the queue of an instance next."""
+"""Kind of a passage whose next stage is an instance's queue."""
 STAYS: Final = -1
-"""A stage's answer: the request does not go on by itself."""
+"""Return value of a stage: the request does not go on by itself."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -41,11 +41,11 @@ class Passage(Kept):
     """A request on its way: one event that moves from stage to stage.
 
     Attributes:
-        kind: the stage it comes to next.
-        request: who.
-        handler: what happens there; it answers when the passage comes to the stage after that, or ``STAYS``.
-        order: its place there among simultaneous events.
-        instance_index: where it was sent; None before that.
+        kind: the next stage.
+        request: the request.
+        handler: called at that stage; returns when the passage reaches the following stage, or ``STAYS``.
+        order: tie-breaker of that stage among simultaneous events.
+        instance_index: the chosen instance; None before that.
         incoming: the request as the control plane sees it.
     """
 
@@ -62,15 +62,15 @@ class Passage(Kept):
         self.incoming: IncomingRequest = declared(request)
 
     def happen(self, now: int) -> bool:
-        """The event loop calls the handler itself: it has to see to what comes next."""
+        """Not supported: the event loop calls the handler itself, because it must schedule the next stage."""
         raise NotImplementedError
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""
 
 
 def tell_arrival(observers: Observers, request: Request, now: int) -> None:
-    """Emit the record of a request that arrives."""
+    """Emit the record of an arriving request."""
     if Arrived in observers.kinds:
         observers.emit(
             Arrived(
@@ -91,7 +91,7 @@ def tell_arrival(observers: Observers, request: Request, now: int) -> None:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Signal(Kept):
-    """An event of the control plane itself, such as a tick: it is about no request."""
+    """An event of the control plane itself, such as a tick, that concerns no request."""
 
     __slots__ = ("handler", "kind")
 
@@ -104,15 +104,15 @@ class Signal(Kept):
         self.handler = handler
 
     def happen(self, now: int) -> bool:
-        """Call the handler; it says whether it happened, or was out of date."""
+        """Call the handler, which returns whether the event happened or was outdated."""
         return self.handler(self, now)
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""
 
 
 class Audience(Protocol):
-    """The requests for which what happens in the background matters."""
+    """Tells whether there are requests for which background events matter."""
 
     @property
     def finished(self) -> bool:
@@ -121,13 +121,13 @@ class Audience(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Background(Kept):
-    """An event of the control plane that matters only as long as there are requests, such as a failure.
+    """An event of the control plane, such as a failure, that matters only as long as there are requests.
 
     Attributes:
-        kind: what it is called.
-        audience: those requests.
-        instance_index: the instance it is about, if it is about one.
-        handler: what happens; it says whether it did.
+        kind: its name.
+        audience: tells whether there are such requests.
+        instance_index: the instance it concerns, if any.
+        handler: its action, which returns whether it happened.
     """
 
     __slots__ = ("audience", "handler", "instance_index", "kind")
@@ -142,7 +142,7 @@ class Background(Kept):
 
     @property
     def request(self) -> Request | None:
-        """The request it is about, if it is about one."""
+        """The request it concerns, if any."""
         return None
 
     @property
@@ -151,8 +151,8 @@ class Background(Kept):
         return self.audience.finished
 
     def happen(self, now: int) -> bool:
-        """Call the handler, unless it matters to no request."""
+        """Call the handler, unless the event is stale."""
         return not self.stale and self.handler(self, now)
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""

@@ -1,4 +1,4 @@
-"""A request's way through the control plane: arrival, and, behind admission, its dispatch to an instance's queue."""
+"""A request's path through the control plane: arrival, admission, and dispatch to an instance's queue."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Pipeline(Kept):
         now: time of the latest processed event, in microseconds.
         events: number of processed events.
         arrived: requests that have arrived.
-        offered_output_tokens: answers that all of them ask for, generated or not.
-        rejected: those of them that were turned away.
-        rejections: how many each cause turned away.
+        offered_output_tokens: output tokens that all of them ask for, generated or not.
+        rejected: number of arrived requests that were rejected.
+        rejections: number of rejections by cause.
         queue: pending events.
-        observers: who hears of what happens.
+        observers: receive the records.
         ledger: the books of requests that have ended.
-        roster: the instances.
-        arrivals, deferral, admission, gateway, dispatcher: the stages, in the order of a request's way.
-        lifecycle: the stage beside them.
+        roster: the instances and fleets.
+        arrivals, deferral, admission, gateway, dispatcher: the stages, in the order of a request's path.
+        lifecycle: the instances' life cycles, which accompany the stages.
     """
 
     arrivals: Arrivals
@@ -70,23 +70,23 @@ class Pipeline(Kept):
 
     @property
     def foresees(self) -> bool:
-        """Whether what happens on an instance reaches others only through events that are pending already."""
+        """Whether events on an instance affect others only through events that are pending already."""
         return not self.roster.followers and not self.arrivals.await_answers
 
     @property
     def finished(self) -> bool:
-        """Whether all requests have ended, or wait for what will never be, and none will come."""
+        """Whether all requests have ended or wait for what will never happen, and no more will come."""
         if not self.arrivals.silent:
             return False
         left = self.arrived - len(self.ledger)
         return self.lifecycle.hopeless(left) if left else self.arrivals.exhausted
 
     def closed(self) -> int:
-        """Requests in a terminal state, rejected ones included."""
+        """Number of requests in a terminal state, rejected ones included."""
         return len(self.ledger)
 
     def reject(self, request: Request, who: str, reason: str, now: int, cause: str = "") -> None:
-        """Turn a request away; ``cause`` is what it counts as, by default ``who``."""
+        """Reject a request; ``cause`` is what it is counted under, by default ``who``."""
         self.rejected += 1
         cause = cause or who
         self.rejections[cause] = self.rejections.get(cause, 0) + 1
@@ -99,16 +99,16 @@ class Pipeline(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Arrivals(Kept):
-    """Requests come when the workload says so: the next one is pending when one comes.
+    """Lets requests arrive when the workload says so; there is always one pending arrival.
 
     Args:
-        experiment: how long admission takes.
+        experiment: sets the admission latency.
         source: the workload.
-        pipeline: what they come to.
-        entrance: the first stage, which they reach after the admission latency.
+        pipeline: the pipeline that it belongs to.
+        entrance: the first stage, which requests reach after the admission latency.
 
     Attributes:
-        ended: requests whose clients wait to hear of their end, and what these measured.
+        ended: ended requests that clients have yet to learn of, with what the clients measured.
         source: as above.
     """
 
@@ -122,7 +122,7 @@ class Arrivals(Kept):
         self.source = source
         self.ended: list[tuple[Request, int]] = []
         self._ahead: list[Passage] = []
-        """Those that have been fetched and are not pending yet, the next one last."""
+        """Fetched requests that are not pending yet, the next one last."""
         self._at_once: int = getattr(source, "at_once", 1)
         self._pipeline = pipeline
         self._entrance = entrance
@@ -136,7 +136,7 @@ class Arrivals(Kept):
 
     @property
     def silent(self) -> bool:
-        """Whether no request will come, unless one ends."""
+        """Whether no request will come unless one ends."""
         return self._exhausted
 
     @property
@@ -146,11 +146,11 @@ class Arrivals(Kept):
 
     @property
     def sessions(self) -> SessionCounts | None:
-        """What became of the sessions so far; None where there are none."""
+        """Session counts so far; None = there are no sessions."""
         return None
 
     def pull(self) -> None:
-        """What comes next is pending from now on."""
+        """Schedule the next arrival."""
         ahead = self._ahead
         if not ahead:
             self._fetch(ahead)
@@ -167,10 +167,10 @@ class Arrivals(Kept):
         ahead.reverse()
 
     def answer(self, now: int) -> None:
-        """Clients hear of requests that have ended, and may send others."""
+        """Tell clients about ended requests; they may send new ones."""
 
     def arrive(self, passage: Passage, now: int) -> int:
-        """A request comes."""
+        """Let a request arrive."""
         request, pipeline = passage.request, self._pipeline
         pipeline.arrived += 1
         budget = request.max_output_tokens
@@ -186,11 +186,11 @@ class Arrivals(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Admission(Kept):
-    """Lets requests in, or turns them away.
+    """Admits or rejects requests.
 
     Args:
-        pipeline: what it is a part of.
-        control: who decides.
+        pipeline: the pipeline that it belongs to.
+        control: decides.
 
     Attributes:
         control: as above.
@@ -205,7 +205,7 @@ class Admission(Kept):
         self._roster = pipeline.roster
 
     def enter(self, passage: Passage, now: int) -> int:
-        """A request has come: it goes on, or is turned away."""
+        """Pass a request on, or reject it."""
         pipeline, roster, control = self._pipeline, self._roster, self.control
         if roster.watched and (control.reads_signals or roster.board.ages):
             roster.board.read(now)
@@ -221,24 +221,24 @@ class Admission(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Dispatcher(Kept):
-    """Sends each request to one instance, which the router chooses.
+    """Sends each request to the instance that the router chooses.
 
     Args:
-        experiment: how long routing takes.
-        pipeline: what it is a part of.
+        experiment: sets the routing latency.
+        pipeline: the pipeline that it belongs to.
         router: chooses instances for requests.
-        routes: routing decisions to overrule, by the request's name.
+        routes: routing decisions to override, by the request's name.
 
     Attributes:
         router: as above.
-        overruled: those of ``routes`` that have not been: the instance was never among the candidates.
-        passages: requests that are split and have not reached their second instance, by their index.
-        link: the transfers of KV blocks between the two.
-        split: requests that were split.
-        dropped: those of them whose KV blocks did not fit where they were to decode.
-        arrived: transfers that are over.
-        broken_off: transfers that ended with one of their instances.
-        regrets: of all decisions; None = the experiment does not ask for it.
+        overruled: entries of ``routes`` not used so far, because the instance was never among the candidates.
+        passages: split requests that have not reached their decode instance, by their index.
+        link: the transfers of KV blocks between the two instances.
+        split: number of requests that were split.
+        dropped: those of them whose KV blocks did not fit on the decode instance.
+        arrived: number of finished transfers.
+        broken_off: number of transfers that ended with the loss of an instance.
+        regrets: regret of all decisions; None = the experiment does not ask for it.
     """
 
     def __init__(self, experiment: Experiment, pipeline: Pipeline, router: Router, routes: dict[str, Reroute]) -> None:
@@ -265,33 +265,33 @@ class Dispatcher(Kept):
     # ---- to the router ----
 
     def dispatch(self, passage: Passage, now: int) -> int:
-        """An admitted request has come."""
+        """Send on an admitted request."""
         passage.kind = "routing"
         passage.handler = self.route
         passage.order = ROUTING
         return now + self._latency_us
 
     def dispatch_again(self, request: Request, now: int) -> None:
-        """A request that was on an instance comes once more."""
+        """Route a request that was on an instance once more."""
         passage = Passage(request, self.route)
         self._pipeline.queue.push(self.dispatch(passage, now), passage.order, passage)
 
     def go_on(self, passage: Passage, now: int) -> None:
-        """A request that waited for an instance to come up goes where it was going."""
+        """Resume a request that waited for an instance to come up."""
         passage.kind = "routing"
         passage.handler = self.route
         passage.order = ROUTING
         self._pipeline.queue.push(now, ROUTING, passage)
 
     def route(self, passage: Passage, now: int) -> int:
-        """Choose an instance, and send the request there."""
+        """Choose an instance and send the request there."""
         checked = self._roster.watched or self._varies or passage.request.model
         if checked and not self._can_route(passage, self.router, now):
             return STAYS
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _can_route(self, passage: Passage, router: Router, now: int) -> bool:
-        """Whether there is an instance for a request; if not, it is turned away, or waits for one to come up."""
+        """Whether there is an instance for a request; if not, reject it or let it wait for one to come up."""
         roster = self._roster
         if roster.watched:
             roster.board.read(now)
@@ -302,7 +302,7 @@ class Dispatcher(Kept):
         return not self._pipeline.lifecycle.strands(passage, router, now)
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
-        """Let a router choose an instance for a request; returns its index."""
+        """Let a router choose an instance for a request; return its index."""
         observers = self._pipeline.observers
         if self.regrets is None and not self.overruled and not observers.kinds:
             return router.choose(passage.incoming, now)[0]
@@ -323,7 +323,7 @@ class Dispatcher(Kept):
         return index
 
     def _overrule(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
-        """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
+        """Return the overriding instance, if it is a candidate, instead of the policy's own choice."""
         name = passage.request.request_id
         wanted = self.overruled.get(name)
         if wanted is None or wanted.event not in (None, self._pipeline.events + 1):
@@ -337,7 +337,7 @@ class Dispatcher(Kept):
     # ---- to the instance ----
 
     def deliver(self, passage: Passage, index: int, now: int) -> int:
-        """A request is on its way to an instance's queue; returns when it is there."""
+        """Send a request to an instance's queue; return when it gets there."""
         self._roster.commit(passage, index)
         instance = self._roster.instances[index]
         passage.kind = QUEUED
@@ -351,33 +351,33 @@ class Dispatcher(Kept):
             self._roster.instances[request.instance].enqueue(request, now)
         return STAYS
 
-    # ---- what follows for requests on two instances; here there are none ----
+    # ---- for requests on two instances; here there are none ----
 
     def serves(self, index: int) -> bool:  # noqa: ARG002
-        """Whether KV blocks are on their way from or to an instance, or about to be."""
+        """Whether KV blocks are being transferred from or to an instance, or soon will be."""
         return False
 
     def break_off(self, index: int, now: int) -> None:
-        """An instance has gone with its KV cache: nothing is transferred to it or from it any more."""
+        """Break off all transfers to or from an instance that is gone with its KV cache."""
 
     def forget(self, request: Request, now: int) -> None:
-        """A request has ended between its instances."""
+        """Forget a request that ended between its instances."""
 
     def take_back(self, request: Request, now: int) -> None:
-        """A request starts again: whether it is split will be decided anew."""
+        """Undo the split of a request that starts over; the decider will be asked again."""
 
     def away_us(self, now: int) -> int:  # noqa: ARG002
-        """Time of requests between their two instances, added up until now; negative where they overlap."""
+        """Total time of requests between their two instances until now; negative where they overlap."""
         return 0
 
     def transferring(self) -> list[Request]:
-        """Requests whose prompt is computed and that have not reached their second instance."""
+        """Return requests whose prompt is computed and that have not reached their decode instance."""
         return []
 
     def bytes_of(self, request: Request) -> int:  # noqa: ARG002
-        """What the KV blocks of a prompt amount to that travel."""
+        """Bytes of a prompt's KV blocks to transfer."""
         return 0
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers beside its router, as plain values (for digests)."""
+        """Return what it remembers besides its router, as plain values (for digests)."""
         return ()

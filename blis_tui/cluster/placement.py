@@ -1,8 +1,8 @@
-"""Where instances stand: nodes with accelerators, there from the start or provisioned when they are needed.
+"""Placement of instances on nodes, which exist from the start or are provisioned on demand.
 
-Nodes are the same but for what stands on them, and so are the instances of a pool. Where thousands of instances wait
-for thousands of nodes, none of them is looked at one by one: nodes are found by what is free on them, and instances
-that wait in a row for the same are counted together.
+Nodes of a pool differ only in what they host, and instances of a pool are alike. To scale to thousands of instances
+waiting for thousands of nodes, nodes are indexed by their free accelerators, and consecutive waiting instances with the
+same need are kept as one entry.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 def draw(delay: Delay, stream: Stream) -> int:
-    """A time in microseconds, never below 0; nothing is drawn where it does not vary."""
+    """Draw a time in microseconds, at least 0; without variation nothing is drawn."""
     if not delay.std_dev_us:
         return delay.mean_us
     return max(0, int(delay.mean_us + delay.std_dev_us * stream.normal()))
 
 
 class Need(NamedTuple):
-    """What an instance needs."""
+    """The GPU type and the number of GPUs that an instance needs."""
 
     gpu: str
     gpus: int
 
 
 def need_of(pool: Pool) -> Need:
-    """What the instances of a pool need."""
+    """Return what the instances of a pool need."""
     return Need(pool.hardware.name, accelerators(pool))
 
 
@@ -47,11 +47,11 @@ class NodeGroup:
     """The nodes of one pool.
 
     Attributes:
-        pool: what they are.
-        nodes: by number; those that were given back are gone.
+        pool: the node pool.
+        nodes: by number, without those that were released.
         coming: how many of them are being provisioned.
-        ordered: how many there have ever been.
-        paid_us: how long those had been there that were given back.
+        ordered: how many have ever been ordered.
+        paid_us: total time that released nodes existed.
     """
 
     __slots__ = ("_by_room", "coming", "nodes", "ordered", "paid_us", "pool", "stream")
@@ -64,14 +64,14 @@ class NodeGroup:
         self.paid_us = 0
         self.ordered = 0
         self._by_room: dict[int, list[int]] = {}
-        """Free accelerators -> numbers of the nodes that are ready and have so many, in order."""
+        """Free accelerators -> sorted numbers of the ready nodes with that many."""
 
     def fits(self, need: Need) -> bool:
         """Whether an empty node can host such an instance."""
         return self.pool.gpu == need.gpu and self.pool.gpus_per_node >= need.gpus
 
     def order(self) -> Node:
-        """One more node, which is being provisioned."""
+        """Order one more node, which is then being provisioned."""
         number = self.ordered
         self.ordered += 1
         self.coming += 1
@@ -79,13 +79,13 @@ class NodeGroup:
         return node
 
     def ready(self, node: Node, now: int) -> None:
-        """A node can be used."""
+        """Mark a node as ready."""
         self.coming -= 1
         node.ready_us = now
         self._enter(node)
 
     def with_room(self, gpus: int) -> Node | None:
-        """The first node with so many free accelerators."""
+        """Return the first node with enough free accelerators."""
         heads = [numbers[0] for free, numbers in self._by_room.items() if free >= gpus]
         return self.nodes[min(heads)] if heads else None
 
@@ -97,13 +97,13 @@ class NodeGroup:
         self._enter(node)
 
     def free(self, node: Node, index: int) -> None:
-        """An instance on a node is gone."""
+        """Remove an instance from its node."""
         self._leave(node)
         node.free += node.hosted.pop(index)
         self._enter(node)
 
     def release(self, now: int) -> Node | None:
-        """Give back the first empty node, if there are more than the least number of them."""
+        """Release the first empty node, if there are more nodes than the minimum."""
         empty = self._by_room.get(self.pool.gpus_per_node)
         if not empty or len(self.nodes) <= self.pool.min:
             return None
@@ -114,7 +114,7 @@ class NodeGroup:
         return node
 
     def node_us(self, now: int) -> int:
-        """How long its nodes have been there until now, added up."""
+        """Total time that its nodes have existed until now."""
         time_us = self.paid_us
         for node in self.nodes.values():
             if node.ready_us >= 0:
@@ -134,21 +134,21 @@ class NodeGroup:
 
 
 class _Place(NamedTuple):
-    """Where an instance is."""
+    """The node of an instance."""
 
     group: NodeGroup
     node: Node
 
 
 class _Row(NamedTuple):
-    """Instances that came one after the other and wait for the same."""
+    """Consecutive waiting instances with the same need."""
 
     need: Need
     indices: deque[int]
 
 
 class _Coming(NamedTuple):
-    """Nodes of one pool that are being provisioned one after the other, and what is left of each."""
+    """Consecutive nodes of one pool that are being provisioned, and what is free on each."""
 
     group: NodeGroup
     free: int
@@ -169,28 +169,28 @@ class Placement(RoomForAll):
         self._placed = placed
         self.groups = [NodeGroup(pool, streams.stream(f"node/{pool.name}")) for pool in pools]
         self._places: dict[int, _Place] = {}
-        """Where each instance is."""
+        """Instance -> its node."""
         self._waiting: list[_Row] = []
-        """Those without a node, in their order."""
+        """Instances without a node, in their order."""
         for group in self.groups:
             for _ in range(group.pool.initial):
                 group.ready(group.order(), 0)
 
     @property
     def nodes(self) -> list[Node]:
-        """Those there are or that are being provisioned, in order of pools and of their ordering."""
+        """The nodes that exist or are being provisioned, by pool and time of ordering."""
         return [node for group in self.groups for node in group.nodes.values()]
 
     @property
     def ready_nodes(self) -> int:
-        """How many can be used."""
+        """Number of nodes that are ready."""
         count = 0
         for group in self.groups:
             count += len(group.nodes) - group.coming
         return count
 
     def place(self, index: int, pool: Pool) -> bool:
-        """Put a new instance on the first node with enough free accelerators; False = there is none, it waits."""
+        """Put a new instance on the first node with enough free accelerators; False = there is none, so it waits."""
         need = need_of(pool)
         if self._host(index, need):
             return True
@@ -208,7 +208,7 @@ class Placement(RoomForAll):
         return False
 
     def provision(self, now: int) -> None:
-        """Order nodes for the instances that wait, as far as those under way do not suffice for them."""
+        """Order nodes for the waiting instances, as far as those being provisioned do not suffice."""
         coming = [_Coming(one, one.pool.gpus_per_node, one.coming) for one in self.groups if one.coming]
         for need, indices in self._waiting:
             coming, left = _fill(coming, need, len(indices))
@@ -220,7 +220,7 @@ class Placement(RoomForAll):
                 _append(coming, group, gpus - served * need.gpus, 1)
 
     def free(self, index: int, now: int) -> None:
-        """An instance is gone: others may get its accelerators; empty nodes are given back."""
+        """Free the accelerators of an instance that is gone, for others; release empty nodes."""
         if (place := self._places.pop(index, None)) is not None:
             place.group.free(place.node, index)
         else:
@@ -231,12 +231,12 @@ class Placement(RoomForAll):
                 self._tell(empty, "released", now)
 
     def expects_room(self, pool: Pool) -> bool:
-        """Whether there will be room for such an instance: on a node that is being provisioned."""
+        """Whether a node being provisioned will have room for such an instance."""
         need = need_of(pool)
         return any(group.coming and group.fits(need) for group in self.groups)
 
     def cost_per_hour(self, pool: Pool) -> float | None:
-        """What an instance costs: its share of the first kind of node that can host it; None = not known."""
+        """Cost of an instance: its share of the first node type that can host it; None = unknown."""
         need = need_of(pool)
         for group in self.groups:
             if group.fits(need):
@@ -245,11 +245,11 @@ class Placement(RoomForAll):
         return None
 
     def node_us(self, now: int) -> list[int]:
-        """How long the nodes of each pool have been there until now, added up."""
+        """Total time that the nodes of each pool have existed until now."""
         return [group.node_us(now) for group in self.groups]
 
     def state(self) -> tuple[object, ...]:
-        """Everything, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         nodes = tuple((node.name, node.free, tuple(node.hosted.items()), node.ready_us) for node in self.nodes)
         waiting = tuple(index for row in self._waiting for index in row.indices)
         ordered = tuple(group.ordered for group in self.groups)
@@ -257,7 +257,7 @@ class Placement(RoomForAll):
         return (nodes, waiting, ordered, paid_us, tuple(group.stream.state() for group in self.groups))
 
     def _supplier(self, need: Need) -> NodeGroup | None:
-        """The first pool that can have one more node for such an instance."""
+        """Return the first pool that may add a node for such an instance."""
         return next((one for one in self.groups if one.fits(need) and len(one.nodes) < one.pool.max), None)
 
     def _order(self, group: NodeGroup, now: int) -> None:
@@ -267,7 +267,7 @@ class Placement(RoomForAll):
         self._pipeline.queue.push(time, LIFECYCLE, _Ready(self._pipeline, self, group, node))
 
     def _place_waiting(self, now: int) -> None:
-        """Those that came first get room first; where one finds none, neither do others that need the same."""
+        """Place waiting instances in order; where one finds no room, neither do others with the same need."""
         full: dict[Need, None] = {}
         for need, indices in self._waiting:
             while indices and need not in full:
@@ -278,7 +278,7 @@ class Placement(RoomForAll):
         self._waiting = [row for row in self._waiting if row.indices]
 
     def _forget(self, index: int) -> None:
-        """An instance does not wait any more."""
+        """Remove an instance from the waiting ones."""
         for at, (_, indices) in enumerate(self._waiting):
             if index in indices:
                 indices.remove(index)
@@ -287,19 +287,19 @@ class Placement(RoomForAll):
                 return
 
     def come(self, group: NodeGroup, node: Node, now: int) -> None:
-        """A node that was ordered is there."""
+        """Handle the arrival of an ordered node."""
         group.ready(node, now)
         self._tell(node, "ready", now)
         self._place_waiting(now)
 
     def _tell(self, node: Node, state: str, now: int) -> None:
         observers = self._pipeline.observers
-        if NodeChanged in observers.kinds and observers.event:  # a record belongs to an event: the start is none
+        if NodeChanged in observers.kinds and observers.event:  # a record needs an event; the start has none
             observers.emit(NodeChanged(observers.event, now, node.name, state, f"node {node.name} is {state}"))
 
 
 def _fill(coming: list[_Coming], need: Need, count: int) -> tuple[list[_Coming], int]:
-    """Let so many instances have the first nodes with room for them; returns what is left of the nodes, and of them."""
+    """Assign ``count`` instances to the first nodes with room; return the rest of the nodes and of the instances."""
     rest: list[_Coming] = []
     for group, free, nodes in coming:
         each = free // need.gpus if group.fits(need) else 0
@@ -313,7 +313,7 @@ def _fill(coming: list[_Coming], need: Need, count: int) -> tuple[list[_Coming],
 
 
 def _append(coming: list[_Coming], group: NodeGroup, free: int, nodes: int) -> None:
-    """So many more nodes at the end, unless nothing is left of them."""
+    """Append ``nodes`` nodes, unless they have no room."""
     if not free or not nodes:
         return
     if coming and coming[-1].group is group and coming[-1].free == free:
@@ -322,7 +322,7 @@ def _append(coming: list[_Coming], group: NodeGroup, free: int, nodes: int) -> N
 
 
 class _Ready(Background):
-    """A node that was ordered is there."""
+    """The arrival of an ordered node."""
 
     __slots__ = ("_group", "_node", "_placement")
 

@@ -1,4 +1,4 @@
-"""The plug points of the control plane, in the order of a request's way. ``policies`` has what this package brings."""
+"""The plug points of the control plane, in the order of a request's path. ``policies`` has the built-in ones."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class AdmissionPolicy(Protocol):
     """A sentence that explains how it decides, with its settings; empty if its name says it."""
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:
-        """The reason to reject ``request``; empty to admit it."""
+        """Return the reason to reject ``request``; empty to admit it."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything it remembers, as plain values (for digests)."""
+        """Return everything it remembers, as plain values (for digests)."""
 
 
 class Saturation(Protocol):
@@ -33,23 +33,23 @@ class Saturation(Protocol):
     """A sentence that explains how, with its settings."""
 
     def level(self, fleet: Fleet) -> float:
-        """0 = idle; from 1 on they are saturated. Those who only look ask a copy of the detector."""
+        """Return the saturation: 0 = idle; from 1 on the instances are saturated. Observers call it on a copy."""
 
 
 class RoutingPolicy(Protocol):
     """Chooses an instance once for each admitted request.
 
-    If it has a method ``forget``, that is called with the index of each instance that is gone, cache included.
+    An optional method ``forget`` is called with the index of each instance that is gone, cache included.
     """
 
     rule: str
     """A sentence that explains how it decides, with its settings; empty if its name says it."""
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
-        """The place in ``fleet`` of the instance that is to serve ``request``, and the reason in a few words."""
+        """Return the place in ``fleet`` of the instance that is to serve ``request``, and the reason in a few words."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything it remembers, as plain values (for digests)."""
+        """Return everything it remembers, as plain values (for digests)."""
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Forgetful(Protocol):
     """A routing policy or a scorer that remembers what it has sent to an instance."""
 
     def forget(self, instance: int) -> None:
-        """The instance of that index has gone with all that it had cached."""
+        """Forget the instance with that index, which is gone with everything it had cached."""
 
 
 class Scorer(Protocol):
@@ -67,20 +67,20 @@ class Scorer(Protocol):
     """Its weight relative to the other scorers."""
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
-        """A score between 0 and 1 for every place in ``fleet``. This must not change what it remembers."""
+        """Return a score between 0 and 1 for every place in ``fleet``, without changing what it remembers."""
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
-        """``request`` was routed to that place."""
+        """Record that ``request`` was routed to that place."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything it remembers, as plain values (for digests)."""
+        """Return everything it remembers, as plain values (for digests)."""
 
 
 def cut(score: float) -> float:
-    """A score as it is added up: between 0 and 1.
+    """Clamp a score to 0 to 1.
 
     Raises:
-        ValueError: it is no number, which is neither more nor less than others.
+        ValueError: it is not a number, which cannot be compared with others.
     """
     if isnan(score):
         raise ValueError("a score is no number")
@@ -94,16 +94,16 @@ class Decider(Protocol):
     """A sentence that explains how it decides, with its settings."""
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:
-        """Whether prefill and decode run on different instances, and why, in a few words.
+        """Return whether prefill and decode run on different instances, and why, in a few words.
 
-        ``fleet`` has the instances that decode; ``place`` is the chosen one, or None if it is not known yet.
+        ``fleet`` has the decode instances; ``place`` is the chosen one, or None if it is not known yet.
         """
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
-        """``request`` was routed to its prefill instance, or, if it is not split, to its only instance."""
+        """Record that ``request`` was routed to its prefill instance or, if not split, to its only instance."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything it remembers, as plain values (for digests)."""
+        """Return everything it remembers, as plain values (for digests)."""
 
 
 ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)

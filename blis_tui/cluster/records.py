@@ -1,21 +1,21 @@
-"""What the control plane tells beyond admitting and routing, one frozen record each.
+"""Records of the control plane beyond admission and routing, one frozen dataclass each.
 
-Kinds are listed in the order in which they are defined: requests on their way, instances that come and go, sessions.
+Kinds are listed in the order of their definition: requests on their way, instances that come and go, sessions.
 """
 
 from __future__ import annotations
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.adapters.records import AdapterHeld as _AdapterHeld  # noqa: F401  (kinds come behind others)
-from blis_tui.engine.content_records import AnswerBegun as _AnswerBegun  # noqa: F401  (likewise)
-from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (kinds come in that order)
+from blis_tui.engine.adapters.records import AdapterHeld as _AdapterHeld  # noqa: F401  (defines its kinds first)
+from blis_tui.engine.content_records import AnswerBegun as _AnswerBegun  # noqa: F401  (as above)
+from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (as above)
 from blis_tui.engine.records import Description, Record
-from blis_tui.engine.speculative.records import DraftsVerified as _DraftsVerified  # noqa: F401  (likewise)
+from blis_tui.engine.speculative.records import DraftsVerified as _DraftsVerified  # noqa: F401  (as above)
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred(Record):
-    """A request has to wait until the cluster is idle."""
+    """A request was deferred until the cluster is idle."""
 
     shown = Description(
         "deferred",
@@ -37,7 +37,7 @@ class Deferred(Record):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Record):
-    """The cluster is idle: deferred requests come back."""
+    """The cluster is idle, so a deferred request comes back."""
 
     shown = Description(
         "resumed",
@@ -54,7 +54,7 @@ class Resumed(Record):
 
 @dataclass(frozen=True, slots=True)
 class Held(Record):
-    """A request was put into the gateway's queue."""
+    """The gateway queued a request."""
 
     shown = Description(
         "held",
@@ -79,7 +79,7 @@ class Held(Record):
 
 @dataclass(frozen=True, slots=True)
 class Dispatched(Record):
-    """The gateway sent a request on to the router."""
+    """The gateway dispatched a request to the router."""
 
     shown = Description(
         "dispatched",
@@ -104,7 +104,7 @@ class Dispatched(Record):
 
 @dataclass(frozen=True, slots=True)
 class GatewayTick(Record):
-    """The gateway looked whether it could dispatch a request."""
+    """The gateway checked whether it could dispatch a request."""
 
     shown = Description(
         "gateway-tick",
@@ -121,7 +121,7 @@ class GatewayTick(Record):
 
 @dataclass(frozen=True, slots=True)
 class Split(Record):
-    """It was decided whether a request's prefill and decode run on different instances."""
+    """The decider chose whether a request's prefill and decode run on different instances."""
 
     shown = Description(
         "split",
@@ -143,7 +143,7 @@ class Split(Record):
 
 @dataclass(frozen=True, slots=True)
 class TransferStarted(Record):
-    """The KV blocks of a prompt are on their way to the decode instance."""
+    """The transfer of a prompt's KV blocks to the decode instance started."""
 
     shown = Description(
         "transfer-started",
@@ -161,11 +161,11 @@ class TransferStarted(Record):
     instance: int
     """Where its prompt was computed."""
     decode_instance: int
-    """Where they go; -1 = not chosen yet."""
+    """Where the KV blocks go; -1 = not chosen yet."""
     bytes: int
     """Bytes of the KV blocks."""
     transfers: int
-    """Under way, this one included."""
+    """Transfers in flight, this one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +185,12 @@ class TransferFinished(Record):
     request_id: str
     """The request's name."""
     duration_us: int
-    """How long it took."""
+    """Duration of the transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferBrokenOff(Record):
-    """The KV blocks of a prompt did not arrive: one of the two instances has gone."""
+    """The KV blocks of a prompt did not arrive, because one of the two instances is gone."""
 
     shown = Description(
         "transfer-broken-off",
@@ -207,14 +207,14 @@ class TransferBrokenOff(Record):
     request_id: str
     """The request's name."""
     instance: int
-    """The one that has gone."""
+    """The instance that is gone."""
     reason: str
     """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An instance that a request could have been sent to: what the router saw of it, and its scores."""
+    """A candidate instance for a request: what the router saw of it, and its scores."""
 
     instance: int
     """Index of the instance."""
@@ -227,15 +227,15 @@ class Candidate:
     kv_used_blocks: int
     """KV blocks in use."""
     kv_total_blocks: int
-    """KV blocks that it has."""
+    """Total number of its KV blocks."""
     age_us: int
-    """How old these figures were, but for the requests in flight."""
+    """Age of these figures, except for the requests in flight."""
     score_ppm: int
     """The weighted sum, in parts per million."""
     true_score_ppm: int
-    """What it would have been had the router seen the instance as it was."""
+    """What the sum would have been by the instance's actual state."""
     scores_ppm: tuple[int, ...]
-    """Before weights, in the order of ``RoutingDecision.scorers``."""
+    """Unweighted scores, in the order of ``RoutingDecision.scorers``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,19 +258,19 @@ class RoutingDecision(Record):
     request_id: str
     """The request's name."""
     instance: int
-    """The chosen one."""
+    """The chosen instance."""
     policy: str
     """The name of the routing policy."""
     candidates: int
-    """How many there were."""
+    """Number of candidates."""
     regret_ppm: int | None
-    """The best score less that of the chosen one, as the router saw the instances; None = the policy has no scores."""
+    """The best score minus that of the chosen instance, in the router's view; None = the policy has no scores."""
     true_regret_ppm: int | None
-    """The same, had it seen them as they were."""
+    """The regret by the instances' actual state."""
     scorers: tuple[str, ...]
-    """The names of the scores; of a policy without any, candidates are shown by their load."""
+    """The names of the scores; without any, candidates are shown by their load."""
     shares_ppm: tuple[int, ...]
-    """What each counts, of all together."""
+    """The weight of each score as a share of the total."""
     top: tuple[Candidate, ...]
     """The candidates with the highest scores, best first, and the chosen one."""
 
@@ -294,12 +294,12 @@ class SentByClient(Record):
     """The ``id`` of the client in the workload."""
 
 
-# ---- instances that come and go, and what that does to requests ----
+# ---- instances that come and go, and their requests ----
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceChanged(Record):
-    """An instance has reached another state of its life."""
+    """An instance entered another state of its life cycle."""
 
     shown = Description(
         "instance-changed",
@@ -317,14 +317,14 @@ class InstanceChanged(Record):
     state: str
     """``scheduling``, ``loading``, ``warming-up``, ``active``, ``draining``, ``terminated`` or ``failed``."""
     before: str
-    """The state until now; empty = it is new."""
+    """The previous state; empty = the instance is new."""
     reason: str
-    """The state and how it came to it."""
+    """The state and the reason for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceStopped(Record):
-    """The last step of an instance that died or had to go at once is over: its requests and its KV cache are gone."""
+    """The last step of an instance that failed or had to go at once is over: its requests and its KV cache are gone."""
 
     shown = Description(
         "instance-stopped",
@@ -340,12 +340,12 @@ class InstanceStopped(Record):
     instance: int
     """Index of the instance."""
     requests: int
-    """Those that waited or ran there."""
+    """Requests that waited or ran there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retried(Record):
-    """A request left an instance that could not serve it to the end: it is routed again."""
+    """A request left an instance that could not complete it, and is routed again."""
 
     shown = Description(
         "retried",
@@ -367,12 +367,12 @@ class Retried(Record):
     instance: int
     """Index of the instance that it left."""
     failures: int
-    """How many instances have died under it."""
+    """Number of instances that have failed under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost(Record):
-    """A request went down with its instance."""
+    """A request was lost with its instance."""
 
     shown = Description(
         "lost",
@@ -396,7 +396,7 @@ class Lost(Record):
 
 @dataclass(frozen=True, slots=True)
 class Stranded(Record):
-    """There is no instance that a request could be sent to."""
+    """There is no instance that a request could be sent to, so it waits."""
 
     shown = Description(
         "stranded",
@@ -431,21 +431,21 @@ class ScalingDecided(Record):
     )
 
     verdict: str
-    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window or an order under way) or ``hold``."""
+    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window or a pending order) or ``hold``."""
     pool: str
-    """Where instances come or go; empty = nowhere."""
+    """The pool to change; empty = none."""
     instances: int
-    """How many."""
+    """Number of instances to add or remove."""
     demand_tokens: int
-    """Tokens in the KV caches, and those that waiting requests are expected to need."""
+    """Tokens in the KV caches, plus those that waiting requests are expected to need."""
     supply_tokens: int
-    """Tokens that the KV caches hold, times ``kv_utilization_threshold``."""
+    """Capacity of the KV caches in tokens, times ``kv_utilization_threshold``."""
     pending_tokens: int
-    """What instances that are on their way will add to the supply."""
+    """Supply that instances being started will add."""
     required_tokens: int
-    """What is missing; 0 = nothing."""
+    """Missing supply; 0 = none."""
     spare_tokens: int
-    """What is too much; 0 = nothing."""
+    """Excess supply; 0 = none."""
     reason: str
     """Why, in words."""
 
@@ -466,12 +466,12 @@ class Scaled(Record):
     pool: str
     """The name of the pool."""
     change: int
-    """Instances that come, or (negative) go."""
+    """Instances added or (negative) removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged(Record):
-    """A machine was ordered, is there, or was given back."""
+    """A node was ordered, became ready, or was released."""
 
     shown = Description(
         "node-changed",
@@ -519,7 +519,7 @@ class SessionBegun(Record):
 
 @dataclass(frozen=True, slots=True)
 class SessionContinued(Record):
-    """A request goes on with a session."""
+    """A request continues a session."""
 
     shown = Description(
         "session-continued",
@@ -543,8 +543,8 @@ class SessionContinued(Record):
     after: tuple[str, ...]
     """Requests that it waited for."""
     last: str
-    """The last of them to be answered or, with ``pacing: clock``, sent."""
+    """The one of them that was answered last or, with ``pacing: clock``, sent last."""
     waited_us: int
-    """Since then."""
+    """Time since then."""
     said_tokens: int
-    """Tokens of its prompt that were said before in the session, or stand before every prompt of its client."""
+    """Tokens of its prompt that appeared before in the session, or are common to all prompts of its client."""

@@ -1,4 +1,4 @@
-"""Routing decisions that are overruled: which one of a request, and where it goes instead."""
+"""Overrides of routing decisions: which decision about a request, and where the request goes instead."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from blis_tui.classes import NamedTuple
 
 
 class Reroute(NamedTuple):
-    """Where a request goes instead, and by which of its routing decisions: it has several when it is split or retried.
+    """An override of one of a request's routing decisions; there are several if it is split or retried.
 
     Attributes:
-        instance: the index of the instance.
-        event: the event of the decision; None = the first among whose candidates the instance is.
+        instance: the index of the instance to use.
+        event: the event of the decision; None = the first decision with the instance among its candidates.
     """
 
     instance: int
@@ -21,9 +21,9 @@ class Reroute(NamedTuple):
 
 
 Routes: TypeAlias = Mapping[str, int | Reroute]
-"""Decisions to overrule, by the request's name; an instance alone stands for ``Reroute(instance)``."""
+"""Overrides by the request's name; an instance alone stands for ``Reroute(instance)``."""
 
 
 def reroutes(routes: Routes | None) -> dict[str, Reroute]:
-    """The same, written out."""
+    """Normalize all overrides to ``Reroute``."""
     return {name: Reroute(one) if isinstance(one, int) else one for name, one in (routes or {}).items()}

@@ -1,4 +1,4 @@
-"""The instances of a cluster: who there is, who may be chosen for what, and which requests are where."""
+"""The instances of a cluster: which exist, which may be chosen for what, and which requests are where."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, Pool
 
 ALL: Final = frozenset({"any", "prefill", "decode", "whole"})
-"""The roles of instances that can serve a request as a whole, where every role can."""
+"""The roles of instances that can serve a whole request, if every role can."""
 PREFILLING: Final = frozenset({"any", "prefill"})
 DECODING: Final = frozenset({"any", "decode"})
 
 
 class Count(NamedTuple):
-    """A figure that is kept while requests come and go (for invariants)."""
+    """A count that is kept up to date as requests come and go (for invariants)."""
 
     what: str
     kept: int
     found: int
-    """What counting again, one by one, finds."""
+    """The value found by recounting."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -39,19 +39,19 @@ class Roster(Kept):
     """All instances, and the fleets that routers choose from.
 
     Attributes:
-        instances: by index; they may become more during a run.
+        instances: by index; more may be added during a run.
         pools: the pool of each instance.
         models: the names of the models that any of them serves.
-        board: what instances report, as the control plane sees it.
-        fleets: who may be chosen for something, each with the roles that can do it.
-        routers: who chooses, but for the routers of single models.
+        board: the instances' signals as the control plane sees them.
+        fleets: groups of instances that may be chosen for something, with the required roles.
+        routers: all routers except those of single models.
         slots: the sum of ``max_num_seqs`` over the instances that may be chosen.
-        watched: whether instances tell of their requests; if no stage asks for that, they keep it to themselves.
-        watch: what they have told since it was last looked at.
-        followers: the stages that hear of it, in this order.
-        in_flight: requests on all instances, or on the way to their queues, if they are watched.
-        counts_tenants: whether they are counted by tenant, too.
-        of_tenants: how many each tenant has.
+        watched: whether instances report about their requests, because some stage needs it.
+        watch: reports not processed yet.
+        followers: the stages that get these reports, in this order.
+        in_flight: requests on all instances or on the way to their queues, if watched.
+        counts_tenants: whether these are also counted by tenant.
+        of_tenants: their number by tenant.
     """
 
     def __init__(self, experiment: Experiment, factory: InstanceFactory) -> None:
@@ -82,11 +82,11 @@ class Roster(Kept):
                 self.slots += pool.engine.max_num_seqs
 
     def fixed_parts(self) -> dict[str, object]:
-        """What no event changes and need not be part of checkpoints, by name."""
+        """Return parts that no event changes and that need not be in checkpoints, by name."""
         return self._factory.fixed_parts()
 
     def create(self, pool: Pool) -> Instance:
-        """One more instance of a pool, empty; no requests are routed to it yet."""
+        """Create an empty instance of a pool; no requests are routed to it yet."""
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
         self.pools.append(pool)
@@ -97,14 +97,14 @@ class Roster(Kept):
         return instance
 
     def fleet_of(self, roles: frozenset[str]) -> Fleet:
-        """The instances that have one of these roles, those that will come among them."""
+        """Return the fleet of instances with one of these roles, which later instances join."""
         members = [index for index, pool in enumerate(self.pools) if pool.role in roles]
         fleet = Fleet(self.board, members, self._prompts)
         self.fleets.append((fleet, roles))
         return fleet
 
     def watch_all(self) -> None:
-        """From now on instances tell of their requests."""
+        """Let instances report about their requests from now on."""
         self.watched = True
         for instance in self.instances:
             instance.watch(self.watch)
@@ -112,21 +112,21 @@ class Roster(Kept):
     # ---- instances that come and go ----
 
     def include(self, index: int) -> None:
-        """From now on an instance may get requests."""
+        """Make an instance available for requests."""
         self.slots += self.pools[index].engine.max_num_seqs
         for fleet, roles in self.fleets:
             if self.pools[index].role in roles:
                 fleet.include(index)
 
     def exclude(self, index: int) -> None:
-        """From now on an instance gets no requests."""
+        """Make an instance unavailable for requests."""
         self.slots -= self.pools[index].engine.max_num_seqs
         for fleet, roles in self.fleets:
             if self.pools[index].role in roles:
                 fleet.exclude(index)
 
     def forget(self, index: int) -> None:
-        """An instance has gone with all that it had cached: routers do not count on that any more."""
+        """Let routers forget an instance that is gone with everything it had cached."""
         self.board.touched[index] = None
         for router in self.routers:
             router.forget(index)
@@ -134,7 +134,7 @@ class Roster(Kept):
     # ---- requests that come and go ----
 
     def commit(self, passage: Passage, index: int) -> None:
-        """From now on a request counts as in flight on that instance."""
+        """Count a request as in flight on an instance from now on."""
         request, instance = passage.request, self.instances[index]
         request.instance = passage.instance_index = index
         instance.routed += 1
@@ -146,7 +146,7 @@ class Roster(Kept):
                 self.of_tenants[request.tenant] = self.of_tenants.get(request.tenant, 0) + 1
 
     def note_departures(self, now: int) -> None:
-        """Requests have left instances since this was called last: the stages that follow them hear of it."""
+        """Pass the reports since the last call to the stages that follow them."""
         departed, prefilled = self.watch.departed, self.watch.prefilled
         self.in_flight -= len(departed)
         if self.counts_tenants:
@@ -158,7 +158,7 @@ class Roster(Kept):
         prefilled.clear()
 
     def counts(self, queue: EventQueue) -> list[Count]:
-        """Requests in flight, on each instance, on all of them and of all tenants, and what counting again finds."""
+        """Return in-flight counts by instance, in total and by tenant, each with the value found by recounting."""
         bound = [0] * len(self.instances)
         for *_, event in queue.heap:
             if event.kind == QUEUED and event.instance_index is not None:

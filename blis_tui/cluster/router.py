@@ -1,4 +1,4 @@
-"""A routing policy at work: with its fleet, its random stream, and its answers checked."""
+"""A router: a routing policy with its fleet, its random stream, and checks of its answers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _SEQUENCES: Final = (tuple, list)
 _LENGTH: Final = 2
-"""Of an answer: a place and a reason."""
+"""Length of an answer: a place and a reason."""
 NAME: Final = "router"
-"""What turns requests away whose model no instance serves, where a policy's name would stand."""
+"""Origin of rejections because no instance serves the model, in place of a policy's name."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -32,12 +32,11 @@ class Router(Kept):
     """Chooses instances of one fleet.
 
     Attributes:
-        name: what a spec calls its policy.
+        name: the policy's name in specs.
         policy: the policy.
-        fleet: whom it chooses from.
-        by_model: where instances serve different models, a router for each of them, with a policy of its own: its turns
-            and what it remembers are those of these instances alone.
-        reads_signals: whether the policy looks at them; signals that no policy reads are not kept.
+        fleet: the instances it chooses from.
+        by_model: if instances serve different models, a router for each model, with a policy and memory of its own.
+        reads_signals: whether the policy uses signals; signals that no policy uses are not kept.
     """
 
     def __init__(
@@ -60,30 +59,30 @@ class Router(Kept):
                 self.by_model[model] = Router(experiment, config, part, streams, observers, f"{path}/{model}")
 
     def policies(self) -> tuple[RoutingPolicy, ...]:
-        """Its own, and those for single models."""
+        """Return its own policy, and those for single models."""
         return (self.policy, *(router.policy for router in self.by_model.values()))
 
     def forget(self, instance: int) -> None:
-        """An instance has gone with all that it had cached."""
+        """Let its policies forget an instance that is gone with everything it had cached."""
         for policy in self.policies():
             if isinstance(policy, Forgetful):
                 policy.forget(instance)
 
     def of(self, request: IncomingRequest) -> Router:
-        """The one that chooses for a request: of its model's instances, if they differ."""
+        """Return the router for a request: that of its model if instances serve different models."""
         return self.by_model[request.model] if self.by_model and request.model else self
 
     def choose(self, request: IncomingRequest, now: int) -> tuple[int, str]:
-        """The index of an instance that serves its model, and why.
+        """Return the index of an instance that serves the request's model, and the reason.
 
         Raises:
-            SimulationError: the policy's answer is none.
+            SimulationError: the policy's answer is invalid.
         """
         if self.by_model and request.model:
             return self.of(request).choose(request, now)
         context = self._context
         context.now_us = now
-        choose: Callable[..., object] = self.policy.choose  # what a plug-in answers may be anything
+        choose: Callable[..., object] = self.policy.choose  # a plug-in may answer anything
         answer = choose(request, self.fleet, context)
         if isinstance(answer, _SEQUENCES) and len(answer) == _LENGTH:
             place, reason = answer[0], answer[1]
@@ -93,7 +92,7 @@ class Router(Kept):
         raise self._no_choice(answer, request)
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers, as plain values (for digests)."""
+        """Return what it remembers, as plain values (for digests)."""
         memory = self.policy.state()
         if self.by_model:
             memory = (memory, *(router.state() for router in self.by_model.values()))

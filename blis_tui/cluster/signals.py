@@ -1,7 +1,7 @@
-"""What the control plane may know: frozen values, and never an instance or a request's future (INV-9).
+"""What the control plane may know: frozen values, never an instance or a request's future (INV-9).
 
-Admission, gateway and router decide from a request as its client declared it and from what instances report about
-themselves. How long an answer will be is in neither type, so no policy can read it by mistake.
+Admission, gateway and router decide by a request as its client declared it and by what instances report about
+themselves. Neither type contains the length of an answer, so no policy can read it by mistake.
 
 A board holds the figures of all instances, as fresh as ``cluster.signals`` says; a fleet is the part of it that one
 decision may choose from.
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 UNKNOWN_CLASS_PRIORITY: Final = 3
-"""As `standard`."""
+"""Priority of unknown classes, as of `standard`."""
 
 
 _PROBE: Final = Request(-1, "", 0, 1, 0)
-"""Stands in chunks whose step time is asked for: of which request they are does not matter to step-time models."""
+"""A dummy request for chunks in step-time estimates; models do not depend on which request it is."""
 
 
 class IncomingRequest(NamedTuple):
@@ -62,7 +62,7 @@ class CacheView(Kept):
     """What a router may ask about an instance's prefix cache: about prompts, never about requests.
 
     Attributes:
-        keys: the blocks in its prefix cache; None = the current ones.
+        keys: the blocks in its prefix cache; None = look them up in the current state.
         adapters: the LoRA adapters on its accelerators.
     """
 
@@ -82,7 +82,7 @@ class CacheView(Kept):
         self.adapters = adapters
 
     def cached_blocks(self, segments: Segments) -> int:
-        """How many leading whole blocks of a prompt are in the cache."""
+        """Number of leading whole blocks of a prompt in the cache."""
         if not segments:
             return 0
         if self.keys is None:
@@ -96,7 +96,7 @@ class CacheView(Kept):
         return found
 
     def cached_tokens(self, segments: Segments) -> int:
-        """The same in tokens."""
+        """Number of tokens in these blocks."""
         return self.cached_blocks(segments) * self._pool.block_size_tokens
 
 
@@ -115,7 +115,7 @@ class InstanceSignals(NamedTuple):
     kv_total_blocks: int
     cache: CacheView
     age_us: int
-    """How old these figures are."""
+    """Age of these figures."""
 
     @property
     def load(self) -> int:
@@ -140,7 +140,7 @@ FIGURES: Final[Mapping[str, Callable[[SignalBoard, int], float]]] = {
     "vllm_dp": lambda board, index: 4 * board.waiting[index] + board.running[index],
     "kv_utilization": lambda board, index: board.kv_used(index) / board.kv_total[index],
 }
-"""What may be compared of instances, by name."""
+"""The comparable figures of instances, by name."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -151,12 +151,12 @@ class SignalBoard(Kept):
         waiting: requests in queues.
         running: requests in batches.
         in_flight: requests sent there that have not ended.
-        kv_total: blocks there are.
-        deferring: whether instances put plain decodes off, so that the blocks they have in use are asked for when they
-            are read; else they are noted like the other figures.
-        ages: whether figures may be older than the moment: then it matters when they are read.
-        refreshed_us: when all but the in-flight counts were last renewed.
-        now_us: when it was last read.
+        kv_total: total number of blocks.
+        deferring: whether instances defer plain decodes; then their blocks in use are looked up when read, otherwise
+            recorded like the other figures.
+        ages: whether figures may be out of date, so that it matters when they are read.
+        refreshed_us: when all figures except the in-flight counts were last refreshed.
+        now_us: when the board was last read.
         touched: instances to which something has happened since.
     """
 
@@ -172,7 +172,7 @@ class SignalBoard(Kept):
         self._stale: dict[int, None] = {}
         self.deferring = False
         self._kv_used: list[int] = []
-        """Blocks in use when the figures were renewed."""
+        """Blocks in use at the last refresh."""
         self._interval_us = settings.refresh_interval_us
         self._cache_delay_us = settings.cache_signal_delay_us
         self.ages = bool(self._interval_us or self._cache_delay_us)
@@ -181,21 +181,21 @@ class SignalBoard(Kept):
         self._listeners: list[dict[int, None]] = []
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
-        return None, {**super().__getstate__()[1], "_listeners": []}  # indexes over the figures are made anew
+        return None, {**super().__getstate__()[1], "_listeners": []}  # indexes over the figures are rebuilt
 
     def listen(self) -> dict[int, None]:
-        """A dictionary that gets the instances whose figures or fleets may have changed since it was last cleared."""
+        """Return a dictionary that collects instances whose figures or fleets may have changed; callers clear it."""
         changed: dict[int, None] = {}
         self._listeners.append(changed)
         return changed
 
     def announce(self, index: int) -> None:
-        """An instance has joined or left those that may be chosen for something."""
+        """Tell listeners that an instance has joined or left a fleet."""
         for listener in self._listeners:
             listener[index] = None
 
     def add(self, instance: Instance) -> None:
-        """One more instance: it is empty."""
+        """Add an empty instance."""
         self._instances.append(instance)
         for column in (self.waiting, self.running, self.in_flight, self._kv_used):
             column.append(0)
@@ -206,9 +206,9 @@ class SignalBoard(Kept):
         self._views.append(view)
 
     def read(self, now: int) -> None:
-        """Called before each decision: what has reached its age is renewed, for all instances at once."""
+        """Refresh all figures that have reached their maximum age, for all instances at once, before a decision."""
         if now == self.refreshed_us and now == self.now_us and not self.touched and not self._stale:
-            return  # as most requests need more than one decision
+            return  # most requests need more than one decision
         self.now_us = now
         due = now - self.refreshed_us >= self._interval_us
         if self.touched:
@@ -259,11 +259,11 @@ class SignalBoard(Kept):
                 self.announce(index)
 
     def catch_up(self, index: int) -> None:
-        """What an instance holds and has cached is that of the moment: it may have put steps off."""
+        """Let an instance run deferred steps, so that its blocks and cache are current."""
         self._instances[index].flow.catch_up(self.now_us)
 
     def kv_used(self, index: int) -> int:
-        """The KV blocks in use on an instance; between two touches it only takes more."""
+        """Number of KV blocks in use on an instance, which can only grow between two touches."""
         if not self.deferring or self._interval_us:
             return self._kv_used[index]
         instance = self._instances[index]
@@ -273,16 +273,16 @@ class SignalBoard(Kept):
         return instance.seen.kv_used
 
     def least_kv_utilization(self, index: int) -> float:
-        """A share of the KV blocks that is in use on an instance for sure: decodes that it puts off take more."""
+        """Lower bound on an instance's KV utilization; decodes that it defers take more."""
         at_once = not self.deferring or self._interval_us
         used = self._kv_used[index] if at_once else self._instances[index].seen.kv_used
         return used / self.kv_total[index]
 
     def audit(self, now: int) -> str:
-        """What is wrong with the figures; empty = nothing.
+        """Check the figures; return what is wrong, or an empty string.
 
-        They are no older than they may be when they are read, and those of instances to which nothing has happened
-        since they were renewed are those of the moment.
+        They must not exceed their maximum age when read, and those of instances untouched since the last refresh must
+        be current.
         """
         age = self.now_us - self.refreshed_us
         if not 0 <= self.refreshed_us <= self.now_us <= now or (age >= self._interval_us and age):
@@ -299,7 +299,7 @@ class SignalBoard(Kept):
         return ""
 
     def of(self, index: int, now: int) -> InstanceSignals:
-        """The figures of one instance."""
+        """Return the figures of one instance."""
         return InstanceSignals(
             index,
             self.waiting[index],
@@ -336,7 +336,7 @@ class SignalBoard(Kept):
         return self._views[index]
 
     def state(self) -> tuple[object, ...]:
-        """What is shown, as plain values (for digests)."""
+        """Return what is shown, as plain values (for digests)."""
         views: list[object] = [sorted(view.keys) for view in self._views if view.keys is not None]
         views += [(index, sorted(view.adapters)) for index, view in enumerate(self._views) if view.adapters]
         return (
@@ -368,7 +368,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return bisect_left(self.members, index)
 
     def include(self, index: int) -> None:
-        """An instance has joined."""
+        """Add an instance."""
         self.board.announce(index)
         members = [*self.members]
         insort(members, index)
@@ -378,7 +378,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
                 part.include(index)
 
     def exclude(self, index: int) -> None:
-        """An instance has left."""
+        """Remove an instance."""
         self.board.announce(index)
         members = [*self.members]
         del members[bisect_left(members, index)]
@@ -402,7 +402,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return self.board.of(self.members[place], self.board.now_us)
 
     def by_model(self) -> dict[str, Fleet]:
-        """The instances by the model that they serve; these fleets change with this one."""
+        """Return a fleet for each model; these fleets change with this one."""
         found: dict[str, list[int]] = {}
         for index in self.members:
             found.setdefault(self.board.model(index), []).append(index)
@@ -411,37 +411,37 @@ class Fleet(Kept, Sequence[InstanceSignals]):
         return parts
 
     def on(self, board: SignalBoard) -> Fleet:
-        """The same instances, as another board shows them."""
+        """Return a fleet of the same instances with the figures of another board."""
         return Fleet(board, self.members, self._prompts)
 
     def loads(self) -> list[int]:
-        """The effective load at all places: queue + batch + in flight."""
+        """Return the effective load at all places: queue + batch + in flight."""
         board = self.board
         waiting, running, in_flight = board.waiting, board.running, board.in_flight
         return [waiting[index] + running[index] + in_flight[index] for index in self.members]
 
     def prompt_keys(self, request: IncomingRequest) -> Sequence[int]:
-        """Keys of the full blocks in the shareable head of its prompt: equal keys, equal content."""
+        """Return the keys of the full blocks in the shareable head of its prompt: equal keys, equal content."""
         return self._prompts.shareable(request.segments) if request.segments else ()
 
     def cached_blocks(self, segments: Segments) -> list[int]:
-        """How many leading blocks of a prompt are in the prefix cache at each place."""
+        """Return the number of leading blocks of a prompt in the prefix cache at each place."""
         return [self.board.cache(index).cached_blocks(segments) for index in self.members]
 
     def with_adapter(self, adapter: str) -> list[int]:
-        """The places with a LoRA adapter on their accelerators."""
+        """Return the places with a LoRA adapter on their accelerators."""
         return [place for place, index in enumerate(self.members) if adapter in self.board.cache(index).adapters]
 
     def prefill_us(self, place: int, tokens: int) -> int:
-        """The step-time model's estimate for that many prompt tokens together with the instance's current batch.
+        """Return the step-time model's estimate for ``tokens`` prompt tokens together with the current batch.
 
-        They fill steps of ``max_num_batched_tokens`` less one token per decode (and its drafts, if any); the contexts
-        of the decodes are what the KV cache holds.
+        The prompt tokens fill steps of ``max_num_batched_tokens`` minus one token per decode (and its drafts, if any);
+        the contexts of the decodes are what the KV cache holds.
         """
         return self.board.prefill_us(self.members[place], tokens, self.block_size_tokens)
 
     def column(self, name: str) -> list[float]:
-        """One of the ``FIGURES``, such as ``waiting``, for all places: a fast way to look at many instances."""
+        """Return one of the ``FIGURES``, such as ``waiting``, for all places; fast for many instances."""
         figure, board = FIGURES[name], self.board
         return [figure(board, index) for index in self.members]
 
@@ -464,20 +464,20 @@ class Context(Kept):
     def emit(self, kind: Callable[Concatenate[int, int, P], Record], *args: P.args, **fields: P.kwargs) -> None:
         """Emit a record of ``kind`` with these fields, at the current event and time.
 
-        It is made only while the kind has a subscriber, so a decision must not depend on it. A kind that only
-        accompanies decisions has ``own_event=False`` in its description: the event remains that of the decision.
+        The record is created only while the kind has a subscriber, so a decision must not depend on it. A kind that
+        only accompanies decisions has ``own_event=False`` in its description: the event remains that of the decision.
         """
         observers = self._observers
         if kind in observers.kinds:
             observers.emit(kind(observers.event, self.now_us, *args, **fields))
 
     def priority(self, request: IncomingRequest) -> int:
-        """The priority of its SLO class (``slo_priorities``); larger is more urgent, below 0 it may be shed."""
+        """Return the priority of its SLO class (``slo_priorities``); larger is more urgent, below 0 may be shed."""
         return self._slo_priorities.get(request.slo_class, UNKNOWN_CLASS_PRIORITY)
 
 
 def declared(request: Request) -> IncomingRequest:
-    """A request as the control plane sees it."""
+    """Return a request as the control plane sees it."""
     values = (
         request.request_id,
         request.arrival_us,

@@ -1,4 +1,4 @@
-"""A look at a simulation that changes nothing: frozen snapshots for readers, and a digest of everything that counts."""
+"""Frozen snapshots of a simulation for readers, taken without changing it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NODES: Final = 64
-"""Of a radix tree that are shown."""
+"""Maximum number of radix tree nodes in a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +35,14 @@ class PendingEvent:
 
     time_us: int
     kind: str
-    """Such as ``arrival`` or ``step``."""
+    """Its name, such as ``arrival`` or ``step``."""
     request_id: str | None
     instance: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSnapshot:
-    """Where one live request stands. Times in microseconds, None = has not happened."""
+    """The state of one live request. Times in microseconds, None = has not happened."""
 
     request_id: str
     phase: str
@@ -67,7 +67,7 @@ class RequestSnapshot:
     slo_class: str
     tenant_id: str
     reasoning_tokens: int = 0
-    """The first of its output tokens, which are no answer."""
+    """Number of leading output tokens that are reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class KvSnapshot:
     hits: int
     misses: int
     below: tuple[TierSnapshot, ...] = ()
-    """Where blocks are that have left the GPU: the host's memory for swapped victims, then tiers."""
+    """Storage for blocks that have left the GPU: host memory for swapped victims, then tiers."""
     tree: TreeSnapshot | None = None
-    """Where a radix tree shares prompts."""
+    """The radix tree, if one shares prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,34 +91,34 @@ class NodeSnapshot:
     """A stretch of content in a radix tree."""
 
     depth: int
-    """How many nodes lie between it and the root."""
+    """Number of nodes between it and the root."""
     tokens: int
     locks: int
-    """Requests that hold it, or something behind it: it is not evicted before they let go."""
+    """Requests that hold it or a descendant, which protects it from eviction."""
     accesses_ago: int
-    """How often something was looked up or put in since it was used last."""
+    """Number of lookups and insertions since it was last used."""
     requests: tuple[str, ...]
-    """Those of the locks that end here, as far as they are shown."""
+    """Requests whose locks end here, as far as shown."""
     host: bool = False
-    """Whether host memory has it (SGLang's HiCache)."""
+    """Whether it is in host memory (SGLang's HiCache)."""
     device: bool = True
-    """Whether the GPU has it."""
+    """Whether it is on the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSnapshot:
-    """A radix tree: its first nodes in depth-first order, what was used last before the rest."""
+    """A radix tree: its first nodes in depth-first order, recently used ones first."""
 
     nodes: tuple[NodeSnapshot, ...]
     count: int
-    """All there are."""
+    """Total number of nodes."""
     locked_tokens: int
     evictable_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierSnapshot:
-    """A place for KV blocks that have left the GPU."""
+    """Storage for KV blocks that have left the GPU."""
 
     name: str
     used_blocks: int
@@ -134,7 +134,7 @@ class PlannedSnapshot:
     chunks: tuple[ChunkDone, ...]
     decode_requests: int
     preempted: tuple[tuple[str, str], ...]
-    """Who was preempted, and for whom."""
+    """Each preempted request, and the request it was preempted for."""
 
 
 class BatchUnderWay(NamedTuple):
@@ -150,19 +150,19 @@ class PipelineSnapshot:
 
     stages: int
     places: int
-    """How many batches may be under way."""
+    """Maximum number of batches in flight."""
     at_first_stage: bool
-    """Whether a batch is formed when the first stage is free; else when the oldest one ends."""
+    """Whether a batch is formed when the first stage is free; otherwise when the oldest batch ends."""
     batches: tuple[BatchUnderWay, ...]
-    """Under way, in the order in which they entered."""
+    """Batches in flight, in the order in which they entered."""
     active_us: int
-    """During which any batch was under way so far, to the end of the latest one."""
+    """Time during which any batch was in flight so far, to the end of the latest one."""
     computing_us: int
-    """What all stages computed, added up."""
+    """Computing time of all stages together."""
 
     @property
     def idle_us(self) -> int:
-        """What all stages idled while any batch was under way, added up: the bubble."""
+        """Idle time of all stages together while any batch was in flight: the bubble."""
         return self.active_us * self.stages - self.computing_us
 
 
@@ -171,15 +171,15 @@ class RankSnapshot:
     """An instance that is one of several ranks of a replica."""
 
     replica: int
-    """Of its pool, from 0."""
+    """Number within its pool, from 0."""
     rank: int
-    """Of its replica, from 0."""
+    """Number within its replica, from 0."""
     steps: int
-    """That its replica has taken, where ranks take theirs together; else 0."""
+    """Steps of its replica, if ranks step together; otherwise 0."""
     dummy_batches: int
     """Those of them in which it had nothing to compute."""
     waited_us: int
-    """In its own steps, until the slowest rank was done too."""
+    """Time spent waiting for the slowest rank at the end of its own steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ class InstanceSnapshot:
     waiting: tuple[RequestSnapshot, ...]
     running: tuple[RequestSnapshot, ...]
     waiting_count: int
-    """How many wait, also where only a window of them is shown; likewise below."""
+    """Number of waiting requests, even if only a window of them is shown; the next counts likewise."""
     running_count: int
     kv: KvSnapshot
     steps: int
@@ -202,34 +202,34 @@ class InstanceSnapshot:
     pool: str
     """The name of its pool."""
     in_flight: int
-    """Requests sent there that have not ended, those on the way to its queue included."""
+    """Requests sent there that have not ended, including those on the way to its queue."""
     life: str
-    """Where it stands in its life, such as ``loading``; ``active`` where instances neither come nor go."""
+    """Life-cycle state, such as ``loading``; ``active`` if instances neither come nor go."""
     transfers: int
-    """KV transfers under way from it or to it."""
+    """KV transfers in flight from it or to it."""
     planned: PlannedSnapshot | None
-    """Where steps are planned ahead, the one to come, in the middle of a step that one; None = none is planned."""
+    """With planning ahead, the next step; during a step, the current one; None = none is planned."""
     pipeline: PipelineSnapshot | None
-    """Where it has several stages."""
+    """Its pipeline, if it has several stages."""
     rank: RankSnapshot | None = None
-    """Where it is one of several ranks."""
+    """Its rank, if it is one of several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSnapshot:
-    """What the gateway holds of one tenant in one band."""
+    """Requests of one tenant in one band of the gateway."""
 
     tenant_id: str
     waiting: int
     head: str
     """The request that goes first."""
     since_us: int
-    """Since when that one has been there."""
+    """Since when that request has been there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandSnapshot:
-    """What the gateway holds of one priority."""
+    """Requests of one priority in the gateway."""
 
     priority: int
     waiting: int
@@ -245,24 +245,24 @@ class GatewaySnapshot:
 
     waiting: int
     bands: tuple[BandSnapshot, ...]
-    """The most urgent first; a single one where it has no bands. Empty ones are left out."""
+    """The most urgent first; a single one without priority bands. Empty bands are left out."""
     upcoming: str
     """The request that is dispatched next; empty = none waits."""
     saturation: float
-    """By the signals read last: from 1 on none is dispatched."""
+    """By the signals read last; from 1 on no request is dispatched."""
     rule: str
-    """What counts as saturated, in a sentence."""
+    """The definition of saturation, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferSnapshot:
-    """KV blocks of a prompt on their way to the instance that decodes."""
+    """A transfer of a prompt's KV blocks to the decode instance."""
 
     request_id: str
     instance: int
     """Where its prompt was computed."""
     decode_instance: int | None
-    """None = it is chosen when they have arrived."""
+    """None = chosen when the blocks have arrived."""
     bytes: int
     since_us: int
 
@@ -280,18 +280,18 @@ class Snapshot:
     instances: tuple[InstanceSnapshot, ...]
     next_event: PendingEvent | None
     admission_rule: str
-    """How admission control decides, in a sentence; empty where its name says it."""
+    """How admission control decides, in a sentence; empty if its name suffices."""
     routing_rule: str
     deferred: int
-    """How many of those in transit were put off until the cluster is idle."""
+    """Number of requests in transit that are deferred until the cluster is idle."""
     gateway: GatewaySnapshot | None
-    """None = there is none."""
+    """The gateway; None = there is none."""
     transfers: tuple[TransferSnapshot, ...]
-    """Under way, the oldest first."""
+    """Transfers in flight, the oldest first."""
 
 
 def peek(cluster: Cluster) -> PendingEvent | None:
-    """The event that will happen next; None when none will, or only beyond the horizon."""
+    """Return the next event; None = there is none within the horizon."""
     head = cluster.queue.head()
     if head is None or cluster.next_event_us() is None:
         return None
@@ -306,7 +306,7 @@ def peek(cluster: Cluster) -> PendingEvent | None:
 
 
 def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
-    """The simulation as it stands; of each queue and batch only the first ``window`` requests, if that is given."""
+    """Take a snapshot; ``window`` limits each queue and batch to its first requests."""
     admission_rule, routing_rule = cluster.rules()
     transfers = tuple(_transfers(cluster.dispatcher))
     busy = Counter(place for one in transfers for place in (one.instance, one.decode_instance))
@@ -328,7 +328,7 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
 
 
 def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
-    """A live request by name."""
+    """Return a live request by name."""
     for instance in cluster.instances:
         for request in instance.batch.running.values():
             if request.request_id == name:
@@ -538,21 +538,21 @@ def _happened(value: int) -> int | None:
     return None if value < 0 else value
 
 
-# Which replica an instance is a rank of, and which one.
+# The replica and rank of an instance.
 
 
 class Place(NamedTuple):
-    """A rank's place, from 0; replicas are counted in each pool by themselves."""
+    """A rank's place, from 0; replicas are numbered within each pool."""
 
     replica: int
     rank: int
 
 
 def place_of(pools: Sequence[Pool], index: int) -> Place | None:
-    """The place of an instance; None = it is a replica by itself.
+    """Return the place of an instance; None = it is a replica by itself.
 
     Args:
-        pools: that of each instance; those of a pool stand together, because none of them comes or goes.
+        pools: the pool of each instance; instances of a pool are contiguous, because none of them comes or goes.
         index: the instance's number.
     """
     pool = pools[index]

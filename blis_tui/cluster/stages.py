@@ -1,8 +1,8 @@
-"""The stages of a request's way that an experiment may do without, and what each does then: nothing.
+"""Optional stages of a request's path, with defaults that do nothing.
 
-arrival -> deferral -> admission -> gateway -> dispatcher -> an instance's queue, with a life cycle beside them. A
-cluster always has one of each. What an experiment configures takes the place of what is here, and only then is the
-module imported that has it: ``deferral``, ``gateway_control``, ``lifecycle``, ``feedback``, ``disaggregation``.
+arrival -> deferral -> admission -> gateway -> dispatcher -> an instance's queue, accompanied by the life cycle. A
+cluster always has one of each. A configured stage replaces its default, and only then is its module imported:
+``deferral``, ``gateway_control``, ``lifecycle``, ``feedback``, ``disaggregation``.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
 
 
 GATEWAY: Final = "gateway"
-"""What the gateway's rejections name as their origin, where a policy's name would stand."""
+"""Origin of the gateway's rejections, in place of a policy's name."""
 FULL: Final = "gateway-full"
 DISPLACED: Final = "gateway-displaced"
 EXPIRED: Final = "gateway-expired"
-"""What these rejections count as."""
+"""The cause under which these rejections are counted."""
 
 
 class Follower(Protocol):
-    """A stage that hears of every request that leaves its instance."""
+    """A stage that is told about every request that leaves its instance."""
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:
-        """These no longer count as in flight; of those ``prefilled`` the prompt is computed for another instance."""
+        """Handle requests that no longer count as in flight.
+
+        The prompts of ``prefilled`` are computed for another instance.
+        """
 
 
 class NoDeferral:
-    """No request is put off.
+    """Defers no request.
 
     Attributes:
-        waiting: requests that were put off until the cluster is idle.
-        deferrals: how often that happened.
+        waiting: requests that are deferred until the cluster is idle.
+        deferrals: number of deferrals.
     """
 
     def __init__(self) -> None:
@@ -50,12 +53,12 @@ class NoDeferral:
 
 
 class OpenGateway:
-    """Every admitted request passes at once.
+    """Lets every admitted request pass at once.
 
     Attributes:
         holds: whether requests may have to wait here.
-        dispatched: how many it has sent on.
-        peak_depth: the most it has held at a time.
+        dispatched: number of dispatched requests.
+        peak_depth: largest number of held requests.
     """
 
     holds = False
@@ -66,46 +69,46 @@ class OpenGateway:
 
     @property
     def rule(self) -> str:
-        """What counts as saturated, in a sentence."""
+        """The definition of saturation, in a sentence."""
         return ""
 
     @property
     def waiting(self) -> int:
-        """Requests that it holds."""
+        """Number of held requests."""
         return 0
 
     def held(self) -> list[Passage]:
-        """Those requests, counted one by one."""
+        """Return the held requests, found one by one."""
         return []
 
     def bands(self) -> Iterator[tuple[int, float, Band]]:
-        """The bands of its queue, the most urgent first: priority, saturation up to which it is served, requests."""
+        """Iterate over the bands, most urgent first: priority, saturation up to which it is served, requests."""
         return iter(())
 
     def upcoming(self) -> Held | None:
-        """The request that is next if no other comes and the instances are not too busy."""
+        """Return the next request, if no other arrives and the instances are not too busy."""
         return None
 
     def saturation(self) -> float:
-        """How busy the instances are, by the figures read last."""
+        """Return the saturation by the signals read last."""
         return 0.0
 
     def wake(self, count: int, now: int) -> None:
-        """An instance for so many requests has come up."""
+        """React to a new instance with room for ``count`` requests."""
 
     def state(self) -> tuple[object, ...]:
-        """What it holds, as plain values (for digests)."""
+        """Return its state as plain values (for digests)."""
         return ()
 
 
 class Transfers:
-    """Transfers of KV blocks between instances, counted.
+    """Counts of KV transfers between instances.
 
     Attributes:
-        active: those under way.
-        peak: the most there have been at a time.
-        started: how many there have been.
-        bytes: what they transfer together.
+        active: transfers in flight.
+        peak: largest number of transfers in flight.
+        started: number of started transfers.
+        bytes: total bytes transferred.
     """
 
     def __init__(self) -> None:
@@ -116,14 +119,14 @@ class Transfers:
 
 
 class AlwaysUp:
-    """The instances of the start are there to the end.
+    """No life cycles: the initial instances stay up to the end.
 
     Attributes:
-        lives: by index of the instance; empty where none comes or goes.
+        lives: by index of the instance; empty if none comes or goes.
         parked: requests that wait for an instance to come up, by their index.
-        forfeited_us: time that requests spent in queues and batches which they had to leave for nothing, added up.
-        retried: how often a request had to start again.
-        failed: how often an instance has died.
+        forfeited_us: total time of requests in queues and batches that they left without a result.
+        retried: how often a request had to start over.
+        failed: how often an instance has failed.
     """
 
     def __init__(self) -> None:
@@ -135,47 +138,47 @@ class AlwaysUp:
 
     @property
     def scaled(self) -> tuple[tuple[int, str, int, str], ...]:
-        """What an autoscaler has done: time, pool, change, reason."""
+        """The autoscaler's actions: time, pool, change, reason."""
         return ()
 
     @property
     def ready_nodes(self) -> int:
-        """Nodes that can be used."""
+        """Number of nodes that are ready."""
         return 0
 
     def node_us(self, now: int) -> list[int]:  # noqa: ARG002
-        """How long the nodes of each pool have been there until now, added up."""
+        """Total time that the nodes of each pool have existed until now."""
         return []
 
     def held_us(self, index: int, now: int) -> int:  # noqa: ARG002
-        """How long an instance has held its accelerators until now; 0 where none comes or goes."""
+        """How long an instance has held its accelerators until now; 0 if none comes or goes."""
         return 0
 
-    def state_of(self, index: int) -> str:  # noqa: ARG002  (the same for all)
-        """Where an instance stands in its life."""
+    def state_of(self, index: int) -> str:  # noqa: ARG002  (the same for all instances)
+        """Life-cycle state of an instance."""
         return ACTIVE
 
     def begin(self) -> None:
-        """The simulation starts."""
+        """Start the simulation."""
 
     def hopeless(self, left: int) -> bool:  # noqa: ARG002
-        """Whether all of the requests that are left wait for instances that will never come up."""
+        """Whether all remaining requests wait for instances that will never come up."""
         return False
 
     def strands(self, passage: Passage, router: Router, now: int) -> bool:  # noqa: ARG002
-        """Whether no instance is up that this router could choose: the request waits for one."""
+        """Whether no instance that this router could choose is up; if so, the request waits for one."""
         return False
 
     def lets_in(self, request: Request, now: int) -> bool:  # noqa: ARG002
-        """Whether a request that has come to its instance gets into the queue there; if not, this looks after it."""
+        """Whether a request may enter its instance's queue; if not, it is handled here."""
         return True
 
     def end_if_empty(self, index: int, now: int) -> None:
-        """A draining instance goes when no request needs it any more, nor the KV blocks that it has or expects."""
+        """End a draining instance when no request needs it or the KV blocks that it holds or expects."""
 
     def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
-        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
+        """Handle a request that cannot continue between two instances; ``down``: because instance ``index`` is gone."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything, as plain values (for digests)."""
+        """Return everything as plain values (for digests)."""
         return ()

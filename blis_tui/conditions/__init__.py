@@ -1,1 +1,1 @@
-"""What a run stops at and what is watched: breakpoints, conditions, figures, and the words they are made of."""
+"""The language of breakpoints, watches and expectations: breakpoints, conditions and figures."""

@@ -1,4 +1,4 @@
-"""Where to stop: breakpoints as people write them, and the watch that looks for them after every event."""
+"""Breakpoints as people write them, and the watch that checks for them after every event."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ if TYPE_CHECKING:
 
 
 class Known(Protocol):
-    """What breakpoints may speak of: an experiment."""
+    """What breakpoints may refer to: an experiment."""
 
     @property
     def instance_numbers(self) -> int:
-        """Instances have numbers below this one."""
+        """Upper bound on instance numbers: all are below it."""
 
     @property
     def expect(self) -> tuple[Expectation, ...]:
-        """Bounds on its report."""
+        """Bounds on the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakpoint:
-    """A place to stop, as it was asked for."""
+    """A breakpoint as the user asked for it."""
 
     text: str
-    """What was written."""
+    """The text as written."""
     condition: Condition
     enabled: bool = True
     once: bool = False
-    """Whether one hit is all it is for: who owns it switches it off then."""
+    """Whether its owner disables it after one hit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A breakpoint was met."""
+    """A hit of a breakpoint."""
 
     breakpoint: Breakpoint
     sentence: str
-    """Why, such as ``kv.utilization > 0.9 became true (0.93)``."""
+    """The reason, such as ``kv.utilization > 0.9 became true (0.93)``."""
 
 
 class Watch:
-    """Looks for breakpoints after every event of a simulation.
+    """Checks for breakpoints after every event of a simulation.
 
     Attributes:
         needs: the kinds of record that it must be shown; other kinds may be left out.
@@ -72,12 +72,12 @@ class Watch:
         return bool(self._probes)
 
     def reset(self, simulation: Watched) -> None:
-        """Start from where the simulation stands: what already holds there is no reason to stop."""
+        """Start from the simulation's current state: what already holds there is not a hit."""
         for probe, _ in self._probes:
             probe.reset(simulation)
 
     def check(self, simulation: Watched, records: Sequence[Record]) -> tuple[Hit, ...]:
-        """The breakpoints met by the event just processed, given its records."""
+        """Return the hits of the event just processed, given its records."""
         hits: tuple[Hit, ...] = ()
         for probe, one in self._probes:
             sentence = probe.check(simulation, records)
@@ -86,21 +86,21 @@ class Watch:
         return hits
 
 
-# ---- what people write ----
+# ---- the syntax of breakpoints ----
 
 
 def about_request(name: str) -> str:
-    """The breakpoint about a request, as a user would write it."""
+    """Return the breakpoint for a request, as a user would write it."""
     return f"request {_written(name)}"
 
 
 def about_session(name: str) -> str:
-    """The breakpoint about a session, likewise."""
+    """Return the breakpoint for a session, as a user would write it."""
     return f"session {_written(name)}"
 
 
 def _written(name: str) -> str:
-    """A name as it stands in a breakpoint: an odd one in quotes."""
+    """Write a name for use in a breakpoint, quoted if necessary."""
     quoted = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
     return name if _PLAIN_NAME.fullmatch(name) else quoted
 
@@ -121,14 +121,14 @@ FIRST: Final[Mapping[str, str]] = MappingProxyType(
         "completion": "completed",
     }
 )
-"""What can follow ``first``, beside ``slo-miss`` and the kinds of record, and the kind that is meant."""
+"""Words that can follow ``first``, besides ``slo-miss`` and the kinds of record, and the kinds they mean."""
 
 _STRICTNESS: Final = ("max", "p99", "p95", "p90", "p50", "mean")
-"""Statistics of a latency; the first one that is bounded says best what a single request may take."""
+"""Latency statistics; the first bounded one in this order serves as the bound for a single request."""
 
 
 def duration_us(text: str) -> float:
-    """A time such as ``1.5s`` or ``250ms``, in microseconds. Raises ValueError: it is none."""
+    """Parse a time such as ``1.5s`` or ``250ms`` to microseconds. Raises ValueError if invalid."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"`{text}` is not a time with a unit")
@@ -136,7 +136,7 @@ def duration_us(text: str) -> float:
 
 
 class _Reader:
-    """The words after a keyword, taken one after another."""
+    """Reads the words after a keyword one by one."""
 
     def __init__(self, text: str, words: Sequence[re.Match[str]], experiment: Known) -> None:
         self.text = text
@@ -145,21 +145,21 @@ class _Reader:
         self._at = 1
 
     def take(self, what: str, example: str) -> re.Match[str]:
-        """The next word; it must be there."""
+        """Return the next word, which must exist."""
         word = self.optional()
         if word is None:
             raise ConditionError(f"{what} is missing", self.text, len(self.text), help=f"such as `{example}`")
         return word
 
     def optional(self) -> re.Match[str] | None:
-        """The next word, if there is one."""
+        """Return the next word, if any."""
         if self._at == len(self._words):
             return None
         self._at += 1
         return self._words[self._at - 1]
 
     def kind(self) -> str:
-        """The next word as a kind of record; empty when there is none."""
+        """Read the next word as a kind of record; empty = there is none."""
         word = self.optional()
         if word is None:
             return ""
@@ -169,7 +169,7 @@ class _Reader:
         return kind
 
     def duration_us(self, example: str) -> tuple[float, str]:
-        """The next word as a time, in microseconds and as written."""
+        """Read the next word as a time; return microseconds and the text."""
         word = self.take("a time", example)
         try:
             return duration_us(word.group()), word.group()
@@ -178,13 +178,13 @@ class _Reader:
             raise self.error(word, printable(str(error)), message) from error
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Check that no word is left."""
         word = self.optional()
         if word is not None:
             raise self.error(word, f"unexpected `{printable(word.group())}`", "nothing more is expected here")
 
     def error(self, word: re.Match[str], message: str, help: str) -> ConditionError:  # noqa: A002  (the errors' word)
-        """A mistake at a word."""
+        """Create an error about a word."""
         return ConditionError(message, self.text, word.start(), word.end(), help=help)
 
 
@@ -232,7 +232,7 @@ def _event(reader: _Reader) -> Condition:
     return Reaches("event", number, f"event {number:,}")
 
 
-def _invariant(reader: _Reader) -> Condition:  # noqa: ARG001  (every reader of words takes them)
+def _invariant(reader: _Reader) -> Condition:  # noqa: ARG001  (the signature of all readers)
     return Breaks()
 
 
@@ -261,7 +261,7 @@ def _slo_miss(reader: _Reader) -> Condition:
 
 
 def _expected_us(experiment: Known, latency: str) -> float | None:
-    """The bound the experiment's ``expect:`` sets to a latency, in microseconds; None when it sets none."""
+    """The bound that the experiment's ``expect:`` sets on a latency, in microseconds; None = there is none."""
     bounds = {one.metric: one.max for one in experiment.expect if one.max is not None}
     for statistic in _STRICTNESS:
         bound = bounds.get(f"latency.{latency}.{statistic}")
@@ -279,7 +279,7 @@ def _whole_number(reader: _Reader, word: re.Match[str], example: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """A word that starts a breakpoint which is no condition."""
+    """A word that starts a breakpoint other than a condition."""
 
     usage: str
     meaning: str
@@ -298,14 +298,14 @@ KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
         "invariant": Keyword("invariant", "an invariant that does not hold (slow: checks the whole state)", _invariant),
     }
 )
-"""Breakpoints that are no conditions, by their first word; a kind of record alone is one, too."""
+"""Breakpoints other than conditions, by their first word; a kind of record alone is also a breakpoint."""
 
 
 def parse_breakpoint(text: str, experiment: Known) -> Breakpoint:
-    """Understand a breakpoint: a kind of record, one of :data:`KEYWORDS`, or a condition.
+    """Parse a breakpoint: a kind of record, one of :data:`KEYWORDS`, or a condition.
 
     Raises:
-        ConditionError: it is none.
+        ConditionError: it is invalid.
     """
     check_length(text)
     words = list(_WORD.finditer(text))
@@ -331,7 +331,7 @@ def parse_breakpoint(text: str, experiment: Known) -> Breakpoint:
 
 
 def _after_kind(text: str, kind: str, word: re.Match[str]) -> ConditionError:
-    """Something stands behind a kind of record."""
+    """Create the error for a word after a kind of record."""
     if word.group() in ("and", "or"):
         hint = f'within a condition write `kind == "{kind}" {word.group()} ...`'
     else:

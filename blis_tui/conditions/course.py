@@ -1,6 +1,6 @@
-"""What an experiment expects of the course of its run: looked for after every event, in the language of breakpoints.
+"""Expectations about the course of a run, checked after every event, in the language of breakpoints.
 
-A run is repeated for that (:func:`judged`): results do not depend on who looks, and the run itself is as fast as ever.
+The run is repeated for that (:func:`judged`): results do not depend on observers, and the original run keeps its speed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
 
 SUBJECTS: Final = ("always", "never", "eventually", "count")
-"""An entry about the course of a run says one of these."""
+"""An expectation about the course of a run has exactly one of these keys."""
 _TAKES: Final = {
     "always": (),
     "never": ("after", "within"),
     "eventually": ("after", "within", "by"),
     "count": ("min", "max"),
 }
-"""What else it may say with each."""
+"""The other keys allowed with each."""
 
 
 class Run(Watched, Protocol):
-    """A simulation that stands before its first event."""
+    """A simulation before its first event."""
 
     @property
     def done(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether nothing more will happen."""
 
     @property
     def events(self) -> int:
@@ -48,19 +48,19 @@ class Run(Watched, Protocol):
         """Simulated time of the latest event, in microseconds."""
 
     def run(self, *, max_events: int) -> bool:
-        """Process so many events, or all that there are."""
+        """Process up to ``max_events`` events."""
 
     def subscribe(self, kind: str, callback: Callable[[Record], None]) -> Callable[[], None]:
         """Call ``callback`` with each record of a kind from now on."""
 
 
 def subject_of(wish: CourseExpectation) -> str:
-    """Which of ``SUBJECTS`` it is about."""
+    """Return which of ``SUBJECTS`` it has."""
     return next(name for name in SUBJECTS if getattr(wish, name))
 
 
 def text_of(wish: CourseExpectation) -> str:
-    """The wish in one line, such as ``never preempted within 1s after scaled``; of a count what is counted."""
+    """Describe the expectation in one line, such as ``never preempted within 1s after scaled``; or what it counts."""
     subject = subject_of(wish)
     if subject == "count":
         return f"count({wish.count})"
@@ -73,7 +73,7 @@ def text_of(wish: CourseExpectation) -> str:
 
 
 def problems(wish: CourseExpectation, known: Known) -> Iterator[tuple[str, str, str | None]]:
-    """What is wrong with a wish: the key that is meant, a message, and help."""
+    """Iterate over errors in an expectation: key, message, and help."""
     said = [name for name in SUBJECTS if getattr(wish, name)]
     if len(said) > 1:
         names = " and ".join(f"`{name}`" for name in said)
@@ -101,11 +101,11 @@ def problems(wish: CourseExpectation, known: Known) -> Iterator[tuple[str, str, 
 
 
 def judged(wishes: Sequence[CourseExpectation], known: Known, run: Run) -> tuple[Verdict, ...]:
-    """Run a simulation to its end, and judge each wish.
+    """Run a simulation to its end, and judge each expectation.
 
     Args:
-        wishes: what is expected.
-        known: the experiment, of which breakpoints may speak.
+        wishes: the expectations.
+        known: the experiment that breakpoints may refer to.
         run: the simulation, before its first event.
     """
     judges = [_judge(wish, known) for wish in wishes]
@@ -123,7 +123,7 @@ def judged(wishes: Sequence[CourseExpectation], known: Known, run: Run) -> tuple
 
 
 class _Sight:
-    """How often something happens in an event, or is so after it."""
+    """Counts how often something happens in an event or holds after it."""
 
     def __init__(self, text: str, known: Known, *, edges: bool = False) -> None:
         self._condition: Condition = parse_breakpoint(text, known).condition
@@ -132,7 +132,7 @@ class _Sight:
         self.needs = self._condition.needs
 
     def seen(self, run: Run, records: Sequence[Record]) -> tuple[int, str]:
-        """How often, and what there is to say of it; a condition that stays true is seen after every event."""
+        """Return the count and a description; a condition that stays true counts after every event."""
         condition = self._condition
         if self._truth and isinstance(condition, Holds):
             if not condition.condition.measure(run, records):
@@ -146,7 +146,7 @@ class _Sight:
         return 1, said
 
     def unseen(self, run: Run, records: Sequence[Record]) -> str:
-        """What there is to say where a condition is false; empty where it is true."""
+        """Describe a condition that is false; empty if it is true."""
         condition = self._condition
         if isinstance(condition, Holds) and not condition.condition.measure(run, records):
             return condition.words("is false", run, records)
@@ -155,7 +155,7 @@ class _Sight:
 
 @dataclass(frozen=True, slots=True)
 class _Breach:
-    """Where a wish is broken."""
+    """The first violation of an expectation."""
 
     event: int
     time_us: int
@@ -163,7 +163,7 @@ class _Breach:
 
 
 class _Judge:
-    """Judges one wish, event by event."""
+    """Judges one expectation, event by event."""
 
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         self.wish = wish
@@ -175,14 +175,14 @@ class _Judge:
         self.breach: _Breach | None = None
 
     def look(self, run: Run, records: Sequence[Record]) -> None:
-        """Look at an event."""
+        """Examine an event."""
         raise NotImplementedError
 
     def end(self, run: Run) -> None:
-        """The run has ended."""
+        """Handle the end of the run."""
 
     def verdict(self) -> Verdict:
-        """Whether it holds, and if not, where it was broken first."""
+        """Return whether it holds, and if not, where it was first violated."""
         found = self.breach
         return Verdict(
             metric=text_of(self.wish),
@@ -211,13 +211,13 @@ class _Never(_Judge):
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         super().__init__(wish, known)
         self._open_us: int | None = None if wish.after else 0
-        """Since when it counts."""
+        """Since when it applies."""
 
     def look(self, run: Run, records: Sequence[Record]) -> None:
         count, said = self._sight.seen(run, records)
         if count and self._counts(run.now_us):
             self._broken(run, said)
-        # What happens in the event that opens is not behind it.
+        # What happens in the triggering event does not come after it.
         if self._after is not None and self._after.seen(run, records)[0]:
             self._open_us = run.now_us
 
@@ -233,7 +233,7 @@ class _Eventually(_Judge):
         if wish.by:
             self._within_us = duration_us(wish.by)
         self._since_us: int | None = None if wish.after else 0
-        """Since when it is waited for; None = it is not."""
+        """Since when it is awaited; None = it is not."""
 
     def look(self, run: Run, records: Sequence[Record]) -> None:
         if self._since_us is not None and self._within_us is not None and run.now_us - self._since_us > self._within_us:

@@ -1,16 +1,16 @@
-"""Conditions and figures that a person writes, such as ``kv.utilization > 90% and instance[0].waiting > 10``.
+"""User-written conditions and figures, such as ``kv.utilization > 90% and instance[0].waiting > 10``.
 
 From loose to tight, as in Python::
 
     or    and    not    < <= > >= == !=    + -    * /    -
 
-and within them numbers (``3``, ``1.5s``, ``250ms``, ``300us``, ``90%``), texts in quotes, names,
-``instance[0].NAME`` for the figure of one instance, and parentheses. What goes together is checked before anything
-runs: times with times, shares with shares, counts with counts, a plain number with everything (in the other's unit).
+and within them numbers (``3``, ``1.5s``, ``250ms``, ``300us``, ``90%``), quoted texts, names, ``instance[0].NAME`` for
+the figure of one instance, and parentheses. Compatibility is checked before anything runs: times with times, shares
+with shares, counts with counts, and a plain number with everything (in the other's unit).
 
-A comparison is false where one side does not exist: a division by zero, or a fact that the event does not have.
-``kind`` and ``request`` have one value for each record of the event: ``==`` asks whether any of them is the text,
-``!=`` whether none is.
+A comparison is false if one side does not exist: a division by zero, or a fact that the event does not have. ``kind``
+and ``request`` have one value for each record of the event: ``==`` asks whether any of them is the text, ``!=`` whether
+none is.
 """
 
 from __future__ import annotations
@@ -49,32 +49,32 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
 
 _ATOM: Final = 6
-"""The level of what needs no parentheses anywhere."""
+"""The level of parts that never need parentheses."""
 _JOIN: Final = "join two conditions with `and` or `or`"
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A condition or a figure that was understood. Its ``str()`` is canonical: it parses to an equal one."""
+    """A parsed condition or figure. Its ``str()`` is canonical: it parses to an equal one."""
 
     text: str
     quantity: Quantity
     names: tuple[Operand, ...]
-    """What it names, each once, in order."""
+    """The names it uses, each once, in order."""
     measure: Measure = field(compare=False, repr=False)
-    """Its value in a state, after an event with these records: a bool for a condition; NaN where there is none."""
+    """Returns its value in a state, after an event with these records: a bool for a condition; NaN = undefined."""
 
     def __str__(self) -> str:
         return self.text
 
     @property
     def about_event(self) -> bool:
-        """Whether it asks about the event itself, and not only about the state after it."""
+        """Whether it depends on the event itself, not only on the state after it."""
         return any(one.name not in FIGURES for one in self.names)
 
     @property
     def needs(self) -> frozenset[str]:
-        """The kinds of record it looks at."""
+        """The kinds of record it depends on."""
         found: set[str] = set()
         for one in self.names:
             if one.name in EVENT_TEXTS:
@@ -84,7 +84,7 @@ class Expression:
         return frozenset(found)
 
     def shown(self, state: State, records: Sequence[Record]) -> str:
-        """What it is at present, as text with its unit; ``-`` where it does not exist."""
+        """Format its current value with its unit; ``-`` = undefined."""
         number = self.measure(state, records)
         if self.quantity == TRUTH:
             return "yes" if number else "no"
@@ -97,10 +97,10 @@ class Expression:
 
 
 def parse_condition(text: str, *, instances: int) -> Expression:
-    """Understand a condition on a cluster of so many instances.
+    """Parse a condition on a cluster with ``instances`` instances.
 
     Raises:
-        ConditionError: it is none.
+        ConditionError: it is invalid.
     """
     if not text.strip():
         raise ConditionError("there is no condition", text, len(text), help="write one, such as `kv.utilization > 90%`")
@@ -111,7 +111,7 @@ def parse_condition(text: str, *, instances: int) -> Expression:
 
 
 def parse_expression(text: str, *, instances: int) -> Expression:
-    """Understand a condition or a figure.
+    """Parse a condition or a figure.
 
     Raises:
         ConditionError: it is neither.
@@ -128,38 +128,38 @@ def parse_expression(text: str, *, instances: int) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A node that was understood."""
+    """An analyzed node."""
 
     node: ast.expr
     text: str
-    """Canonical. (``ast.unparse`` puts more parentheses around the parts of ``and`` and ``or`` than people do.)"""
+    """Canonical text. (``ast.unparse`` uses more parentheses in ``and`` and ``or`` than people do.)"""
     level: int
     """How tightly its outermost operator binds."""
     quantity: Quantity
     measure: Measure
     operand: Operand | None = None
-    """What it is, when it is nothing else."""
+    """The operand, if the node is nothing else."""
     depth: int = 1
 
     @property
     def quoted(self) -> str | None:
-        """What it says, if it is a text in quotes."""
+        """The content of a quoted text, if the node is one."""
         return None if self.operand is None else self.operand.quoted
 
     def within(self, level: int) -> str:
-        """Its text beside an operator that binds so tightly."""
+        """Return its text for use beside an operator of that level."""
         return self.text if self.level >= level else f"({self.text})"
 
 
 class _Analysis:
-    """Checks a tree from its leaves to its root, and makes functions of it."""
+    """Checks a tree from its leaves to its root, and compiles it to functions."""
 
     def __init__(self, syntax: Syntax) -> None:
         self.syntax = syntax
         self.whole = self._part(syntax.tree)
 
     def expression(self) -> Expression:
-        """All of it."""
+        """Return the result for the whole tree."""
         names = dict.fromkeys(one for one in self.syntax.operands.values() if one.name)
         return Expression(self.whole.text, self.whole.quantity, tuple(names), self.whole.measure)
 
@@ -247,7 +247,7 @@ class _Analysis:
             raise self.syntax.wrong(literal.node, message, suggestion(wanted, RECORD_KINDS))
         fits, equal = EVENT_TEXTS[name].fits, sign == "=="
 
-        def holds(state: State, records: Sequence[Record]) -> bool:  # noqa: ARG001  (every condition takes both)
+        def holds(state: State, records: Sequence[Record]) -> bool:  # noqa: ARG001  (the signature of all conditions)
             for record in records:
                 if fits(record, wanted):
                     return equal
@@ -282,11 +282,11 @@ class _Analysis:
         return f"`{self.syntax.quote(part.node)}` is {part.quantity}"
 
 
-# ---- what runs after every event, so nothing is looked up or decided twice ----
+# ---- functions called after every event, so all look-ups and decisions are made beforehand ----
 
 
 def _differs(a: float, b: float) -> bool:
-    """``!=``, but false when one of the two does not exist (NaN)."""
+    """Compute ``!=``, but false if one of the two does not exist (NaN)."""
     return a < b or a > b
 
 
@@ -320,14 +320,14 @@ def _either(a: Measure, b: Measure) -> Measure:
 
 def _number_comparison(compare: Callable[[float, float], bool], left: _Part, right: _Part) -> Measure:
     a, b = _in_one_unit(left, right)
-    if right.quantity.constant:  # the ordinary case: a figure against a number
+    if right.quantity.constant:  # the usual case: a figure compared with a number
         limit = b(cast("State", None), ())
         return lambda state, records: compare(a(state, records), limit)
     return lambda state, records: compare(a(state, records), b(state, records))
 
 
 def _in_one_unit(left: _Part, right: _Part) -> tuple[Measure, Measure]:
-    """Both sides as functions; two times in the same unit."""
+    """Return both sides as functions; two times in the same unit."""
     if not left.quantity.dimension == right.quantity.dimension == "time":
         return left.measure, right.measure
     unit = common_unit(left.quantity, right.quantity)
@@ -337,11 +337,11 @@ def _in_one_unit(left: _Part, right: _Part) -> tuple[Measure, Measure]:
 def _scaled(part: _Part, unit: str) -> Measure:
     if part.quantity.unit == unit:
         return part.measure
-    # One multiplication and one division, either of them by 1: exact wherever the figures themselves are.
+    # One multiplication and one division, one of them by 1: exact wherever the figures themselves are.
     measure, numerator, denominator = part.measure, TIME_UNITS[part.quantity.unit], TIME_UNITS[unit]
     return lambda state, records: measure(state, records) * numerator / denominator
 
 
 def _around(node: ast.expr, text: str, level: int, quantity: Quantity, measure: Measure, *parts: _Part) -> _Part:
-    """The part that has these parts."""
+    """Create the node that contains these parts."""
     return _Part(node, text, level, quantity, measure, depth=1 + max(part.depth for part in parts))

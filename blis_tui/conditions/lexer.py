@@ -1,4 +1,4 @@
-"""The tokens of conditions, and how a mistake in one is shown."""
+"""The tokens of conditions, and the display of errors in them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from blis_tui.printable import printable
 from blis_tui.spec.diagnostics import cells
 
 MAX_LENGTH: Final = 500
-"""Characters a condition may have."""
+"""Maximum length of a condition in characters."""
 _MAX_SHOWN: Final = 100
-"""Longer texts are clipped around the mistake."""
+"""Longer texts are clipped around the error."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -36,12 +36,12 @@ _FOREIGN: Final = {
 
 
 class ConditionError(BlisError):
-    """A condition cannot be understood.
+    """A condition is invalid.
 
     Attributes:
         source: the condition as written.
-        column: where in it the mistake starts, from 0; its length when something is missing at the end.
-        end_column: the first column after the mistake.
+        column: where the error starts, from 0; the text's length if something is missing at the end.
+        end_column: the first column after the error.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Token:
 
 
 def check_length(text: str) -> None:
-    """Raise ConditionError when a text is longer than a condition may be."""
+    """Raise ConditionError if a text is longer than a condition may be."""
     if len(text) > MAX_LENGTH:
         raise ConditionError(f"a condition has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of a condition; the last one is always its ``end``.
+    """Return the tokens of a condition; the last one is always its ``end``.
 
     Raises:
-        ConditionError: something in it is no token.
+        ConditionError: some part is not a token.
     """
     check_length(text)
     found: list[Token] = []
@@ -115,5 +115,5 @@ def tokens(text: str) -> list[Token]:
 
 
 def unquoted(text: str) -> str:
-    r"""What a text in quotes says: without them, and without the ``\`` before what it protects."""
+    r"""Return the content of a quoted text: without the quotes, and without escaping ``\`` characters."""
     return _ESCAPE.sub(r"\1", text[1:-1])

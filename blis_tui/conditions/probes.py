@@ -1,4 +1,4 @@
-"""What a breakpoint can wait for. Each condition is plain data that makes a probe, which looks at every event."""
+"""The conditions that breakpoints wait for: plain data that creates probes, which examine every event."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def sentence(record: Record) -> str:
-    """What a record says, without a full stop."""
+    """Describe a record, without a full stop."""
     return filled(record.shown.sentence, record_dict(record))
 
 
 def amount(value: float, unit: str) -> str:
-    """A figure with its unit, such as ``1,024 blocks``, ``1 block`` or ``12.5 ms``; a share as it is."""
+    """Format a figure with its unit, such as ``1,024 blocks``, ``1 block`` or ``12.5 ms``; a share as it is."""
     text = f"{value:,.0f}" if value == int(value) else f"{value:,.3f}" if abs(value) >= 100 else f"{value:.5g}"
     if unit in ("", "share"):
         return text
@@ -34,31 +34,31 @@ def amount(value: float, unit: str) -> str:
 
 
 class Watched(State, Protocol):
-    """What a probe looks at: a simulation."""
+    """What a probe examines: a simulation."""
 
     def verify(self) -> None:
-        """Raise InvariantError when an invariant does not hold."""
+        """Raise InvariantError if an invariant does not hold."""
 
 
 class Probe(Protocol):
-    """Looks at events one after another."""
+    """Examines events one by one."""
 
     def reset(self, simulation: Watched) -> None:
-        """Start from where the simulation stands: what is already so is not news."""
+        """Start from the simulation's current state: what already holds there does not count."""
 
     def check(self, simulation: Watched, records: Sequence[Record]) -> str:
-        """Why to stop after the event with these records; empty to go on."""
+        """Return why to stop after the event with these records; empty = go on."""
 
 
 class Condition(Protocol):
-    """What a breakpoint waits for."""
+    """A condition that a breakpoint waits for."""
 
     @property
     def needs(self) -> frozenset[str]:
-        """The kinds of record it looks at."""
+        """The kinds of record it depends on."""
 
     def probe(self) -> Probe:
-        """A fresh probe for it."""
+        """Create a new probe."""
 
 
 class _Each:
@@ -68,11 +68,11 @@ class _Each:
         self.check = find
 
     def reset(self, simulation: Watched) -> None:
-        """Nothing is remembered from one event to the next."""
+        """Do nothing, as it has no memory."""
 
 
 class _Edge:
-    """Stops where something becomes true that was not so before the event."""
+    """Stops when something becomes true that was false before the event."""
 
     def __init__(
         self, truth: Callable[[Watched, Sequence[Record]], float], words: Callable[[Watched, Sequence[Record]], str]
@@ -92,7 +92,7 @@ class _Edge:
 
 @dataclass(frozen=True, slots=True)
 class Happens:
-    """A record of a kind, about a request, about an instance: whatever is given must fit."""
+    """A record of a kind, about a request, about an instance; all given criteria must match."""
 
     kind: str = ""
     request: str = ""
@@ -100,11 +100,11 @@ class Happens:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Its kind, or all of the record stream."""
+        """Return its kind, or all kinds of the record stream."""
         return frozenset({self.kind} if self.kind else streamed_kinds())
 
     def probe(self) -> Probe:
-        """Stops at each event that has such a record."""
+        """Create a probe that stops at each event with such a record."""
         if not self.kind:
             return _Each(self._find)
         wanted = RECORD_KINDS[self.kind]
@@ -129,14 +129,14 @@ class Happens:
         return sentence(first) + more
 
     def fits(self, record: Record) -> bool:
-        """Whether a record is what is waited for."""
+        """Whether a record matches."""
         if self.kind and record.kind != self.kind:
             return False
         if self.instance is not None and instance_of(record) != self.instance:
             return False
         if not self.request:
             return True
-        # Who is preempted is one thing, for whom another: without a kind either will do.
+        # The victim and the beneficiary of a preemption are different roles; without a kind either one matches.
         return (takes_part if self.kind else names_request)(record, self.request)
 
 
@@ -148,11 +148,11 @@ class Sends:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The records that tell of sessions."""
+        """The records about sessions."""
         return frozenset({SessionBegun.kind, SessionContinued.kind})
 
     def probe(self) -> Probe:
-        """Stops at each event in which a request of it arrives."""
+        """Create a probe that stops at each event in which a request of the session arrives."""
         return _Each(self._find)
 
     def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
@@ -164,16 +164,16 @@ class Sends:
 
 @dataclass(frozen=True, slots=True)
 class Reaches:
-    """A figure that only ever grows, such as ``time_us``, comes to a value."""
+    """A figure that only grows, such as ``time_us``, reaches a value."""
 
     figure: str
     value: float
     text: str
-    """How the reader wrote the value."""
+    """The value as written."""
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def probe(self) -> Probe:
-        """Stops at the first event at or after it."""
+        """Create a probe that stops at the first event at or after it."""
         name, value = self.figure, self.value
         return _Edge(lambda simulation, _: simulation.figure(name) >= value, self._words)
 
@@ -184,17 +184,17 @@ class Reaches:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """A condition of figures: where it becomes true, or each event of which it is, when it asks about events."""
+    """A condition: stops when it becomes true or, if it depends on events, at each event for which it is true."""
 
     condition: Expression
 
     @property
     def needs(self) -> frozenset[str]:
-        """What its names are read from."""
+        """The kinds of record that its names depend on."""
         return self.condition.needs
 
     def probe(self) -> Probe:
-        """Stops as the class says."""
+        """Create a probe that stops as the class says."""
         truth = self.condition.measure
         if not self.condition.about_event:
             return _Edge(truth, lambda simulation, records: self.words("became true", simulation, records))
@@ -205,7 +205,7 @@ class Holds:
         return _Each(find)
 
     def words(self, says: str, simulation: Watched, records: Sequence[Record]) -> str:
-        """The condition, what is to be said of it, and the figures that it names."""
+        """Describe the condition, what happened to it, and the figures it uses."""
         numbers = [one for one in self.condition.names if one.quantity.is_number]
         values: list[str] = []
         for one in numbers:
@@ -218,17 +218,17 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """An invariant does not hold. Costs time in proportion to the whole state at every event."""
+    """A violated invariant. At every event, the check takes time in proportion to the whole state."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def probe(self) -> Probe:
-        """Stops where the first one breaks."""
+        """Create a probe that stops at the first violation."""
         return _Edge(lambda simulation, _: bool(_broken(simulation)), lambda simulation, _: _broken(simulation))
 
 
 def _broken(simulation: Watched) -> str:
-    """The invariant that does not hold, in words; empty when all do."""
+    """Describe the violated invariant; empty = all hold."""
     try:
         simulation.verify()
     except InvariantError as error:
@@ -238,19 +238,19 @@ def _broken(simulation: Watched) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """A request whose latency, as its client measures it, exceeds a bound. Microseconds; None = no bound."""
+    """A request whose client-side latency exceeds a bound. Microseconds; None = no bound."""
 
     ttft_us: float | None
     e2e_us: float | None
 
     @property
     def needs(self) -> frozenset[str]:
-        """First tokens and completions, where there is a bound."""
+        """Return first tokens and completions, as far as they have a bound."""
         bounds = ((FirstToken.kind, self.ttft_us), (Completed.kind, self.e2e_us))
         return frozenset(kind for kind, bound in bounds if bound is not None)
 
     def probe(self) -> Probe:
-        """Stops at each event with such a first token or completion; the worst of several is told."""
+        """Create a probe that stops at each such first token or completion; of several, the worst is reported."""
         return _Each(self._find)
 
     def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)

@@ -1,4 +1,4 @@
-"""What could come next in a breakpoint that is being typed."""
+"""Completions for a breakpoint that is being typed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _BEFORE_OPERAND: Final = re.compile(r"(?:(?:^|\b)(?:and|or|not)|[-<>=+*/(])\s*\Z
 _AFTER_NAME: Final = re.compile(r"[A-Za-z_\]][A-Za-z0-9_.]*\s+\Z")
 _OPERATOR_START: Final = tuple("<>=!+-*/()[].")
 _MAX_INSTANCES: Final = 16
-"""How many instances are offered by their number."""
+"""Maximum number of instances offered by number."""
 
 Word = tuple[str, str]
-"""A word and what it means."""
+"""A word and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A way to go on."""
+    """A possible completion."""
 
     text: str
     """The whole input with the word completed."""
@@ -43,13 +43,13 @@ class Suggestion:
 
 
 def suggestions(text: str, experiment: Experiment) -> tuple[Suggestion, ...]:
-    """What the last word of ``text`` could become, or what could follow; in the order of the tables."""
+    """Return completions of the last word of ``text``, or possible next words, in table order."""
     match = _TYPED.search(text)
     typed = "" if match is None else match.group()
     head = text[: len(text) - len(typed)]
     found: dict[str, str] = {}
     for word, meaning in _candidates(head, typed, experiment):
-        found.setdefault(word, meaning)  # some words are both the start of a breakpoint and a name
+        found.setdefault(word, meaning)  # some words are both keywords and names
     return tuple(
         Suggestion(head + word, word, meaning)
         for word, meaning in found.items()

@@ -1,8 +1,8 @@
-"""From a text to Python's syntax tree: numbers with units, texts and names are operands, the rest is Python's grammar.
+"""Parses a text with Python's grammar: numbers with units, texts and names become operands of a Python syntax tree.
 
-The tokens are read from left to right, and whatever is wrong with their order or with an operand is found there, at
-its place. What is left is Python source with one blank between two tokens: the blanks before a node's column are the
-number of its first token, so every node knows its place in the text.
+Tokens are read from left to right, which locates errors in their order and in operands. The rest is Python source with
+exactly one blank between tokens. The number of blanks before a node's column is thus the number of its first token,
+which gives every node's place in the text.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     Measure: TypeAlias = Callable[[State, Sequence[Record]], float]
 
 NAMES: Final = (*FIGURES, *EVENT_TEXTS, *EVENT_NUMBERS)
-"""Everything a condition may name."""
+"""All names that conditions may use."""
 COMPARISONS: Final = ("<", "<=", ">", ">=", "==", "!=")
 MAX_DEPTH: Final = 20
-"""How many parts may lie within each other."""
+"""Maximum nesting depth."""
 _BINARY: Final = ("and", "or", *COMPARISONS, "+", "-", "*", "/")
 _KEYWORDS: Final = ("and", "or", "not")
 _UNITS: Final = (*TIME_UNITS, "%")
@@ -48,21 +48,21 @@ class Operand:
     text: str
     quantity: Quantity
     measure: Measure = field(default=lambda _state, _records: nan, compare=False, repr=False)
-    """The number it stands for in a state, after an event with these records; NaN where there is none."""
+    """Returns its number in a state, after an event with these records; NaN = undefined."""
     name: str = ""
-    """What it names; empty for a number or a text."""
+    """The name; empty for a number or a text."""
     quoted: str | None = None
-    """What a text in quotes says."""
+    """The content of a quoted text."""
 
 
 class Syntax:
-    """The tree of a text about a cluster of so many instances.
+    """The syntax tree of a text about a cluster with ``instances`` instances.
 
     Attributes:
         text: what was written.
-        tree: of names (each stands for an operand) and operators only.
-        operands: by the number of their token.
-        rest: the first token that does not belong to the tree; the one of the kind ``end`` when all do.
+        tree: consists only of names (each stands for an operand) and operators.
+        operands: token number -> operand.
+        rest: the first token after the tree; of the kind ``end`` if the tree covers all tokens.
 
     Raises:
         ConditionError: the text does not even start with an expression.
@@ -80,10 +80,10 @@ class Syntax:
         self._source = " ".join("_" if one.kind == "operand" else one.text for one in self._read)
         self.tree = ast.parse(self._source, mode="eval").body
 
-    # ---- where a node stands ----
+    # ---- positions of nodes ----
 
     def token_numbers(self, node: ast.expr) -> tuple[int, int]:
-        """The numbers of a node's first and last token, parentheses around it included."""
+        """Return the numbers of a node's first and last token, surrounding parentheses included."""
         first = self._source.count(" ", 0, node.col_offset)
         last = self._source.count(" ", 0, node.end_col_offset)
         around = self._read
@@ -92,26 +92,26 @@ class Syntax:
         return first, last
 
     def operand(self, node: ast.Name) -> Operand:
-        """What a name in the tree stands for."""
+        """Return the operand that a name in the tree stands for."""
         return self.operands[self._source.count(" ", 0, node.col_offset)]
 
     def quote(self, node: ast.expr) -> str:
-        """The text of a node, fit to be shown."""
+        """Return the text of a node for display."""
         first, last = self.token_numbers(node)
         text = printable(self.text[self._read[first].start : self._read[last].end])
         return text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "..."
 
     def wrong(self, node: ast.expr, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (the errors' word)
-        """A mistake that is a whole node."""
+        """Create an error about a node."""
         first, last = self.token_numbers(node)
         return ConditionError(message, self.text, self._read[first].start, self._read[last].end, help=help)
 
     def wrong_after(self, node: ast.expr, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
-        """A mistake that is the operator after a node."""
+        """Create an error about the operator after a node."""
         return self._wrong(self._read[self.token_numbers(node)[1] + 1], message, help)
 
     def require_end(self, hint: str) -> None:
-        """Raise ConditionError when something is left."""
+        """Raise ConditionError if any token is left."""
         token = self.rest
         if token.kind != "end":
             if token.text in (")", "]"):
@@ -128,7 +128,7 @@ class Syntax:
 
     @property
     def _may_negate(self) -> bool:
-        """Whether a ``not`` may stand here: not as a side of a comparison or calculation."""
+        """Whether a ``not`` may come next: not as a side of a comparison or calculation."""
         return not self._read or self._read[-1].text in ("(", *_KEYWORDS)
 
     def _take(self) -> Token:
@@ -138,7 +138,7 @@ class Syntax:
         return token
 
     def _expression(self) -> None:
-        """Read operands with operators between them, and in brackets, as far as that goes."""
+        """Read operands, operators and brackets as far as possible."""
         opened: list[Token] = []
         while True:
             while self._next.text in ("(", "-") or (self._next.text == "not" and self._may_negate):
@@ -235,7 +235,7 @@ class Syntax:
         raise self._wrong(name, message, suggestion(name.text, _OF_INSTANCE))
 
     def _known(self, token: Token) -> str:
-        """What an unknown name may be meant to be."""
+        """Suggest what an unknown name may mean."""
         before = [one.text for one in self._tokens[max(0, self._at - 2) : self._at]]
         kind = next((one for one in RECORD_KINDS if self.text.startswith(one, token.start)), None)
         if len(before) == 2 and before[0] in EVENT_TEXTS and before[1] in COMPARISONS:
@@ -252,7 +252,7 @@ class Syntax:
 
 
 def _close(opened: list[Token], text: str) -> None:
-    """Forget the latest of these, as many as there are."""
+    """Remove the latest opened tokens with this text."""
     while opened and opened[-1].text == text:
         opened.pop()
 
@@ -264,7 +264,7 @@ def _figure(name: str, instance: int | None = None) -> Operand:
 
 
 def _measured(name: str, instance: int | None, state: State, _records: Sequence[Record]) -> float:
-    """A figure; NaN of an instance that has not come yet."""
+    """Return a figure; NaN for an instance that does not exist yet."""
     try:
         return float(state.figure(name, instance))
     except IndexError:
@@ -272,7 +272,7 @@ def _measured(name: str, instance: int | None, state: State, _records: Sequence[
 
 
 def check_instance(number: int, instances: int, text: str, start: int, end: int) -> None:
-    """Raise ConditionError unless the cluster has an instance of that number, written at these columns."""
+    """Raise ConditionError unless the cluster has an instance with that number, written at these columns."""
     if number >= instances:
         known = "the only one is 0" if instances == 1 else f"they are numbered 0 to {instances - 1}"
         raise ConditionError(f"there is no instance {number}", text, start, end, help=known)

@@ -1,4 +1,4 @@
-"""What a condition may name: figures of the state, and facts about the event; and what goes together with what."""
+"""The names in conditions: figures of the state and facts about the event, with compatibility rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 import blis_tui.cluster.records
-import blis_tui.engine.content_records  # noqa: F401  (conditions can name all kinds of records)
+import blis_tui.engine.content_records  # noqa: F401  (registers record kinds)
 from blis_tui.classes import dataclass
 from blis_tui.cluster.decisions import PPM
 from blis_tui.cluster.records import RoutingDecision, ScalingDecided
@@ -39,7 +39,7 @@ class Quantity:
 
     @property
     def is_number(self) -> bool:
-        """Whether one can calculate with it."""
+        """Whether it can be used in calculations."""
         return self.dimension in _RANKS
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ TEXT: Final = Quantity("text")
 
 
 def of_unit(unit: str, *, constant: bool = False) -> Quantity:
-    """What a figure of that unit measures."""
+    """Return the quantity of a figure with that unit."""
     if unit in TIME_UNITS:
         return Quantity("time", unit, constant)
     if unit in ("share", "%"):
@@ -68,10 +68,10 @@ def of_unit(unit: str, *, constant: bool = False) -> Quantity:
 
 
 def combine(op: str, left: Quantity, right: Quantity) -> Quantity | None:
-    """What ``left op right`` measures; None when the two do not go together.
+    """Return the quantity of ``left op right``; None = the two are incompatible.
 
-    A plain number goes with everything and is taken in the other side's unit. Shares and counts scale what they
-    multiply. Whatever else is divided by each other becomes a plain number.
+    A plain number is compatible with everything and is taken in the other side's unit. Shares and counts scale what
+    they multiply. Any other division gives a plain number.
     """
     constant = left.constant and right.constant
     if not (left.is_number and right.is_number):
@@ -90,7 +90,7 @@ def combine(op: str, left: Quantity, right: Quantity) -> Quantity | None:
 
 
 def common_unit(left: Quantity, right: Quantity) -> str:
-    """The unit two times are brought to: what is constant gives way."""
+    """Return the common unit of two times: the unit of a constant is replaced."""
     return right.unit if left.constant and not right.constant else left.unit
 
 
@@ -98,29 +98,29 @@ def common_unit(left: Quantity, right: Quantity) -> str:
 
 
 class State(Protocol):
-    """What figures are read from: a simulation."""
+    """The source of figures: a simulation."""
 
     def figure(self, name: str, instance: int | None = None) -> float:
-        """The figure of that name, of the whole cluster or of one instance."""
+        """Return a figure of the whole cluster or of one instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventNumber:
-    """A number about an event; ``read`` gives NaN where the event has none."""
+    """A number about an event; ``read`` gives NaN if the event has none."""
 
     name: str
     unit: str
-    """As of a ``Figure``."""
+    """As in ``Figure``."""
     meaning: str
     """A phrase for help texts."""
     needs: frozenset[str]
-    """Kinds of record it is read from."""
+    """Kinds of record it depends on."""
     read: Callable[[Sequence[Record]], float]
 
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """A text about an event, which may have several of them: ``fits`` says whether a record has a given one."""
+    """Texts about an event, one for each record: ``fits`` tells whether a record has a given text."""
 
     name: str
     meaning: str
@@ -128,19 +128,19 @@ class EventText:
 
 
 def instance_of(record: Record) -> int | None:
-    """The instance a record is about; None when it concerns the cluster."""
+    """Return the instance a record is about; None = it concerns the cluster."""
     found: int | None = getattr(record, "instance", None)
     return found
 
 
 def subject_of(record: Record) -> str:
-    """The request a record is about; empty for steps."""
+    """Return the request a record is about; empty for steps."""
     found: str = getattr(record, "request_id", "")
     return found
 
 
 def takes_part(record: Record, request: str) -> bool:
-    """Whether a record is about a request, or about a step that did more for it than generate one more token."""
+    """Whether a record is about a request, or about a step that did more for it than decode one token."""
     if isinstance(record, StepFinished):
         return (
             any(chunk.request_id == request for chunk in record.chunks)
@@ -171,7 +171,7 @@ def _instance(records: Sequence[Record]) -> float:
 
 
 def _step(name: str, unit: str, meaning: str, read: Callable[[StepFinished], float]) -> EventNumber:
-    """A number about a step; 0 when the event is none."""
+    """Create a number about a step; 0 for other events."""
 
     def of_event(records: Sequence[Record]) -> float:
         for record in records:
@@ -210,7 +210,7 @@ def _thrashing(records: Sequence[Record]) -> float:
 
 
 def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int | None]) -> EventNumber:
-    """A share that a routing decision tells."""
+    """Create a share from a routing decision."""
 
     def of_event(records: Sequence[Record]) -> float:
         for record in records:
@@ -223,7 +223,7 @@ def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int | Non
 
 
 def _scaling(name: str, unit: str, meaning: str, read: Callable[[ScalingDecided], int]) -> EventNumber:
-    """A number that a look of the autoscaler tells, the largest of several roles."""
+    """Create a number from autoscaler evaluations, the maximum over roles."""
 
     def of_event(records: Sequence[Record]) -> float:
         return max((read(record) for record in records if isinstance(record, ScalingDecided)), default=nan)

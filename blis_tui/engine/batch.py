@@ -1,4 +1,4 @@
-"""The running batch of one instance: who takes part, what they hold, and how a plan for a step is put together."""
+"""The running batch of one instance: its requests, their blocks, and the operations that plans are built from."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Admitting(Kept):
-    """What lets waiting requests into a batch, as its batching rule has it; made when it is first needed."""
+    """Admits waiting requests into a batch, as the batching rule defines; created on first use."""
 
     __slots__ = ()
 
     def run(self, plan: Plan, budget: int) -> None:
-        """Admit all that it can into the plan of a step, with what is left of its token budget."""
+        """Admit as many waiting requests to the plan as the remaining token budget allows."""
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ class Batch(Kept):
     """The requests that an instance works on, and its waiting queue.
 
     Attributes:
-        limits: its limits.
+        limits: the instance's limits.
         max_running: the most requests that may run at the same time.
         max_decodes: the most requests that may decode in a decode-only step.
         waiting: the queue of requests that are not scheduled yet.
@@ -57,31 +57,31 @@ class Batch(Kept):
         stalled: decoding requests of ``running`` that got no token in the latest step.
         stalls: how often decodes have left the cohort, to be served one by one or not at all.
         cohort: all other requests of ``running`` that decode in the next step.
-        speculative: the same if they verify drafts; otherwise None.
-        ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
-            their last token is over.
+        speculative: the cohort, if its requests verify draft tokens; otherwise None.
+        ending: requests that have left ``running`` but keep their slot and blocks until the step that computes their
+            last token ends.
         load: the part of a step's work that the cohort determines.
         victim: the rule that chooses victims.
-        serves_on: whether requests behind one that is its own victim still get their tokens.
-        swapping: moves victims to the host and back; None = they are computed again.
-        busy: slot -> when the last step in flight that it takes part in ends, where steps overlap.
+        serves_on: whether requests behind one that preempts itself still get their tokens.
+        swapping: swaps victims to host memory and back; None = victims are recomputed.
+        busy: slot -> end of the last step in flight that the request takes part in, where steps overlap.
         paused: slots of decoding requests that skip the next plan because they wait for their latest token.
-        stale: requests, by index, that were preempted while a step of theirs was in flight: whether that step gives
-            their last token, and when it ends. Its token counts; the request is not scheduled again before that.
-        blind: requests, by index, for which a step was planned before the token that it continues from was known: when
-            that step ends.
-        leaving: requests that left without a result and hold their blocks until the current step is over, with the
-            number of their tokens that have content in the cache then.
+        stale: index of each request that was preempted while a step of it was in flight -> (whether that step yields
+            its last token, when it ends). The token counts; the request is not scheduled again before the step ends.
+        blind: index of each request for which a step was planned before its input token was known -> when that step
+            ends.
+        leaving: requests that left without a result and hold their blocks until the current step ends, each with the
+            number of its tokens that will have content in the cache then.
         reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet.
-        crowded_out: plans that preempted the last running request because the blocks it lacked were reserved for KV
-            blocks on their way here.
+        crowded_out: number of plans that preempted the last running request because the blocks it lacked were reserved
+            for incoming KV transfers.
         planned: the step that starts when the current one ends, if steps are planned ahead.
-        now: when the latest step was planned.
+        now: time at which the latest step was planned.
         refused: the latest failed admission: request, pool epoch, budget, threshold (if any).
-        stopped: why it failed; None = the rule gives no reason.
+        stopped: why that admission failed; None = the rule gives no reason.
         adapters: the LoRA adapters; None = there are none.
         encoder: the media encoder, if steps schedule it; otherwise None.
-        admission: how waiting requests are admitted, if the rule uses it.
+        admission: admits waiting requests, if the rule uses it.
     """
 
     __slots__ = (
@@ -167,15 +167,15 @@ class Batch(Kept):
 
     @property
     def host(self) -> HostMemory | None:
-        """The memory that victims are swapped to; None = there is none."""
+        """The host memory that victims are swapped to; None = there is none."""
         return None if self.swapping is None else self.swapping.host
 
     @property
     def has_requests(self) -> bool:
-        """Whether any request waits or runs, as far as plans know."""
+        """Whether any request waits or runs, as far as plans can know."""
         return bool(self.running or self.waiting.items or self.cohort.unsure)
 
-    # ---- what batch-formation rules do with it ----
+    # ---- operations for batch-formation rules ----
 
     def admit(
         self,
@@ -190,9 +190,10 @@ class Batch(Kept):
     ) -> None:
         """Move a waiting request into the batch, with its cached blocks and a first chunk.
 
-        ``swapped_tokens``: it goes on behind as many, which come back from the host (``swapped_tokens``); else what
-        the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
-        (``in_tiers``). ``padding``: of its new tokens, those that stand for drafts; the only other one is decoded.
+        ``swapped_tokens``: number of tokens that come back from host memory (see the method ``swapped_tokens``),
+        after which the request continues; if 0, its content on the host is discarded. ``tiered``: content beyond the
+        cached blocks that tiers hold (``in_tiers``). ``padding``: how many of the new tokens are draft placeholders;
+        the only other one is decoded.
         """
         slot = self._seat(request)
         pool = self.pool
@@ -206,10 +207,10 @@ class Batch(Kept):
             cached_tokens += len(tiered) * pool.block_size_tokens
             pool.extend(request, cached_tokens)
         request.computed_tokens = cached_tokens
-        if not request.preemptions:  # later it would find what it has computed itself
+        if not request.preemptions:  # a later hit would be on blocks it computed itself
             request.cached_tokens = cached_tokens
         else:
-            if pool.caching:  # vLLM counts it apart (``PrefixCacheStats``)
+            if pool.caching:  # vLLM counts these queries separately (``PrefixCacheStats``)
                 pool.preempted_lookups += 1
                 pool.preempted_queries += request.target_tokens
                 pool.preempted_hits += cached_blocks * pool.block_size_tokens
@@ -226,7 +227,7 @@ class Batch(Kept):
         plan.admitted.append(request)
 
     def _seat(self, request: Request) -> int:
-        """A waiting request runs from now on; returns its slot."""
+        """Mark a waiting request as running and return its batch slot."""
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.take(request)
@@ -238,17 +239,17 @@ class Batch(Kept):
         return slot
 
     def _decode_padded(self, request: Request, drafts: int) -> None:
-        """It decodes its only token, beside so many placeholders for drafts."""
+        """Decode the request's only remaining token, padded with ``drafts`` placeholder draft tokens."""
         cohort = self.speculative
-        assert cohort is not None  # noqa: S101  (only such rules pad)
+        assert cohort is not None  # noqa: S101  (only rules with speculative decoding pad)
         self.pool.hold(request, cohort.slots(request, 1 + drafts))
         self.pool.extend(request, request.computed_tokens + 1)
         cohort.pad(request, drafts)
 
     def next_waiting(self, passed: Collection[int] = (), count: int = 0) -> Request | None:
-        """The first in the queue that could be scheduled; a request without a place for its adapter is passed over.
+        """Return the first schedulable request in the queue, skipping requests without a slot for their adapter.
 
-        So are ``count`` others, by their index.
+        It also skips ``count`` other requests, whose indices are in ``passed``.
         """
         if self.adapters is not None:
             return self.adapters.next(self.waiting, {**self.stale, **dict.fromkeys(passed)} if self.stale else passed)
@@ -256,13 +257,13 @@ class Batch(Kept):
         return next((one for one in first if one.index not in self.stale and one.index not in passed), None)
 
     def swapped_tokens(self, request: Request) -> int:
-        """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
+        """Number of a waiting request's tokens with KV blocks on the host; at least one token is left to compute."""
         if self.swapping is None:
             return 0
         return min(self.swapping.host.tokens_of(request.index), request.target_tokens - 1)
 
     def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
-        """What continues the cached blocks of a prompt, up to a limit, where requests are admitted with that."""
+        """Return the keys of tier content that extends the cached blocks up to ``limit``, if admissions use tiers."""
         tiers = self.pool.tiers
         if tiers is None or not tiers.looks_up:
             return []
@@ -270,7 +271,7 @@ class Batch(Kept):
         return keys[: tiers.found(keys)]
 
     def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
-        """A request does not fit: bring what tiers have of its prompt back into ``room`` free blocks, if anything."""
+        """Reload a prompt that does not fit from tiers into ``room`` free blocks; return whether they had any of it."""
         tiers = self.pool.tiers
         if tiers is None or tiers.looks_up:
             return False
@@ -291,9 +292,9 @@ class Batch(Kept):
         plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
 
     def admit_prefilled(self, plan: Plan, request: Request, padding: int = 0) -> None:
-        """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step.
+        """Move a waiting request whose prompt was computed elsewhere into the batch; it decodes in this step.
 
-        ``padding``: so many placeholders for drafts stand beside its token.
+        ``padding``: number of draft placeholders beside its token.
         """
         self._seat(request)
         del self.reserved[request.index]
@@ -307,19 +308,19 @@ class Batch(Kept):
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:
-        """The first in the queue whose prompt was computed elsewhere and holds its KV blocks here."""
+        """Return the first queued request whose prompt was computed elsewhere and that holds its KV blocks here."""
         return next((one for one in self.waiting.ordered() if one.index in self.reserved), None)
 
     def awaits_adapter(self) -> bool:
-        """Whether no request runs, and an adapter is being loaded beside steps."""
+        """Whether no request runs while an adapter is being loaded concurrently with steps."""
         return not self.running and self.adapters is not None and self.adapters.loading is not None
 
     def tells_of_adapters(self) -> bool:
-        """Whether the latest plan has anything to say of adapters."""
+        """Whether the latest plan has adapter records to emit."""
         return self.adapters is not None and self.adapters.told
 
     def abandon(self) -> None:
-        """Its instance has gone, and its requests have been taken out."""
+        """Reset everything, because the instance is gone and its requests have been taken out."""
         self.refused = None
         if self.adapters is not None:
             self.adapters.wipe()
@@ -327,21 +328,21 @@ class Batch(Kept):
             self.encoder.wipe()
 
     def forget_flights(self) -> None:
-        """No batch with any of its requests is under way."""
+        """Forget the steps in flight: none contains any of these requests any more."""
         self.busy.clear()
         self.stale, self.blind, self.paused = {}, {}, ()
 
     def awaits_blocks(self) -> bool:
-        """Whether no request runs, and KV blocks are on their way here from another instance."""
+        """Whether no request runs while KV blocks are being transferred here from another instance."""
         return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())
 
     def awaits_transfers(self) -> bool:
-        """Whether content is on its way between the GPU and the host, beside steps."""
+        """Whether content is being transferred between GPU and host concurrently with steps."""
         tiers = self.pool.tiers
         return tiers is not None and tiers.under_way
 
     def dispossess(self) -> Preemption:
-        """Take the KV blocks from the last in the queue that holds some: it has to compute its prompt itself."""
+        """Take the KV blocks of the last queued request that holds some; it must recompute its prompt here."""
         victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
         del self.reserved[victim.index]
         lost = Preemption(victim, self.waiting.head(), victim.computed_tokens, victim.held_blocks)
@@ -350,7 +351,7 @@ class Batch(Kept):
 
     def _take_all(self, victim: Request, content_tokens: int) -> None:
         self._note_lost(victim)
-        # Its content can only be found again under keys that exist for preempted requests.
+        # Its content can be found again only under keys that exist for preempted requests.
         victim.preemptions += 1
         self.pool.release(victim, content_tokens, findable=True)
         victim.computed_tokens = 0
@@ -359,14 +360,14 @@ class Batch(Kept):
         victim.target_tokens = victim.input_tokens + victim.generated_tokens
 
     def _note_lost(self, request: Request) -> None:
-        """It goes with the tokens it has computed: what it was expected to compute again beyond those it will not."""
+        """Deduct the tokens that a request which loses its blocks had yet to recompute."""
         if request.computed_tokens < request.peak_tokens:
             self._recomputed_tokens -= request.peak_tokens - request.computed_tokens
         else:
             request.peak_tokens = request.computed_tokens
 
     def recomputed_tokens(self) -> int:
-        """Tokens that were computed again after preemptions, generated ones included."""
+        """Number of tokens that were recomputed after preemptions, generated tokens included."""
         open_tokens = 0
         for request in self.running.values():
             open_tokens += max(0, request.peak_tokens - self.cohort.context_tokens(request))
@@ -381,16 +382,16 @@ class Batch(Kept):
         plan.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
 
     def choose_victim(self) -> Request:
-        """Whom to preempt next, by the policy's rule.
+        """Return the request to preempt next, by the policy's rule.
 
-        It may be one whose last token is being computed: it still holds its blocks.
+        It may be a request whose last token is being computed: it still holds its blocks.
         """
         return self.victim.choose(self)
 
     def preempt(self, plan: Plan, victim: Request, beneficiary: Request, granted: int = 0) -> None:
-        """Take all blocks from a running request outside the cohort and put it back to the head of the queue.
+        """Take all blocks from a running request outside the cohort and put it back at the head of the queue.
 
-        What it decodes in a step that is still under way it keeps. ``granted`` are tokens of this plan, which it loses.
+        It keeps the token that a step in flight decodes for it. ``granted`` tokens of this plan are lost.
         """
         slot = victim.batch_slot
         content = self._content_tokens(victim, granted)
@@ -423,9 +424,9 @@ class Batch(Kept):
             self.adapters.leave(victim)
 
     def retract(self, plan: Plan, victim: Request, beneficiary: Request) -> None:
-        """Take all blocks from a running request outside the cohort and put it back to the end of the queue.
+        """Take all blocks from a running request outside the cohort and put it back at the end of the queue.
 
-        Nothing more of it can be found than was before; what it has generated it keeps.
+        Its content becomes no more findable than it was. The request keeps its generated tokens.
         """
         slot = victim.batch_slot
         del self.running[slot]
@@ -439,12 +440,12 @@ class Batch(Kept):
             self.adapters.leave(victim)
 
     def forget_late(self, now: int) -> None:
-        """Steps are over from which something was expected."""
+        """Forget entries of ``stale`` and ``blind`` whose steps have ended."""
         self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
         self.blind = {index: end for index, end in self.blind.items() if end > now}
 
     def _content_tokens(self, request: Request, granted: int) -> int:
-        """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
+        """Number of the request's tokens with content in the cache; vLLM counts a known token when it is granted."""
         computed = request.computed_tokens
         if self.speculative is not None and self.speculative.decodes(request):
             return self.speculative.content_tokens(request)
@@ -452,7 +453,7 @@ class Batch(Kept):
         if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now
-        if granted and notes_grants:  # (who was prefilled elsewhere may have a token less to its name than it knows)
+        if granted and notes_grants:  # (not from generated_tokens: that may be one less after a prefill elsewhere)
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
             return min(computed + granted, known - expected)
         if not self.traits.plans_ahead:
@@ -461,14 +462,14 @@ class Batch(Kept):
         return computed - (expected and decoded)
 
     def dissolve_cohort(self) -> None:
-        """Take every decoding request out of the cohort, to be served one by one."""
+        """Take every decoding request out of the cohort, so that they are served one by one."""
         self.stalls += 1
         for request in self.cohort.members():
             self.cohort.leave(request)
             self.stalled[request.batch_slot] = request
 
     def in_order(self) -> list[Request]:
-        """All that a plan may grant tokens to, in the order of admission."""
+        """Return all requests that a plan may grant tokens to, in the order of admission."""
         unsure = self.cohort.unsure
         if not unsure:
             return list(self.running.values())
@@ -481,15 +482,15 @@ class Batch(Kept):
             self._let_decode(request)
 
     def _let_decode(self, request: Request) -> None:
-        """It gets a token in the step to be planned."""
+        """Let a request join the cohort; it gets a token in the step being planned."""
         if request.joined_us <= self.now:
             request.known_clock = self.cohort.clock + 1
         self.cohort.join(request, request.joined_us)
 
-    # ---- what its steps do with it ----
+    # ---- operations for steps ----
 
     def give_back(self, request: Request) -> None:
-        """Free the KV blocks of a prompt that was computed elsewhere; before it waits here, new ones are empty."""
+        """Free the KV blocks of a prompt computed elsewhere; before it waits here, its new blocks have no content."""
         if self.reserved.pop(request.index, None) is None:
             return
         tokens = request.computed_tokens
@@ -498,7 +499,7 @@ class Batch(Kept):
         self.pool.release(request, tokens)
 
     def leave_queue(self, request: Request) -> None:
-        """A waiting request leaves with nothing."""
+        """Take a waiting request, which leaves without a result, out of the queue."""
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.forget(request)
@@ -508,7 +509,7 @@ class Batch(Kept):
             self.swapping.host.discard(request.index)
 
     def vacate(self, request: Request, end: int) -> None:
-        """A request that has left the batch gives up its slot and its blocks; its last step ends then."""
+        """Free the slot and blocks of a request that has left the batch; its last step ends at ``end``."""
         tokens = request.computed_tokens
         if self.speculative is not None:
             tokens = self.speculative.content_tokens(request)
@@ -517,7 +518,7 @@ class Batch(Kept):
         self.pool.release(request, tokens, end=end)
 
     def release_all(self) -> None:
-        """The step under way is over, to which requests have held their blocks that left with nothing or ended."""
+        """Free the blocks of requests that left or ended during the step in flight, because that step is over."""
         for request, content_tokens in self.leaving:
             self.pool.release(request, content_tokens)
         self.leaving.clear()
@@ -525,7 +526,7 @@ class Batch(Kept):
             self.release_ending(request)
 
     def release_ending(self, request: Request) -> None:
-        """The last token of a request is there: its slot and blocks are free."""
+        """Free the slot and blocks of a request whose last token has been computed."""
         del self.ending[request.batch_slot]
         self.cohort.unsure.pop(request.batch_slot, None)
         if self.speculative is not None:
@@ -534,16 +535,16 @@ class Batch(Kept):
         self.pool.release(request, request.computed_tokens, end=-1)
 
     def holders(self) -> list[Request]:
-        """All requests that hold KV blocks."""
+        """Return all requests that hold KV blocks."""
         leaving = [request for request, _ in self.leaving]
         return [*self.running.values(), *self.ending.values(), *leaving, *self.reserved.values()]
 
     def abort(self, request: Request) -> None:
-        """A running request leaves with nothing, and its blocks are free."""
+        """Take out a running request, which leaves without a result, and free its blocks."""
         self.pool.release(request, self.take_out(request))
 
     def take_out(self, request: Request) -> int:
-        """A running request leaves with nothing; returns how many of its tokens have content in the cache."""
+        """Take out a running request; return how many of its tokens have content in the cache."""
         slot, granted = request.batch_slot, 0
         if request.joined_clock >= 0:
             granted = self.cohort.ahead
@@ -565,7 +566,7 @@ class Batch(Kept):
         return content
 
     def deadlock(self, index: int, now: int) -> StalledError:
-        """There is work, and nothing of it can be scheduled."""
+        """Return the error for an instance that has work but can schedule none of it."""
         request = self.waiting.head() if self.waiting.items else next(iter(self.running.values()))
         return StalledError(
             f"instance {index} cannot go on at t={now} us: request {request.request_id} needs "
@@ -576,5 +577,5 @@ class Batch(Kept):
 
 
 def slot_of(request: Request) -> int:
-    """Its place in the order of admission."""
+    """Sort key: the request's position in the order of admission."""
     return request.batch_slot

@@ -1,8 +1,8 @@
-"""What a request's client measures: the engine's times plus the overheads outside of steps.
+"""What a request's client measures: the engine's times plus the overheads outside steps.
 
-Each output token passes detokenization and streaming once (``output_token_overhead_us``): once in the time to the first
-token, once in each gap after it. ``post_decode_overhead_us`` comes once, after the last token. Where the client's
-network is known, the way there and back comes once, too.
+Each output token is detokenized and streamed once (``output_token_overhead_us``): once in the time to first token and
+once in each gap after it. ``post_decode_overhead_us`` is added once, after the last token. If the client's network is
+modelled, its round trip is added once, too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
     """Time to first token, in microseconds; the first token must have been produced.
 
-    ``latency`` is the model of the instance that the request is on; of one over two instances the first token came from
-    wherever its prompt was computed last.
+    ``latency`` is the model of the request's current instance. For a request on two instances, the first token came
+    from the instance that computed its prompt last.
     """
     way, network = request.handover, request.network
     overhead_us = latency.output_token_overhead_us if way is None else way.first_token_overhead_us
@@ -29,10 +29,11 @@ def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
 def client_ttfat_us(request: Request, latency: StepTimeModel) -> int:
     """Time to the first token of the answer itself, which must have been produced; ``latency`` as above.
 
-    Without reasoning that is the first token; else it is counted as a last one is, without what comes once at the end.
+    Without reasoning this is the time to first token. Otherwise it counts like the time to a last token, without the
+    overheads that are added once at the end.
     """
     reasoning, network = request.reasoning, request.network
-    assert reasoning is not None  # noqa: S101  (who does not reason has no such figure)
+    assert reasoning is not None  # noqa: S101  (only requests with reasoning have this figure)
     if not reasoning.tokens:
         return client_ttft_us(request, latency)
     tokens = reasoning.tokens + 1
@@ -54,8 +55,8 @@ def client_times_us(request: Request, latency: StepTimeModel) -> tuple[int, int]
 
 
 def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
-    """Arrival to last token, in microseconds; the request must have completed."""
-    # The first token of a request over two instances comes from the first of them, without a gap before it here.
+    """Time from arrival to last token, in microseconds; the request must have completed."""
+    # With two instances, the first token comes from the prefill instance, so it adds no gap here.
     tokens = max(request.generated_tokens - (request.handover is not None), 1)
     post = latency.post_decode_overhead_us if request.generated_tokens else 0
     network = request.network

@@ -1,9 +1,10 @@
 """The decode cohort: every request of an instance that gets one token in each step, advanced together.
 
 ``clock`` counts the steps in which the cohort advanced. A member remembers the clock at which it joined, so its
-progress is derived, never stored: ``context = computed at join + (clock - joined_clock)``. Who finishes when is known
-at join (``calendar``), and so is the step in which a member's context crosses a block boundary: members are kept in
-``block_size`` classes, and one advance needs new blocks for exactly one class. An advance costs O(1), not O(members).
+progress is derived, never stored: ``context = computed at join + (clock - joined_clock)``. Both the clock at which a
+member finishes (``calendar``) and the steps in which its context crosses a block boundary are known when it joins.
+Members are therefore kept in ``block_size`` classes, and one advance needs new blocks for exactly one class. An
+advance costs O(1), not O(members).
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ class DecodeCohort(Kept):
     Attributes:
         clock: number of advances so far.
         load: the step load whose decode aggregates this cohort keeps.
-        calendar: clock value -> members that have their last token then, by their index.
-        soonest: no key of the calendar is less, unless the clock, or the next advance, has come to it.
-        answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
-        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot;
-            made for the first member, and a class without members may share its dictionary with others.
-        dues: how many these are, of each class.
+        calendar: clock value -> members that get their last token then, by their index.
+        soonest: lower bound on the calendar's keys, unless the clock, or the next advance, has reached it.
+        answers: clock value -> members that have finished reasoning by then and get the first token of their answer.
+        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot.
+            Dictionaries are created on first use; an empty class may share its dictionary with others.
+        dues: number of members in each class.
         last_advance_us: when the latest advance ended.
-        uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
-        drafted: tokens that the latest advance verified beside those that were due.
+        uneven: whether some member's last token is older than the latest advance (it stalled, or joined from
+            elsewhere).
+        drafted: draft tokens that the latest advance verified in addition to the due ones.
         ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
-        unsure: by slot, those whose last token is being computed, where that was not certain when the step was planned:
-            as far as plans know they go on.
+        unsure: slot -> request whose last token is being computed, where that was not certain when the step was
+            planned; plans treat it as continuing.
     """
 
     __slots__ = (
@@ -75,7 +77,7 @@ class DecodeCohort(Kept):
         self.unsure: dict[int, Request] = {}
 
     def join(self, request: Request, last_token_us: int) -> None:
-        """Take in a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
+        """Add a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
         clock = self.clock
         context = request.computed_tokens
         finish = clock + min(request.output_tokens, request.max_output_tokens) - request.generated_tokens
@@ -87,12 +89,12 @@ class DecodeCohort(Kept):
         finishing = self.calendar.get(finish)
         if finishing is None:
             self.calendar[finish] = {request.index: request}
-            if finish < self.soonest:  # noqa: PLR1730  (min() would cost as much as all else here)
+            if finish < self.soonest:  # noqa: PLR1730  (min() would cost as much as everything else here)
                 self.soonest = finish
         else:
             finishing[request.index] = request
         classes = self.classes
-        if not classes:  # a block may have thousands of tokens, and a cluster thousands of instances
+        if not classes:  # created lazily: a block may have thousands of tokens, and a cluster thousands of instances
             classes += [{}] * self.block_size_tokens
             self.dues += [0] * self.block_size_tokens
         number = (clock - context) % self.block_size_tokens
@@ -108,7 +110,7 @@ class DecodeCohort(Kept):
             self.answers.setdefault(answer, []).append(request)
 
     def leave(self, request: Request) -> None:
-        """Let a member go before its end; its derived progress is written back to it."""
+        """Remove a member before its end and write its derived progress back to it."""
         finishing = self.calendar[request.finish_clock]
         del finishing[request.index]
         if not finishing:
@@ -116,7 +118,7 @@ class DecodeCohort(Kept):
         self.retire(request)
 
     def retire(self, request: Request) -> None:
-        """Let a member go that the calendar no longer lists."""
+        """Remove a member that the calendar no longer lists."""
         clock = self.clock
         joined = request.joined_clock
         reasoning = request.reasoning
@@ -140,35 +142,35 @@ class DecodeCohort(Kept):
                 del self.answers[answer]
 
     def _answer_clock(self, reasoning: Reasoning, request: Request) -> int:
-        """When a member that has joined gets the first token behind its reasoning; 0 = it has it, or never will."""
+        """Clock at which a member gets the first token after its reasoning; 0 = it has it already, or never will."""
         if not reasoning.tokens:
             return 0
         answer = request.joined_clock + reasoning.tokens + 1 - request.generated_tokens
         return answer if answer <= request.finish_clock else 0
 
     def asks(self, threshold: int) -> tuple[int, int]:  # noqa: ARG002  (no member asks for more than one token)
-        """Tokens and KV blocks for the next advance of all members."""
+        """Return the tokens and KV blocks that the next advance of all members needs."""
         return self.load.decode_requests, self.due_blocks() if self.load.decode_requests else 0
 
     def take(self, pool: BlockPool, blocks: int) -> None:
-        """Take the KV blocks that all members ask for."""
+        """Take the KV blocks that all members need."""
         if blocks:
             pool.take(blocks)
 
-    def width(self, request: Request) -> int:  # noqa: ARG002  (the same for all)
-        """The tokens that a decode asks for."""
+    def width(self, request: Request) -> int:  # noqa: ARG002  (every member has the same width)
+        """Number of tokens that one decode asks for."""
         return 1
 
     def due(self) -> dict[int, Request]:
-        """The members that need one more block each before the next advance, by batch slot; there must be members."""
+        """Members that need one more block each before the next advance, by batch slot; there must be members."""
         return self.classes[self.clock % self.block_size_tokens]
 
     def due_blocks(self) -> int:
-        """How many blocks they need."""
+        """Number of blocks that the next advance needs."""
         return self.dues[self.clock % self.block_size_tokens]
 
     def due_within(self, advances: int) -> int:
-        """How many blocks members need for so many advances, the one that is planned already not counted."""
+        """Number of blocks that members need for ``advances`` further advances, not counting one already planned."""
         size, dues = self.block_size_tokens, self.dues
         first = (self.clock + self.ahead) % size
         if advances == 1:
@@ -180,7 +182,7 @@ class DecodeCohort(Kept):
         return blocks + sum(dues[: first + rest - size]) if first + rest > size else blocks
 
     def affordable(self, blocks: int) -> int:
-        """For how many advances that many blocks are enough; they are not enough for very many."""
+        """Number of advances that ``blocks`` suffice for; must be small, as the loop counts one by one."""
         advances, size, dues = 0, self.block_size_tokens, self.dues
         first = self.clock + self.ahead
         while (blocks := blocks - dues[(first + advances) % size]) >= 0:
@@ -188,9 +190,10 @@ class DecodeCohort(Kept):
         return advances
 
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
-        """Every member gets a token at ``now + duration_us``; returns the members that thereby have their last one.
+        """Give every member a token at ``now + duration_us``; return the members for which it was the last.
 
-        ``itl_us`` counts tokens by the time since the one before: usually the step's duration for all of them.
+        ``itl_us`` counts tokens by the time since the request's previous token, usually the step's duration for all
+        of them.
         """
         load = self.load
         count = load.decode_requests
@@ -213,25 +216,25 @@ class DecodeCohort(Kept):
         return [*self.calendar.pop(clock).values()] if clock in self.calendar else None
 
     def last_token_us(self, request: Request) -> int:
-        """When a member had its latest token."""
+        """Time of a member's latest token."""
         return request.joined_us if request.joined_clock == self.clock else self.last_advance_us
 
     def context_tokens(self, request: Request) -> int:
-        """Computed tokens of a request, member or not."""
+        """Number of computed tokens of a request, member or not."""
         joined = request.joined_clock
         return request.computed_tokens if joined < 0 else request.computed_tokens + self.clock - joined
 
     def generated_tokens(self, request: Request) -> int:
-        """Output tokens of a request, member or not."""
+        """Number of output tokens of a request, member or not."""
         joined = request.joined_clock
         return request.generated_tokens if joined < 0 else request.generated_tokens + self.clock - joined
 
     def held_blocks(self, request: Request) -> int:
-        """KV blocks of a request, member or not."""
+        """Number of KV blocks that a request holds, member or not."""
         if request.joined_clock < 0:
             return request.held_blocks
         return -(-(self.context_tokens(request) + self.ahead) // self.block_size_tokens)
 
     def members(self) -> list[Request]:
-        """All members, in the order of their block classes (not of admission)."""
+        """Return all members, in the order of their block classes (not of admission)."""
         return [request for members in self.classes for request in members.values()]

@@ -1,15 +1,15 @@
-"""What requests consist of beside plain text: media in the prompt, and their encoder; reasoning before the answer."""
+"""Records about content other than plain text: media in prompts and their encoder, and reasoning before the answer."""
 
 from __future__ import annotations
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.adapters.records import AdapterReady as _AdapterReady  # noqa: F401  (kinds come in that order)
+from blis_tui.engine.adapters.records import AdapterReady as _AdapterReady  # noqa: F401  (fixes the order of kinds)
 from blis_tui.engine.records import Description, Record
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerBegun(Record):
-    """A request that reasons got the first token of the answer itself; ``ttfat_us`` is what its client measures."""
+    """A request with reasoning got the first token of the answer itself; ``ttfat_us`` is what its client measures."""
 
     shown = Description(
         "answer-begun",
@@ -28,16 +28,16 @@ class AnswerBegun(Record):
     instance: int
     """Index of the instance."""
     first_answer_us: int
-    """When the first token behind its reasoning was generated, at the engine."""
+    """When the first token after its reasoning was generated, at the engine."""
     ttfat_us: int
     """Time from arrival to that token, as the client sees it."""
     reasoning_tokens: int
-    """Tokens that it got before, all of them reasoning."""
+    """Tokens generated before it, all of them reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMedia(Record):
-    """The prompt of a request that arrived has tokens that are no text."""
+    """The prompt of an arriving request contains tokens that are not text."""
 
     shown = Description(
         "prompt-media",
@@ -62,11 +62,11 @@ class PromptMedia(Record):
 
 @dataclass(frozen=True, slots=True)
 class MediaHeld(Record):
-    """A prompt was computed only up to an item of its media, or not at all, because the encoder could not take that.
+    """A prompt was computed only up to a media item, or not at all, because the encoder could not take the item.
 
-    ``reason`` is ``budget``: the rest of what the encoder may take in a step is too little; ``cache``: so is the room
-    in its cache that no request needs; or ``whole``: the step does not reach the item's end, and its tokens may not be
-    computed in parts. It is told once for each wait.
+    ``reason`` is ``budget``: the encoder's remaining budget for the step is too small; ``cache``: the encoder cache
+    has too little room that no request needs; or ``whole``: the step does not reach the item's end, and the item's
+    tokens may not be computed in parts. Each wait has one such record.
     """
 
     shown = Description(
@@ -90,12 +90,12 @@ class MediaHeld(Record):
     tokens: int
     """Tokens of the item that the encoder could not take."""
     had: int
-    """Tokens left, of the budget or in the cache; of ``whole``, tokens that the step could compute."""
+    """Tokens left in the budget or in the cache; for ``whole``, tokens that the step could compute."""
 
 
 @dataclass(frozen=True, slots=True)
 class MediaEncoded(Record):
-    """A step computed media of a prompt: what was encoded for it, and what was in the encoder's cache."""
+    """A step computed media of a prompt: some items were encoded for it, others were in the encoder's cache."""
 
     shown = Description(
         "media-encoded",
@@ -114,6 +114,6 @@ class MediaEncoded(Record):
     instance: int
     """Index of the instance."""
     encoded_tokens: int
-    """Tokens of media that were encoded for it in this step."""
+    """Media tokens that were encoded for it in this step."""
     cached_tokens: int
-    """Tokens of media that the encoder's cache had when the prompt came to them."""
+    """Media tokens that were already in the encoder's cache when the prompt reached them."""

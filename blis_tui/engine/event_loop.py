@@ -1,4 +1,4 @@
-"""How SGLang's steps follow one another: its two event loops.
+"""SGLang's two event loops: how its steps follow one another.
 
 Source: SGLang 0.5.23, ``managers/scheduler.py`` (``event_loop_normal``, ``event_loop_overlap``) and
 ``managers/scheduler_components/batch_result_processor.py``.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Arrival(Kept):
-    """Content has arrived that was on its way between the GPU and the host: there may be room for who waits."""
+    """The end of a transfer between GPU and host: there may be room for waiting requests now."""
 
     __slots__ = ("_flow", "instance_index", "time_us")
 
@@ -39,7 +39,7 @@ class Arrival(Kept):
 
     @property
     def stale(self) -> bool:
-        """Whether something else has started meanwhile, or no request is left."""
+        """Whether another step is pending already, or no request is left."""
         return self._flow.step_pending or not self._flow.has_work
 
     def happen(self, now: int) -> bool:
@@ -50,22 +50,24 @@ class Arrival(Kept):
         return True
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on this event."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class EventLoop(Flow):
-    """A step is planned when it starts, or (overlap) when the one before it does, whose results are not known by then.
+    """Plans a step when it starts or, with overlap, when the previous step starts, whose results are unknown then.
 
-    The rule sees a request as the latest results show it. So a plan that is made while a step runs is made before that
-    step's effects are noted, though both happen in one event: who ends in it by length takes no part in the next, who
-    ends otherwise does, to no avail, and who is retracted loses the token that is under way. What a step has computed
-    can be found, and who has ended gives up its KV blocks, when the step is over.
+    The rule sees requests as of the latest results. A plan made while a step runs is therefore made before that
+    step's effects are recorded, though both happen in one event. A request that ends in that step by length takes no
+    part in the next one. A request that ends otherwise does take part, to no effect. A retracted request loses the
+    token in flight. When a step is over, what it computed can be found in the cache, and ended requests give up their
+    KV blocks.
 
     Attributes:
-        rule: how batches are formed.
-        put_back: what plans preempted that were no step: it belongs to the next one.
-        computed: whose prompts the latest step completes, in the order of its batch: they can be found when it is over.
+        rule: forms the batches.
+        put_back: preemptions of a plan that became no step; they belong to the next step.
+        computed: requests whose prompts the latest step completes, in batch order; their content can be found when it
+            is over.
     """
 
     __slots__ = ("_overlaps", "_pool", "computed", "put_back", "rule")
@@ -89,7 +91,7 @@ class EventLoop(Flow):
         return self.batch.has_requests or self.batch.planned is not None
 
     def step(self, now: int) -> int:
-        """Take the results of the step before, and start the next; returns when that ends, IDLE or NO_STEP."""
+        """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
         batch, steps, rule = self.batch, self.steps, self.rule
         self._take_results()
         self._pool.results_taken(self.steps.free_us)
@@ -100,7 +102,7 @@ class EventLoop(Flow):
             if now > steps.free_us:
                 rule.idle()
             ready = self._form(now)
-            if ready is None:  # an idle scheduler looks for requests again and again
+            if ready is None:  # an idle scheduler polls for requests continuously
                 rule.idle()
                 ready = self._form(now)
             if ready is None and (change_us := self._pool.next_change_us()) > now:
@@ -116,7 +118,7 @@ class EventLoop(Flow):
         members = batch.load.decode_requests
         end = steps.run(plan, ready.epoch, now)
         if plan.decodes and not members:
-            batch.cohort.ahead = 0  # all for whom it was planned have left
+            batch.cohort.ahead = 0  # all requests for which it was planned have left
         self._note(plan, following)
         goes_on = self.has_work
         if steps.done is not None:
@@ -126,7 +128,7 @@ class EventLoop(Flow):
         return end if goes_on else IDLE
 
     def _form(self, now: int) -> Planned | None:
-        """Plan a step; None = there is nothing it could do."""
+        """Plan a step; None = it would have nothing to do."""
         batch, steps = self.batch, self.steps
         ahead = self.rule.under_way is not None
         plan = steps.plan(now, ahead=ahead)
@@ -144,7 +146,7 @@ class EventLoop(Flow):
         return Planned(plan, batch.pool.epoch)
 
     def _form_ahead(self, plan: Plan, now: int) -> Planned | None:
-        """Plan the step behind the one that starts now."""
+        """Plan the step that follows the one starting now."""
         rule = self.rule
         rule.under_way = rule.before
         self.batch.cohort.ahead = int(plan.decodes)
@@ -153,7 +155,7 @@ class EventLoop(Flow):
         return following
 
     def _note(self, plan: Plan, following: Planned | None) -> None:
-        """What the step that has started leaves behind, and what the next one needs."""
+        """Record what the started step leaves behind and what the next one needs."""
         batch = self.batch
         batch.planned = following
         self.computed = [
@@ -162,13 +164,13 @@ class EventLoop(Flow):
         if following is None or following.plan is None or not following.plan.decodes:
             return
         batch.cohort.ahead = 1
-        for ghost in following.plan.ghosts:  # its last token is stored with the others
+        for ghost in following.plan.ghosts:  # its last token is stored like those of others
             request = ghost.request
             request.computed_tokens += 1
             request.held_blocks = -(-request.computed_tokens // batch.pool.block_size_tokens)
 
     def _take_results(self) -> None:
-        """The latest step is over: what it has computed can be found, and who has ended leaves."""
+        """Finish the latest step: make what it computed findable, and release the requests that ended."""
         batch, computed = self.batch, self.computed
         if computed:
             self.computed = []
@@ -181,7 +183,7 @@ class EventLoop(Flow):
             batch.release_all()
 
     def _ends(self, request: Request) -> bool:
-        """Whether it leaves when the latest step is over."""
+        """Whether the request leaves when the latest step is over."""
         return self.batch.ending.get(request.batch_slot) is request
 
     def _tally(self, following: Planned | None, duration: int) -> None:
@@ -193,12 +195,12 @@ class EventLoop(Flow):
         full = tokens >= batch.limits.max_num_batched_tokens
         tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full)
 
-    # ---- who leaves with nothing ----
+    # ---- requests that leave without a result ----
 
     def abort(self, request: Request, now: int) -> None:
-        """A running request leaves with nothing: a step that is planned computes it all the same.
+        """Take out a running request; a step that is already planned computes it all the same.
 
-        Its blocks are free when the step under way is over, if a step is planned before that.
+        If a step is planned, its blocks are freed only when the step in flight is over.
         """
         batch = self.batch
         planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
@@ -212,7 +214,7 @@ class EventLoop(Flow):
             batch.leaving.append((request, request.computed_tokens))
 
     def abandon(self) -> None:
-        """Stop in the middle of everything: the requests have been taken out."""
+        """Stop at once; all requests have been taken out."""
         batch = self.batch
         batch.planned = None
         batch.cohort.ahead = 0
@@ -222,7 +224,7 @@ class EventLoop(Flow):
         super().abandon()
 
     def state(self) -> tuple[object, ...]:
-        """What is planned and not carried out, and whose results are not known, as plain values (for digests)."""
+        """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
         batch = self.batch
         leaving = [(one.index, content) for one, content in batch.leaving]
         computed = [one.index for one in self.computed if one.state is RequestState.RUNNING or self._ends(one)]

@@ -1,10 +1,10 @@
-"""The event queue of the whole simulation, totally ordered, never comparing the events themselves.
+"""The event queue of the whole simulation: totally ordered, without ever comparing the events themselves.
 
-The key is ``(time, rank, instance, priority, seq)``: at the same microsecond cluster events (rank 0) come before
-instance events (rank 1), then the lower instance index, then the lower priority, then who was scheduled first. Rank,
-instance and priority are packed into one integer, ``order``.
+The key is ``(time, rank, instance, priority, seq)``. At the same microsecond, cluster events (rank 0) precede
+instance events (rank 1); then the lower instance index wins, then the lower priority, then the event scheduled first.
+Rank, instance and priority are packed into one integer, ``order``.
 
-The next step of each instance stands in a heap of its own: the other one tells how far it gets by steps alone.
+The next step of each instance is kept in a separate heap, so that the other heap shows how far steps alone can go.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-# The next step of an instance as an event, and what a step answers beside the time of the next one.
+# The next step of an instance as an event, and what a step returns other than the time of the next one.
 
 IDLE: Final = -1
-"""A step's answer: nothing is left to do."""
+"""Return value of a step: nothing is left to do."""
 NO_STEP: Final = -2
-"""A step's answer: there was nothing to do, or nothing can be done before KV blocks arrive; it did not happen."""
+"""Return value of a step that did not happen: no work, or none that can be done before KV blocks arrive."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Stepper(Kept):
-    """What takes the steps of an instance; what they are is said at ``Flow``."""
+    """Interface that runs the steps of an instance; ``Flow`` implements it."""
 
     __slots__ = ("due_us", "index", "next_us", "order", "step_pending")
 
@@ -48,25 +48,25 @@ class Stepper(Kept):
         raise NotImplementedError
 
     def step(self, now: int) -> int:
-        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+        """Run one step from ``now``; return when the next one starts, IDLE or NO_STEP."""
         raise NotImplementedError
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """Run that step, and those after it as far as nothing can come between."""
+        """Run that step and the following ones until something else could happen in between."""
         raise NotImplementedError
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """The same, where plain decodes wait until their results are asked for."""
+        """Do the same as ``advance``, but defer plain decodes until their results are asked for."""
         raise NotImplementedError
 
     def catch_up(self, bar: int) -> None:
-        """Take the deferred plain decodes that start before ``bar``."""
+        """Run the deferred plain decodes that start before ``bar``."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Step(Kept):
-    """The next step of an instance; the event loop runs it itself (``happen`` is the slow way)."""
+    """The next step of an instance as an event; the main loop runs it directly (``happen`` is the slow path)."""
 
     __slots__ = ("flow", "instance_index")
 
@@ -87,7 +87,7 @@ class Step(Kept):
         return self.flow.step(now) != NO_STEP
 
     def drop(self) -> None:
-        """No step is pending any more."""
+        """Mark that no step is pending any more."""
         self.flow.step_pending = False
         self.flow.next_us = self.flow.due_us = -1
 
@@ -97,47 +97,47 @@ _SWEEP_FROM: Final = 1024
 
 
 class Event(Protocol):
-    """Something that will happen, and what it will do."""
+    """Something that will happen, and its action."""
 
     @property
     def kind(self) -> str:
-        """What it is called, such as ``arrival``."""
+        """The event's name, such as ``arrival``."""
 
     @property
     def request(self) -> Request | None:
-        """The request it is about, if it is about one."""
+        """The request it concerns, if any."""
 
     @property
     def instance_index(self) -> int | None:
-        """The instance it is about, if it is about one."""
+        """The instance it concerns, if any."""
 
     @property
     def stale(self) -> bool:
-        """Whether nothing would come of it any more; once true, it stays so."""
+        """Whether the event would have no effect any more; once true, it stays true."""
 
     def happen(self, now: int) -> bool:
-        """Do it; returns False where it was stale, and so did not happen."""
+        """Execute the event; return False if it was stale and so did not happen."""
 
     def drop(self) -> None:
-        """It will not happen: it was found to be stale."""
+        """Clean up after removal as stale: it will not happen."""
 
 
 _Kind = TypeVar("_Kind", bound=Event)
 Entry = tuple[int, int, int, Event]
 """``(time_us, order, seq, event)``."""
 StepEntry = tuple[int, int, int, Step]
-"""The same of a step, where ``seq`` is 0: an instance has one at most."""
+"""The entry of a step; its ``seq`` is 0, as an instance has one step entry at most."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RequestCallback:
-    """Something happens to a request: it carries the method that will do it.
+    """An event that calls a method with a request.
 
     Attributes:
-        kind: what it is called, such as ``arrival``.
-        request: whom it happens to.
+        kind: its name, such as ``arrival``.
+        request: the request it concerns.
         handler: called with the request and the time.
-        instance_index: where it happens; None = not on an instance.
+        instance_index: the instance where it happens; None = not on an instance.
     """
 
     __slots__ = ("handler", "instance_index", "kind", "request")
@@ -151,12 +151,12 @@ class RequestCallback:
         self.instance_index = instance_index
 
     def __reduce__(self) -> tuple[type[RequestCallback], tuple[object, ...]]:
-        # Values without their names: many waiting deadlines pickle three times as fast.
+        # Values without field names: many pending deadlines pickle three times as fast.
         return type(self), (self.kind, self.request, self.handler, self.instance_index)
 
     @property
     def stale(self) -> bool:
-        """Never."""
+        """Return False: it never becomes stale."""
         return False
 
     def happen(self, now: int) -> bool:
@@ -165,7 +165,7 @@ class RequestCallback:
         return True
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -176,13 +176,13 @@ class Timeout(RequestCallback):
 
     @property
     def stale(self) -> bool:
-        """Whether it comes too late, or its request is on another instance; then it must not move the clock."""
+        """Whether the request has ended or is on another instance; a stale timeout must not move the clock."""
         request = self.request
         there = request.state is RequestState.WAITING or request.state is RequestState.RUNNING
         return not there or request.instance != self.instance_index
 
     def happen(self, now: int) -> bool:
-        """Call the handler, if it is not too late."""
+        """Call the handler unless the event is stale."""
         if self.stale:
             return False
         self.handler(self.request, now)
@@ -190,7 +190,7 @@ class Timeout(RequestCallback):
 
 
 def instance_order(priority: int, instance: int) -> int:
-    """The packed ``order`` of an instance event; cluster events have their priority alone."""
+    """Pack the ``order`` of an instance event; cluster events use their priority alone."""
     return (instance + 1) << _PRIORITY_BITS | priority
 
 
@@ -199,8 +199,8 @@ class EventQueue(Kept):
     """Pending events, earliest first.
 
     Attributes:
-        heap: a ``heapq`` of entries: all events but those of ``steps``.
-        steps: a ``heapq`` of the instances' next steps, one of each at most, so that their ``seq`` has no tie to break.
+        heap: a ``heapq`` of entries: all events except those in ``steps``.
+        steps: a ``heapq`` of the instances' next steps, at most one of each, so that ``seq`` breaks no tie.
         seq: the number of events ever scheduled in ``heap``; breaks the last ties.
     """
 
@@ -223,18 +223,18 @@ class EventQueue(Kept):
         heappush(self.steps, (time_us, order, 0, step))
 
     def head(self) -> Entry | None:
-        """The next event; None where there is none."""
+        """Return the next event; None = there is none."""
         heap, steps = self.heap, self.steps
         if heap and steps:
             return min(heap[0], steps[0])
         return (heap or steps or (None,))[0]
 
     def entries(self) -> list[Entry]:
-        """All that is pending, in no order."""
+        """Return all pending entries, in no particular order."""
         return [*self.heap, *self.steps]
 
     def drop_stale(self) -> None:
-        """Let the next event be one of which something will come."""
+        """Drop stale events until the next one is not stale."""
         while (head := self.head()) is not None and head[3].stale:
             if self.steps and self.steps[0][3] is head[3]:
                 heappop(self.steps)
@@ -243,7 +243,7 @@ class EventQueue(Kept):
             head[3].drop()
 
     def sweep(self) -> None:
-        """Drop stale events, once they may be most of the queue."""
+        """Drop all stale events once they may make up most of the queue."""
         if len(self.heap) + len(self.steps) < self._sweep_at:
             return
         _sweep(self.heap)

@@ -1,7 +1,7 @@
-"""How the steps of an instance follow one another: how many are under way, and when the next one is planned.
+"""How the steps of an instance follow one another: how many are in flight, and when the next one is planned.
 
-``OneAtATime``: a step is planned when it starts, and its results are there when the next one is planned. ``Ahead``: a
-step is planned while the one before it runs. Pipelines have a module of their own.
+``OneAtATime`` plans a step when it starts; its results are there when the next one is planned. ``Ahead`` plans a step
+while the previous one runs. Pipelines have a module of their own.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 _STEP: Final = 2
 """Priority at a tie with other events of the instance."""
 _AT_ONCE: Final = 4096
-"""The most plain decodes that are taken in one go."""
+"""The largest number of plain decodes that run in one go."""
 _FEW: Final = 32
-"""Of so many times all are looked at for the first; of more, one after another is looked for."""
+"""Up to so many entries, scan all of them for the earliest; with more, probe successive times."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Flow(Stepper):
-    """When steps are planned and carried out.
+    """Decides when steps are planned and executed.
 
     Attributes:
         index: of the instance.
-        steps: what a step is.
+        steps: plans and executes single steps.
         batch: the requests.
-        order: place of the step events among simultaneous events.
-        step_pending: whether a step event stands in the queue; there is never a second one.
-        event: the step event, the same one for all steps: entries of it that are out of date are told by their time.
+        order: tie-breaker of the step events among simultaneous events.
+        step_pending: whether a step event is in the queue; there is never a second one.
+        event: the step event, reused for all steps; an outdated queue entry is recognized by its time.
         next_us: when the next step starts, where plain decodes may be deferred.
-        due_us: the time of the step event, up to which all steps are plain decodes.
-        late: deferred plain decodes that have been taken and are not among the events that the loop has counted.
+        due_us: time of the step event; all steps before it are plain decodes.
+        late: deferred plain decodes that have run but that the simulation's loop has not counted yet.
         late_us: when the latest of these started.
     """
 
@@ -62,70 +62,70 @@ class Flow(Stepper):
         return self.batch.has_requests
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:  # noqa: ARG002
-        """Take the step that is due at ``now``, and those after it as far as nothing can come between.
+        """Run the step due at ``now`` and the following ones until something else could happen in between.
 
-        There may be no subscribers.
+        There must be no subscribers.
 
         Args:
-            now: it is the first of all that is pending.
-            bar: when something else happens: further steps start before that.
-            most: how many steps at most.
+            now: time of this step, the earliest of all pending events.
+            bar: time of the next other event; further steps must start before it.
+            most: the largest number of steps.
 
         Returns:
-            How many there were (0 = the one that was due did not happen), when the latest of them started, and when the
-            next one does (or IDLE, NO_STEP).
+            The number of steps (0 = the due one did not happen), the start of the last one, and the start of the next
+            one (or IDLE, NO_STEP).
         """
         upcoming = self.step(now)
         return upcoming != NO_STEP, now, upcoming
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """The same; the next step may then be due later than it starts, if up to there all are plain decodes.
+        """Run steps as ``advance`` does, but plain decodes may be deferred: the next step is then due after its start.
 
-        In these nothing happens that others could see but KV blocks that are taken. They are taken when they are due,
-        or when something is about to happen to the instance, or is asked of it (``catch_up``).
+        All that others could notice of deferred decodes is that they take KV blocks. They run when they are due, or
+        when something is about to happen to the instance or is asked of it (``catch_up``).
         """
         done, latest, upcoming = self.advance(now, bar, most)
         self.next_us = self.due_us = upcoming
         return done, latest, upcoming
 
     def catch_up(self, bar: int) -> None:
-        """Take the deferred plain decodes that start before ``bar``."""
+        """Run the deferred plain decodes that start before ``bar``."""
 
     def want_step(self, now: int) -> None:
-        """There is a step to come as long as there is work; this is where one begins after a pause."""
+        """Schedule a step if there is work and none is pending; steps resume here after a pause."""
         if not self.step_pending and self.has_work and not self.batch.awaits_adapter():
             self.step_pending = True
             start = max(now, self.steps.free_us) if self.busy_until_the_end else now
             self.steps.events.push_step(start, self.order, self.event)
 
-    def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows with steps to come)
-        """A running request leaves with nothing."""
+    def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows that plan ahead)
+        """Take out a running request, which leaves without a result."""
         self.batch.abort(request)
 
     def withdrawn(self, now: int) -> None:
-        """A request has left with nothing that waited or ran; others may fit now."""
+        """React to a waiting or running request that left without a result: others may fit now."""
 
     def halt(self) -> int | None:
-        """The instance dies: plan nothing more; returns when all that is under way is over (-1 = nothing is).
+        """Plan nothing more, as the instance dies; return when everything in flight is over (-1 = nothing is).
 
-        None: the step event that is pending comes then.
+        None: at the time of the pending step event.
         """
         return None
 
     def abandon(self) -> None:
-        """Stop in the middle of everything: the requests have been taken out."""
+        """Stop at once; all requests have been taken out."""
         self.batch.abandon()
 
     def state(self) -> tuple[object, ...]:
-        """What is planned and not carried out, as plain values (for digests)."""
+        """Return what is planned but not executed, as plain values (for digests)."""
         return ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Coasting(Flow):
-    """Without observers, plain decodes are taken in one go.
+    """Runs plain decodes in one go when there are no observers.
 
-    In a plain decode there is nothing to decide: every running request gets its token and, where one is due, its block.
+    A plain decode involves no decision: every running request gets its token and, where one is due, its block.
     """
 
     __slots__ = ("_at_hand", "_budget", "_each_us", "_lead", "_max_decodes", "_plain_until")
@@ -135,19 +135,20 @@ class Coasting(Flow):
         batch = steps.batch
         cohort = batch.cohort
         self._lead = lead
-        """How many steps ahead of the one that starts its blocks are taken."""
+        """How many steps ahead of the starting step blocks are taken."""
         self._budget = batch.limits.max_num_batched_tokens
         plans_always = not cohort.lockstep or batch.pool.tiers is not None
         self._max_decodes = -1 if plans_always else batch.max_decodes
-        """A step with more decodes is planned, or any, where drafts and tiers have a say in each."""
+        """A step with more decodes than this has to be planned; -1 = every step, because drafts or tiers affect
+        each."""
         self._plain_until = 0
-        """Up to this value of the cohort's clock all steps are plain decodes, where they are put off."""
+        """Cohort clock up to which all steps are plain decodes, if they are deferred."""
         self._each_us = 0
-        """How long each of these takes; 0 = the step-time model says, of one after another."""
+        """Duration of each of these; 0 = ask the step-time model for each one."""
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """See ``Flow``: plain decodes one after another, and other steps between them where nothing is due before."""
+        """See ``Flow``: run plain decodes in a row, and other steps between them while no other event is due."""
         batch, load, cohort, calendar, heap = self._at_hand
         lead, done, latest = self._lead, 0, now
         while True:
@@ -201,7 +202,7 @@ class Coasting(Flow):
                 count, latest, start = self._decode(start, due, left, duration)
                 done += count
             if start > due or (lead and (batch.ending or batch.leaving)):
-                # Longer contexts took more time, or the places of those that have ended are free.
+                # Longer contexts may have cost more time, or places of ended requests may be free.
                 if lead:
                     batch.release_all()
                 due = self._due(start)
@@ -218,7 +219,7 @@ class Coasting(Flow):
             if heap and heap[0][0] < bar:
                 bar = heap[0][0]
             due = self._due(start)
-            if due < 0:  # plain decodes: how long they go on is not known yet
+            if due < 0:  # plain decodes, for a time that is not known yet
                 count, before, start = self._coast(start, bar, most - done)
                 if count:
                     done += count
@@ -231,7 +232,7 @@ class Coasting(Flow):
         return done, latest, due
 
     def _due(self, start: int) -> int:
-        """When the first step may start that is more than a plain decode, the next one being one; -1 = unknown."""
+        """Earliest start, from ``start`` on, of a step that may be more than a plain decode; -1 = unknown."""
         batch, load, cohort, calendar, _ = self._at_hand
         clock, decodes = cohort.clock, load.decode_requests
         if (
@@ -277,7 +278,7 @@ class Coasting(Flow):
             self.late += count
 
     def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """Take plain decodes up to one that is more than that; how many, when the last began, and when it ended."""
+        """Run plain decodes until a step has more to do; return their number, the last one's start and its end."""
         batch, load, cohort, calendar, _ = self._at_hand
         pool, clock = batch.pool, cohort.clock
         timed = self.steps.timed
@@ -297,7 +298,7 @@ class Coasting(Flow):
         return self._decode(now, bar, count, duration)
 
     def _decode(self, now: int, bar: int, most: int, duration: int) -> tuple[int, int, int]:
-        """Take so many plain decodes, or fewer that reach ``bar``; their blocks are there, and no request ends."""
+        """Run up to ``most`` plain decodes that start before ``bar``; their blocks are taken, and no request ends."""
         batch, load, cohort, _, _ = self._at_hand
         steps, clock, decodes = self.steps, cohort.clock, load.decode_requests
         tallies, itl_us = steps.tallies, steps.tallies.itl_us
@@ -334,16 +335,16 @@ class Coasting(Flow):
             tallies.full_budget_us += now - start
         if self._lead:
             self._coasted(now - start)
-        elif batch.waiting.items:  # for want of a place
+        elif batch.waiting.items:  # for lack of a free place in the batch
             tallies.seqs_wait_us += now - start
         return count, now - duration, now
 
     def planned_step(self, now: int) -> int:
-        """The same as ``step``, where there is something to decide."""
+        """Do what ``step`` does, if there is something to decide."""
         raise NotImplementedError
 
     def _due_for_plain_decode(self) -> int:
-        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
+        """Number of KV blocks due if the step is a plain decode of every running request; otherwise -1."""
         batch = self.batch
         decodes = batch.load.decode_requests
         if (
@@ -360,17 +361,17 @@ class Coasting(Flow):
         return due if due <= batch.pool.free else -1
 
     def _has_planned_decode(self) -> bool:
-        """Whether the step that is due was planned to be a plain decode; asked where steps are planned ahead."""
+        """Whether the due step was planned as a plain decode; called only where steps are planned ahead."""
         raise NotImplementedError
 
     def _coasted(self, duration_us: int) -> None:
-        """Plain decodes have taken so long, and the next one is planned; told where steps are planned ahead."""
+        """Record the duration of plain decodes; the next is planned. Called only where steps are planned ahead."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OneAtATime(Coasting):
-    """A step begins when the one before it is over."""
+    """Starts a step when the previous one is over."""
 
     __slots__ = ()
 
@@ -378,7 +379,7 @@ class OneAtATime(Coasting):
         super().__init__(steps, lead=0)
 
     def step(self, now: int) -> int:
-        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+        """Run one step from ``now``; return when the next one starts, IDLE or NO_STEP."""
         batch = self.batch
         decodes = batch.load.decode_requests
         waiting = batch.waiting.items
@@ -390,7 +391,7 @@ class OneAtATime(Coasting):
             or (waiting and len(batch.running) < batch.max_running)
         ):
             return self.planned_step(now)
-        # A plain decode: nothing to decide, every running request gets its token.
+        # A plain decode: every running request gets its token, without any decision.
         cohort = batch.cohort
         due = cohort.dues[cohort.clock % cohort.block_size_tokens]
         if due:
@@ -400,7 +401,7 @@ class OneAtATime(Coasting):
             pool.take(due)
         steps = self.steps
         end = steps.decode(now)
-        if waiting:  # for want of a place
+        if waiting:  # for lack of a free place in the batch
             steps.tallies.seqs_wait_us += end - now
         upcoming = end if waiting or batch.running else IDLE
         if steps.done is not None:
@@ -410,7 +411,7 @@ class OneAtATime(Coasting):
         return upcoming
 
     def planned_step(self, now: int) -> int:
-        """The same, where there is something to decide."""
+        """Do what ``step`` does, if there is something to decide."""
         batch, steps = self.batch, self.steps
         if not (batch.running or batch.waiting.items):
             return NO_STEP
@@ -432,14 +433,14 @@ class OneAtATime(Coasting):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Ahead(Coasting):
-    """A step is planned while the one before it runs: vLLM's asynchronous scheduling.
+    """Plans a step while the previous one runs: vLLM's asynchronous scheduling.
 
-    Two steps are in flight at any time. When a step starts, the results of the one before it have come, and the step
-    after it is planned: that plan sees the requests that have arrived by then, and takes for done what the starting
-    step computes, except that a request whose last token it computes keeps its slot and its blocks until that token is
-    there. Where an answer ends by itself, and not with its budget, no plan can know: it computes one more token, of
-    which nothing comes. The first two steps of a busy period are planned at once. Source: vLLM 0.32.0,
-    ``v1/engine/core.py`` (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
+    Two steps are in flight at any time. When a step starts, the results of the previous one have come, and the next
+    step is planned. That plan sees the requests that have arrived by then and treats what the starting step computes
+    as done. A request whose last token that step computes keeps its slot and its blocks until the token is there. If
+    an answer ends by end-of-sequence rather than by its budget, no plan can know: one more token is computed and
+    discarded. The first two steps of a busy period are planned at once. Source: vLLM 0.32.0, ``v1/engine/core.py``
+    (``step_with_batch_queue``) and ``v1/core/sched/async_scheduler.py``.
     """
 
     __slots__ = ()
@@ -450,7 +451,7 @@ class Ahead(Coasting):
         steps.plans_on = steps.rule.traits.plans_past_stops
 
     def step(self, now: int) -> int:
-        """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
+        """Start the planned step and plan the next one; return when that starts, IDLE or NO_STEP."""
         batch, steps = self.batch, self.steps
         ready = self.ready(now)
         if ready is None:
@@ -465,14 +466,14 @@ class Ahead(Coasting):
         return end if self.has_work else IDLE
 
     def ready(self, now: int) -> Planned | None:
-        """The step that starts now; None = there is nothing it could do."""
+        """Return the step that starts now; None = it would have nothing to do."""
         batch = self.batch
         if batch.ending or batch.leaving:
             batch.release_all()
         ready = batch.planned
         decodes = batch.load.decode_requests
         if not decodes:
-            batch.cohort.ahead = 0  # those for whom it was planned have left
+            batch.cohort.ahead = 0  # the requests for which it was planned have left
         if ready is None or (not decodes and ready.computes_nothing):
             if not (batch.running or batch.waiting.items):
                 return None
@@ -481,7 +482,7 @@ class Ahead(Coasting):
         return ready
 
     def planned_step(self, now: int) -> int:
-        """The same: whether there is something to decide is known of the step after it alone."""
+        """Do what ``step`` does: whether there is something to decide is known only for the step after it."""
         return self.step(now)
 
     def _has_planned_decode(self) -> bool:
@@ -495,14 +496,14 @@ class Ahead(Coasting):
             self._tally_wait(NO_PLAN, duration_us)
 
     def _tally_wait(self, following: Plan, duration_us: int) -> None:
-        """Requests wait meanwhile: why, the step after it tells."""
+        """Tally why requests wait during this step, which the plan of the following step tells."""
         batch, full = self.batch, self._full(following)
         tally_wait(
             self.steps.tallies, batch, following, batch.pool.epoch, len(batch.ending), duration_us, full_budget=full
         )
 
     def _full(self, plan: Plan) -> bool:
-        """Whether a plan spends the whole token budget."""
+        """Whether a plan uses the whole token budget."""
         batch = self.batch
         tokens = batch.load.decode_requests if plan.decodes else 0
         if batch.speculative is not None:
@@ -515,7 +516,7 @@ class Ahead(Coasting):
         return tokens >= self.batch.limits.max_num_batched_tokens
 
     def _plan_anew(self, before: Planned | None, now: int) -> Planned | None:
-        """Plan the step that starts now; what a plan before it preempted that computes nothing belongs to it."""
+        """Plan the step that starts now; it takes over the preemptions of ``before``, a plan that computes nothing."""
         planned = self._plan_next(now, ahead=False)
         if planned is None:
             if self.batch.awaits_blocks():
@@ -524,7 +525,7 @@ class Ahead(Coasting):
         return planned if before is None or before.plan is None else planned.after(before.plan)
 
     def _plan_next(self, now: int, *, ahead: bool) -> Planned | None:
-        """Plan the step that starts now, or after the one under way; None = there is nothing it could do."""
+        """Plan the step that starts now or after the one in flight; None = it would have nothing to do."""
         batch, steps = self.batch, self.steps
         plan: Plan | None = None
         due = self._due_for_plain_decode()
@@ -545,14 +546,14 @@ class Ahead(Coasting):
 
     @property
     def has_work(self) -> bool:
-        """Whether any request waits or runs, or a step is planned that has something to compute all the same."""
+        """Whether any request waits or runs, or a planned step still has something to compute."""
         batch = self.batch
         return batch.has_requests or (batch.planned is not None and not batch.planned.computes_nothing)
 
     def abort(self, request: Request, now: int) -> None:
-        """A running request leaves with nothing: a step that is planned computes it all the same.
+        """Take out a running request; a step that is already planned computes it all the same.
 
-        Its blocks are free when the step under way is over.
+        Its blocks are freed when the step in flight is over.
         """
         batch = self.batch
         planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
@@ -568,16 +569,16 @@ class Ahead(Coasting):
             batch.planned = planned._replace(plan=plan)
 
     def withdrawn(self, now: int) -> None:
-        """A request has left with nothing that waited or ran."""
+        """React to a waiting or running request that left without a result."""
         if not self.has_work:
             self._lapse(now)
 
     def _lapse(self, now: int) -> None:
-        """All requests of a plan have left: what is in their blocks counts as computed."""
+        """Count what is in the blocks of a plan as computed, since all its requests have left."""
         self.batch.pool.computed(now, -1)
 
     def abandon(self) -> None:
-        """Stop in the middle of everything: the requests have been taken out."""
+        """Stop at once; all requests have been taken out."""
         batch = self.batch
         batch.planned = None
         batch.cohort.ahead = 0
@@ -585,7 +586,7 @@ class Ahead(Coasting):
         super().abandon()
 
     def state(self) -> tuple[object, ...]:
-        """What is planned and not carried out, as plain values (for digests)."""
+        """Return what is planned but not executed, as plain values (for digests)."""
         ending = sorted(self.batch.ending), [(one.index, content) for one, content in self.batch.leaving]
         if self.batch.planned is None:
             return (ending,)

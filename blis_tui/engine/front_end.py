@@ -1,9 +1,9 @@
-"""The process in front of an engine: it takes requests in one after the other, beside streaming tokens out.
+"""The API server process in front of an engine: it accepts requests one at a time and streams tokens.
 
-vLLM's API server is one process, which tokenizes in one thread, and so is ``trtllm-serve``. While it turns tokens into
-text for those who wait for them, it is not there for those who come. Where it cannot keep up, several tokens go out at
-a time (vLLM's ``RequestOutputCollector``), so that streaming never takes all of its time. Several such processes
-(``--api-server-count``) take requests in turn.
+vLLM's API server and ``trtllm-serve`` are one process each, which tokenizes in one thread. While it detokenizes
+output, it cannot accept new requests. If it cannot keep up, it sends several tokens at a time (vLLM's
+``RequestOutputCollector``), so streaming never takes all of its time. Several such processes (``--api-server-count``)
+take requests in turn.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import ApiServer
 
 _MOST_STREAMING: Final = 0.8
-"""The largest share of its time that it spends on tokens."""
+"""The largest share of its time that a process spends on streaming."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FrontEnd(Kept):
-    """Each process takes one request in after the other: who comes while it is busy waits.
+    """Accepts one request at a time per process; a request that arrives while its process is busy waits.
 
     Args:
-        times: what it takes.
-        stream: where the variation of a request's time comes from.
-        latency: what the engine's steps take.
+        times: its service times.
+        stream: random numbers for the varying part of a request's time.
+        latency: the engine's step-time model.
     """
 
     __slots__ = ("_free_us", "_latency", "_next", "_stream", "_times")
@@ -43,9 +43,9 @@ class FrontEnd(Kept):
         self._free_us = [0] * times.processes
 
     def delay_us(self, request: Request, load: StepLoad, now: int) -> int:
-        """From the arrival of a request, now, until it has been taken in.
+        """Time from the arrival of a request at ``now`` until it has been accepted.
 
-        The varying share of its time is exponentially distributed; processes share the tokens that are streamed.
+        The varying part of the service time is exponentially distributed; processes share the streaming load.
         """
         times, number = self._times, self._next
         work = times.request_us + times.prompt_token_us * request.input_tokens
@@ -59,5 +59,5 @@ class FrontEnd(Kept):
         return free_us - now
 
     def state(self) -> tuple[object, ...]:
-        """What decides all that follows, as plain values (for digests)."""
+        """Return everything that determines its future, as plain values (for digests)."""
         return (*self._free_us, *((self._next,) if self._times.processes > 1 else ()), self._stream.state())

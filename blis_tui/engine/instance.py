@@ -1,4 +1,4 @@
-"""One serving instance: what it is made of, the way into its queue, and the ways out without an answer."""
+"""One serving instance: its parts, the way into its queue, and the ways out of it without a result."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Instance(Kept):
         batch: the requests it works on, and its queue.
         pool: the KV blocks.
         waiting: the queue.
-        steps: what a step of it is.
-        flow: how its steps follow one another.
-        tallies: what its steps add up to.
-        seen: what others see of it and of the requests.
-        order_queued: place of its requests' arrival in the queue among simultaneous events.
-        routed: requests the router sent here.
+        steps: plans and executes single steps.
+        flow: decides how steps follow one another.
+        tallies: totals over its steps.
+        seen: what others can see of the instance and its requests.
+        order_queued: tie-breaker of queue arrivals among simultaneous events.
+        routed: number of requests that the router sent here.
         input_tokens: prompt tokens of all requests that entered its queue.
-        front_end: the process that takes requests in; None = it takes no time of its own.
-        turned_down: requests that can never be served here, by the limit of the engine that they exceed.
+        front_end: the API server process; None = it takes no time of its own.
+        turned_down: number of requests that can never be served here, by the engine limit that they exceed.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Instance(Kept):
         self.front_end = parts.front_end
         self._priority = parts.priority
         self._ranks = not isinstance(parts.priority, ConstantPriority)
-        """Whether priorities differ: requests come with that of a constant one."""
+        """Whether priorities differ; requests are created with the constant priority."""
         self._events = parts.events
         self._ledger = parts.ledger
         self._observers = parts.observers
@@ -108,20 +108,20 @@ class Instance(Kept):
             batch.adapters.wake = flow.want_step
 
     def watch(self, watch: Watch) -> None:
-        """Tell the control plane from now on what happens to requests here."""
+        """Report from now on to the control plane what happens to requests here."""
         self.seen.watch = watch
         if not watch.early:
             self.pool.hide_unseen()
 
     @property
     def profile(self) -> Profile:
-        """Its limits and rules."""
+        """The instance's limits and rules."""
         batch = self.batch
         return Profile(batch.limits, batch.traits, batch.waiting.order, batch.traits.victims or batch.victim.rule)
 
     @property
     def latency(self) -> StepTimeModel:
-        """The step-time model; its overheads belong to every latency that a client sees."""
+        """The step-time model; its overheads are part of every client-side latency."""
         return self.steps.latency
 
     @latency.setter
@@ -129,30 +129,30 @@ class Instance(Kept):
         self.steps.take(latency)
 
     def queue_with(self, index: int) -> None:
-        """Requests reach its queue before all that happens on instances from that one on at the same time."""
+        """Let requests enter its queue before any simultaneous event on instances from ``index`` on."""
         self.order_queued = instance_order(_QUEUED, index)
 
     def policy_state(self) -> tuple[object, ...]:
-        """What its rules remember, as plain values (for digests)."""
+        """Return what its rules remember, as plain values (for digests)."""
         more: tuple[object, ...] = () if self.front_end is None else (self.front_end.state(),)
         if self._remembering:
             more += tuple([one.state() for one in self._remembering])
         return (self.steps.rule.state(), self._priority.state(), *more)
 
     def plans(self) -> tuple[object, ...]:
-        """What is planned and not carried out, and what drafts add up to, as plain values (for digests)."""
+        """Return what is planned but not executed, and draft totals, as plain values (for digests)."""
         drafts = self.batch.speculative
         return (*self.flow.state(), *(() if drafts is None else drafts.tallies.state()))
 
     def pause_in_steps(self, look: Callable[[], None] | None) -> None:
-        """Call ``look`` in every step from now on, between its first two phases; None ends that."""
+        """Call ``look`` in every step from now on, between its first two phases; None stops that."""
         latency = self.latency.model if isinstance(self.latency, Pausing) else self.latency
         self.latency = latency if look is None else Pausing(latency, look)
 
-    # ---- the way in ----
+    # ---- into the queue ----
 
     def intake_us(self, request: Request, now: int) -> int:
-        """From the arrival of a request, now, until it is in the waiting queue."""
+        """Time from the arrival of a request at ``now`` until it is in the waiting queue."""
         delay = self.steps.latency.queueing_time_us(request)
         if self.front_end is None:
             return delay
@@ -160,10 +160,10 @@ class Instance(Kept):
         return delay + self.front_end.delay_us(request, self.batch.load, now)
 
     def enqueue(self, request: Request, now: int) -> None:
-        """Take a request into the waiting queue, or drop it when it can never be served here."""
+        """Put a request into the waiting queue, or drop it if it can never be served here."""
         request.queued_us = now
         prompt, budget = request.input_tokens, request.max_output_tokens
-        # Nearly all have room to spare.
+        # Fast path: nearly all requests have room to spare.
         surely = 0 < budget <= self._roomy_tokens - prompt and request.declared_tokens >= 0
         if not surely and (excess := unservable(self.batch, request)) is not None:
             self.turn_down(request, excess, now)
@@ -175,9 +175,9 @@ class Instance(Kept):
             self._wait(request, now)
 
     def reserve(self, request: Request, now: int, *, reuse: bool = False) -> Excess | None:
-        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is.
+        """Take the KV blocks for a prompt computed elsewhere; return why that is impossible, or None.
 
-        With ``reuse``, leading blocks that the prefix cache holds are shared (its ``shared_blocks`` then), the others
+        With ``reuse``, leading blocks in the prefix cache are shared (they become its ``shared_blocks``); the others
         are new.
         """
         pool = self.pool
@@ -194,7 +194,7 @@ class Instance(Kept):
         return None
 
     def adopt(self, request: Request, now: int) -> None:
-        """Take a request whose KV blocks have arrived into the waiting queue: what is left of it is decoding."""
+        """Put a request whose KV blocks have arrived into the waiting queue; only its decoding is left."""
         if 0 < request.deadline_us <= now:
             self.give_back(request, now)
             self._expire(request, now, was_running=False)
@@ -207,7 +207,7 @@ class Instance(Kept):
         self._wait(request, now)
 
     def turn_down(self, request: Request, excess: Excess, now: int) -> None:
-        """It can never be served here."""
+        """Drop a request that can never be served here."""
         request.state = RequestState.DROPPED_UNSERVABLE
         self.turned_down[excess.limit] = self.turned_down.get(excess.limit, 0) + 1
         observers = self._observers
@@ -217,7 +217,7 @@ class Instance(Kept):
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def give_back(self, request: Request, now: int) -> None:
-        """Free the blocks, if there are any, of a request that does not run."""
+        """Free the blocks, if any, of a request that does not run."""
         self.batch.give_back(request)
         self.flow.want_step(now)
 
@@ -240,13 +240,13 @@ class Instance(Kept):
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
 
     def timeout(self, request: Request, now: int) -> None:
-        """A deadline has come: a request that waits or runs leaves with nothing. A pending step stays pending."""
+        """Expire a waiting or running request whose deadline has come. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
         self.withdraw(request, now)
         self._expire(request, now, was_running=was_running)
 
     def withdraw(self, request: Request, now: int) -> None:
-        """Take out a request that waits or runs."""
+        """Take out a waiting or running request."""
         self.seen.present -= 1
         self.seen.stays_us += now
         if request.state is RequestState.RUNNING:
@@ -269,19 +269,19 @@ class Instance(Kept):
         return self.flow.halt()
 
     def abandon(self) -> None:
-        """Stop in the middle of everything: its requests have been taken out."""
+        """Stop at once; its requests have been taken out."""
         self.flow.abandon()
         self.pool.wipe()
 
 
-# Which requests can never run on an instance: judged by what they declare, never by how long their answers will be.
+# Requests that can never run on an instance are judged by their declared budget, never by their actual output length.
 
 
 def unservable(batch: Batch, request: Request) -> Excess | None:
-    """Why ``request`` can never run in a batch; None when it can. Settles how much it may generate at most.
+    """Return why ``request`` can never run in a batch, or None if it can. Sets its output budget.
 
-    Declared budgets must fit beside the prompt, or are cut to what ``max_model_len`` leaves (``cuts_output``). Without
-    one, the limits of the instance where it is leave what they leave: ``max_model_len``, and the KV cache.
+    A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``).
+    Without one, the budget is what ``max_model_len`` and the KV cache of the instance leave.
     """
     prompt, limit = request.input_tokens, batch.limits.max_model_len
     if batch.encoder is not None and (excess := batch.encoder.too_large(request)) is not None:
@@ -310,7 +310,7 @@ def unservable(batch: Batch, request: Request) -> Excess | None:
 
 
 def roomy_tokens(batch: Batch) -> int:
-    """With a declared answer, a request of at most so many tokens can run as it is; below 0 = ``unservable`` knows."""
+    """Largest total of tokens with which a request with a declared budget surely fits; negative: see ``unservable``."""
     if batch.speculative is not None or batch.encoder is not None:
         return -1
     limits, pool = batch.limits, batch.pool
@@ -323,27 +323,27 @@ def roomy_tokens(batch: Batch) -> int:
 
 
 def _room(batch: Batch, request: Request) -> int:
-    """The longest answer that the limits leave room for, at least 1."""
+    """Length of the longest answer that the limits allow, at least 1."""
     limit, slots = batch.limits.max_model_len, batch.pool.total * batch.limits.block_size_tokens
     longest = slots - request.input_tokens + 1
     if limit is not None:
         longest = min(longest, limit - request.input_tokens)
-    while longest > 1 and _tokens(batch, request, longest) > slots:  # a few drafts too many
+    while longest > 1 and _tokens(batch, request, longest) > slots:  # a few draft slots too many
         longest -= 1
     return max(1, longest)
 
 
 def _tokens(batch: Batch, request: Request, budget: int) -> int:
-    """KV slots of a request that generates all it may; its last token never enters the cache."""
+    """KV slots of a request that uses its whole budget; its last token never enters the cache."""
     elsewhere = request.handover is not None and not request.handover.prefilled
     answer = 1 if elsewhere else max(budget, 1)
     whole = request.input_tokens + answer - 1
     speculative, limit = batch.speculative, batch.limits.max_model_len
     if speculative is None:
         return whole
-    if answer > 1:  # the last step may verify drafts that lie beyond the answer
+    if answer > 1:  # the last step may verify drafts beyond the end of the answer
         drafted = whole + speculative.luck.draft_tokens
-        if not batch.traits.keeps_output:  # nor may it be its own victim when too many count as accepted
+        if not batch.traits.keeps_output:  # nor may it preempt itself when too many drafts count as accepted
             drafted += speculative.most_excess
         whole = drafted if limit is None else min(drafted, limit - 1)
     return speculative.slots_for(whole)

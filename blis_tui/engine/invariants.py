@@ -1,7 +1,7 @@
-"""What must hold after every event, as a table: an identifier, the statement, and the check.
+"""Invariants that hold after every event, as a table: an identifier, the statement, and the check.
 
-A check returns what is wrong, or an empty string. Checks cost time in proportion to the simulation's state, so a run
-verifies them once at its end unless told to after every event.
+A check returns what is wrong, or an empty string. Checks take time in proportion to the size of the simulation's
+state, so a run verifies them once at its end, unless told to do so after every event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Auditable(Protocol):
-    """What a check may look at."""
+    """The state that a check may read."""
 
     clock_went_back: int
 
@@ -35,7 +35,7 @@ class Auditable(Protocol):
 
     @property
     def rejected(self) -> int:
-        """Those of them that were turned away."""
+        """Number of arrived requests that were rejected."""
 
     @property
     def instances(self) -> Sequence[Instance]:
@@ -43,10 +43,10 @@ class Auditable(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The books of requests that have ended."""
+        """The books of ended requests."""
 
     def policies(self) -> Sequence[object]:
-        """What admits and routes."""
+        """The admission and routing policies."""
 
     def in_transit(self) -> list[Request]:
         """Requests on their way to a queue."""
@@ -55,7 +55,7 @@ class Auditable(Protocol):
         """Requests in a terminal state, rejected ones included."""
 
     def counts(self) -> Sequence[tuple[str, int, int]]:
-        """What it keeps count of: in words, as it is kept, and as counting again finds it."""
+        """Kept counts, each as its description, the kept value, and the value found by recounting."""
 
 
 _State = TypeVar("_State")
@@ -146,28 +146,28 @@ def _work_conservation(state: Auditable) -> str:
 
 
 _SHOWN: Final = "blis_tui.cluster.signals"
-"""What policies are shown is there, as a fleet and its context: it answers no question about output lengths."""
+"""Module of the fleet and context that policies are shown; objects from it reveal no output lengths."""
 
 
 class _Finder(pickle.Pickler):
-    """Walks through everything an object keeps, and notes engine objects among it."""
+    """Traverses everything an object holds and notes engine objects in it."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), protocol=5)
         self.found = ""
 
     def reducer_override(self, item: object) -> tuple[type[str], tuple[str]]:
-        """Called with every object that is no plain value."""
+        """Inspect an object; pickle calls this for every object that is not a plain value."""
         if isinstance(item, Request | Instance):
             self.found = item.request_id if isinstance(item, Request) else f"instance {item.index}"
             return str, ("",)
         if type(item).__module__ == _SHOWN:
             return str, ("",)
-        return NotImplemented  # type: ignore[no-any-return]  # what pickle calls "nothing special"
+        return NotImplemented  # type: ignore[no-any-return]  # tells pickle to proceed as usual
 
 
 def _oracle_boundary(state: Auditable) -> str:
-    # They are handed frozen values without a future; what is left to check is that they keep nothing else.
+    # Policies get frozen values that do not tell the future; it remains to check that they keep nothing else.
     for policy in state.policies():
         finder = _Finder()
         try:
@@ -188,4 +188,4 @@ INVARIANTS: Final = (
     Invariant("INV-8", "an instance with work has a step pending", _work_conservation),
     Invariant("INV-9", "admission and routing keep nothing that knows output lengths", _oracle_boundary),
 )
-"""The statements that every event must leave true."""
+"""The statements that must hold after every event."""

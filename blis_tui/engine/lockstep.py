@@ -1,10 +1,10 @@
-"""Ranks that take their steps together: data-parallel attention around experts that all of them share.
+"""Ranks that step together: data-parallel attention with experts shared by all ranks.
 
-Each rank has a scheduler, a queue and a KV cache of its own. Its tokens meet those of the other ranks in every layer
-with experts, so that no rank gets ahead: a step begins on all of them at once and lasts as long as the slowest takes. A
-rank that has nothing to compute runs a dummy batch of one token. Whether any rank has requests left they find out once
-in 32 steps: when the last request has ended, dummy batches go on until then, and a request that comes meanwhile waits
-for the end of one.
+Each rank has its own scheduler, queue and KV cache. In every MoE layer its tokens meet those of the other ranks, so
+no rank gets ahead: a step starts on all of them at once and lasts as long as on the slowest rank. A rank with nothing
+to compute runs a dummy batch of one token. The ranks check only once in 32 steps whether any of them has requests
+left. After the last request has ended, dummy batches go on until that check, and a request that arrives meanwhile
+waits for the current dummy batch to end.
 
 Source: vLLM 0.32.0, ``v1/engine/core.py`` (``DPEngineCoreProc.run_busy_loop``, ``_has_global_unfinished_reqs``).
 """
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from blis_tui.engine.steps import Steps
 
 SYNC_STEPS: Final = 32
-"""Ranks ask each other once in so many steps whether any of them has requests left."""
+"""Number of steps after which ranks check whether any of them has requests left."""
 _DUMMY_TOKENS: Final = 1
 
 
 class Paced(Around):
-    """Asks another model, except for the step under way: that one lasts as long as the group's.
+    """Wraps a step-time model so that the step in flight lasts as long as the group's.
 
     Attributes:
-        lasting_us: how long that is; 0 = no step is being carried out.
+        lasting_us: the group's step duration; 0 = no step is being executed.
     """
 
     __slots__ = ("lasting_us",)
@@ -47,30 +47,30 @@ class Paced(Around):
 
     @property
     def pure(self) -> bool:
-        """The answer depends on the other ranks."""
+        """False: the answer depends on the other ranks."""
         return False
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the group says, or the other model."""
+        """Return the group's duration if a step is being executed, otherwise the wrapped model's answer."""
         return self.lasting_us or self.model.step_time_us(load)
 
 
 class RankGroup(Kept):
-    """Ranks that keep pace.
+    """A group of ranks that step together.
 
-    When the first of them comes to a step, all of them plan theirs, so that it is known how long it lasts; each carries
-    out its own in an event of its own.
+    When the first rank comes to a step, all of them plan theirs, which determines its duration. Each rank executes
+    its own part in an event of its own.
 
     Attributes:
         index: of its first rank, an instance.
-        ranks: how the steps of each are planned and carried out.
+        ranks: the flow of each rank.
         start_us: when the latest step started; -1 = there was none.
-        lasting_us: how long that takes.
-        free_us: when it ends, or the dummy batches behind it as far as they are known of.
-        steps: taken since all ranks paused, such dummy batches among them.
-        taken: all steps so far in which any rank computed.
-        dummies: of these, for each rank, those in which it ran a dummy batch.
-        alone_us: for each rank, what its own steps would have taken if it had not waited for others.
+        lasting_us: duration of the latest step.
+        free_us: when that step ends, or the dummy batches that are known to follow it.
+        steps: steps since all ranks last paused, dummy batches after the last request included.
+        taken: number of all steps in which any rank computed.
+        dummies: for each rank, how many of these it spent on a dummy batch.
+        alone_us: for each rank, how long its own steps would have taken without waiting for others.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class RankGroup(Kept):
         self._idle_us = 0
 
     def join(self, steps: Steps) -> Rank:
-        """One more rank, whose instance has the next number; returns how its steps follow one another."""
+        """Add a rank, whose instance has the next number; return its flow."""
         paced = Paced(steps.latency)
         steps.keep_pace(paced)
         kind = AheadRank if steps.rule.traits.plans_ahead else OneAtATimeRank
@@ -110,7 +110,7 @@ class RankGroup(Kept):
         return rank
 
     def begin(self, first: Rank, now: int) -> None:
-        """All ranks plan the step that starts now, unless they have, or the first one has nothing to compute."""
+        """Plan the step that starts now on all ranks, unless that is done or the first rank has nothing to compute."""
         if self.start_us == now or first.prepare(now) is None:
             return
         plans = [rank.prepared if rank is first else rank.prepare(now) for rank in self.ranks]
@@ -130,12 +130,12 @@ class RankGroup(Kept):
             watch.touched.update(self._indices)
 
     def next_start(self, now: int) -> int:
-        """When a rank that has got work may start: dummy batches have gone on, or the ranks have paused."""
+        """Return when a rank that got work may start, after dummy batches or a pause."""
         if now > self.free_us:
             if not self._idle_us:
                 self._idle_us = max(self._alone_us([StepLoad(decode_requests=_DUMMY_TOKENS) for _ in self.ranks]))
             batches = -(-(now - self.free_us) // self._idle_us)
-            if batches > -self.steps % SYNC_STEPS:  # they have paused
+            if batches > -self.steps % SYNC_STEPS:  # the ranks have paused
                 self.steps, self.free_us = 0, now
             else:
                 self.steps += batches
@@ -143,7 +143,7 @@ class RankGroup(Kept):
         return self.free_us
 
     def _alone_us(self, loads: Sequence[StepLoad]) -> list[int]:
-        """What the step takes on each rank if none waits for another, except that experts have the tokens of all."""
+        """Step time of each rank without waiting for others, given that the experts process the tokens of all ranks."""
         tokens = [_tokens(load) for load in loads]
         total = chunks = 0
         for load, count in zip(loads, tokens, strict=True):
@@ -154,13 +154,13 @@ class RankGroup(Kept):
         return [rank.paced.model.step_time_us(load) for rank, load in zip(self.ranks, loads, strict=True)]
 
     def state(self) -> tuple[object, ...]:
-        """What the group remembers, as plain values (for digests)."""
+        """Return the group's state as plain values (for digests)."""
         times = (self.start_us, self.lasting_us, self.free_us)
         return (*times, self.steps, self.taken, tuple(self.dummies), tuple(self.alone_us))
 
 
 def _computed(steps: Steps, ready: Planned | None) -> StepLoad:
-    """The load of a rank's step; where nothing is computed, that of a dummy batch."""
+    """Return the load of a rank's step, or that of a dummy batch if it computes nothing."""
     load = StepLoad() if ready is None else steps.load_of(ready.plan or NO_PLAN)
     if not (load.chunks or load.decode_requests):
         load.decode_requests = _DUMMY_TOKENS
@@ -175,12 +175,12 @@ def _tokens(load: StepLoad) -> int:
 
 
 class Rank(Flow):
-    """An instance that keeps pace with others, however its own steps follow one another (the other base class).
+    """An instance that steps together with others; the other base class says how its own steps follow one another.
 
     Attributes:
-        group: the ranks it keeps pace with.
+        group: the ranks it steps together with.
         paced: its step times.
-        prepared: its part of the step that has begun and that it has yet to carry out.
+        prepared: its part of the step that has begun and that it has yet to execute.
     """
 
     def __init__(self, steps: Steps, group: RankGroup, paced: Paced) -> None:
@@ -190,25 +190,25 @@ class Rank(Flow):
         self.prepared: Planned | None = None
 
     def want_step(self, now: int) -> None:
-        """There is a step to come as long as there is work: when the group takes its next one."""
+        """Schedule a step at the group's next start if there is work and none is pending."""
         if self.has_work and not self.step_pending:
             self.step_pending = True
             self.steps.events.push_step(self.group.next_start(now), self.order, self.event)
 
     def prepare(self, now: int) -> Planned | None:
-        """What this rank computes in the step that starts now; None = nothing."""
+        """Plan this rank's part of the step that starts now; None = nothing to compute."""
         raise NotImplementedError
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """One step, as others may not be ahead."""
+        """Run a single step, as no rank may get ahead of the others."""
         return Flow.advance(self, now, bar, most)
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """The same."""
+        """Run a single step, as in ``advance``."""
         return Flow.advance_deferring(self, now, bar, most)
 
     def state(self) -> tuple[object, ...]:
-        """What is planned and not carried out, and of the first rank what its group remembers (for digests)."""
+        """Return what is planned but not executed; the first rank adds its group's state (for digests)."""
         ready = self.prepared
         chunks = [] if ready is None or ready.plan is None else ready.plan.chunks
         prepared = (ready is not None, [(chunk.request.index, chunk.computed, chunk.new) for chunk in chunks])
@@ -216,10 +216,10 @@ class Rank(Flow):
 
 
 class OneAtATimeRank(Rank, OneAtATime):
-    """A rank whose steps are planned when they start."""
+    """A rank that plans a step when it starts."""
 
     def prepare(self, now: int) -> Planned | None:
-        """What this rank computes in the step that starts now; None = nothing."""
+        """Plan this rank's part of the step that starts now; None = nothing to compute."""
         batch = self.batch
         due = self._due_for_plain_decode()
         plan = None
@@ -237,7 +237,7 @@ class OneAtATimeRank(Rank, OneAtATime):
         return self.prepared
 
     def step(self, now: int) -> int:
-        """Carry it out; returns when the next step starts, IDLE or NO_STEP."""
+        """Execute the prepared step; return when the next one starts, IDLE or NO_STEP."""
         if self.has_work:
             self.group.begin(self, now)
         ready, self.prepared = self.prepared, None
@@ -248,7 +248,7 @@ class OneAtATimeRank(Rank, OneAtATime):
         end = steps.decode(now) if plan is None else steps.run(plan, ready.epoch, now)
         self.paced.lasting_us = 0
         upcoming = end if batch.has_requests else IDLE
-        if plan is None and batch.waiting.items:  # for want of a place
+        if plan is None and batch.waiting.items:  # for lack of a free place in the batch
             steps.tallies.seqs_wait_us += end - now
         if steps.done is not None:
             steps.tell(plan or NO_PLAN, upcoming)
@@ -258,22 +258,22 @@ class OneAtATimeRank(Rank, OneAtATime):
 
 
 class AheadRank(Rank, Ahead):
-    """A rank whose steps are planned while the ones before them run."""
+    """A rank that plans a step while the previous one runs."""
 
     def prepare(self, now: int) -> Planned | None:
-        """What this rank computes in the step that starts now; None = nothing."""
+        """Plan this rank's part of the step that starts now; None = nothing to compute."""
         self.prepared = super().ready(now)
         if self.prepared is not None:
             self.batch.planned = self.prepared
         return self.prepared
 
-    def ready(self, now: int) -> Planned | None:  # noqa: ARG002  (it was prepared then)
-        """That, when it is carried out."""
+    def ready(self, now: int) -> Planned | None:  # noqa: ARG002  (it was prepared for that time)
+        """Return the prepared step for execution."""
         ready, self.prepared = self.prepared, None
         return None if ready is None else self.batch.planned
 
     def step(self, now: int) -> int:
-        """Carry it out, and plan the next one; returns when that starts, IDLE or NO_STEP."""
+        """Execute the prepared step and plan the next one; return when that starts, IDLE or NO_STEP."""
         if self.has_work:
             self.group.begin(self, now)
         self.paced.lasting_us = self.group.lasting_us

@@ -1,4 +1,4 @@
-"""What a client's connection adds to the times it measures, as in BLIS: tokens are four bytes."""
+"""What a client's connection adds to the times it measures, as in BLIS; a token is four bytes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _US_PER_MS: Final = 1000
 
 
 class Connection(NamedTuple):
-    """A client's way to the cluster; 10^6 bits per second are one bit per microsecond."""
+    """A client's connection to the cluster; 10^6 bits per second are one bit per microsecond."""
 
     rtt_ms: float
     bandwidth_mbps: float | None
     """None = unlimited."""
 
     def ttft_us(self, input_tokens: int) -> int:
-        """Beside the time to first token: a round trip, and sending the prompt."""
+        """Time added to the time to first token: a round trip and sending the prompt."""
         return self._us(input_tokens)
 
     def e2e_us(self, input_tokens: int, output_tokens: int) -> int:
-        """Beside the time to the last token: a round trip, and sending prompt and answer."""
+        """Time added to the time to last token: a round trip and sending prompt and answer."""
         return self._us(input_tokens + output_tokens)
 
     def _us(self, tokens: int) -> int:

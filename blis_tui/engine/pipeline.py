@@ -1,9 +1,9 @@
-"""Layers spread over several stages: pipeline parallelism.
+"""Pipeline parallelism: layers spread over several stages.
 
-A batch goes through all stages, and when it has left the first one, the next batch may enter; at most as many batches
-are under way as there are stages. A request takes part in one of them at a time. Every stage takes an equal part of the
-step-time model's answer; a batch that finds the next stage taken waits before it, and what the stages idle meanwhile is
-the *bubble*.
+A batch passes through all stages. When it has left the first one, the next batch may enter; at most as many batches
+are in flight as there are stages. A request takes part in one of them at a time. Every stage takes an equal part of
+the step-time model's answer. A batch that finds the next stage busy waits for it; the idle time of the stages is the
+*bubble*.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.plan import StepPart
-from blis_tui.engine.request import Request  # noqa: TC001  (compiled, named tuples are made of what annotations say)
+from blis_tui.engine.request import Request  # noqa: TC001  (mypyc evaluates annotations of named tuples)
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class UnderWay(NamedTuple):
     end_us: int
     slots: tuple[int, ...]
     ending: tuple[Request, ...]
-    """Those of them that have their last token at its end."""
+    """The requests of the batch that get their last token at its end."""
 
 
 _NOTHING: Final = UnderWay(0, (), ())
@@ -41,7 +41,7 @@ _NOTHING: Final = UnderWay(0, (), ())
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Pass(Kept):
-    """The first stage is free, and another batch may enter: an event, or nothing where none can be formed."""
+    """The event that the first stage is free and another batch may enter; it does nothing if none can be formed."""
 
     __slots__ = ("_flow", "instance_index", "time_us")
 
@@ -55,7 +55,7 @@ class Pass(Kept):
 
     @property
     def stale(self) -> bool:
-        """Whether an earlier one came instead, or no request is left."""
+        """Whether an earlier pass replaced it, or no request is left."""
         return self._flow.upcoming is not self or not self._flow.has_work
 
     def happen(self, now: int) -> bool:
@@ -66,7 +66,7 @@ class Pass(Kept):
         return self._flow.step(now) != NO_STEP
 
     def drop(self) -> None:
-        """It is no longer pending."""
+        """Mark it as no longer pending."""
         if self._flow.upcoming is self:
             self._flow.upcoming = None
             self._flow.step_pending = False
@@ -74,11 +74,11 @@ class Pass(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Pipe(StepPart):
-    """The stages: how long a batch takes to get through them.
+    """The pipeline stages: how long a batch takes to get through them.
 
     Attributes:
         free_us: when each stage is free again, the first stage first.
-        enters_us: a batch does not enter the first stage before that.
+        enters_us: earliest time at which a batch enters the first stage.
     """
 
     __slots__ = ("_tallies", "enters_us", "free_us")
@@ -88,8 +88,8 @@ class Pipe(StepPart):
         self.enters_us = 0
         self._tallies = tallies
 
-    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (whatever is planned)
-        """Through all stages, and before those that are taken."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (the same for every plan)
+        """Return the time to pass all stages, including waits for busy ones."""
         stages = self.free_us
         count = len(stages)
         active_from = max(now, stages[-1])
@@ -105,14 +105,14 @@ class Pipe(StepPart):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Stages(Flow):
-    """Several steps in flight, each with requests of its own.
+    """Keeps several steps in flight, each with different requests.
 
     Attributes:
         pipe: the stages.
-        places: how many batches may be under way.
+        places: how many batches may be in flight.
         under_way: the batches in the pipeline, in the order in which they entered it.
-        upcoming: when the next batch may enter.
-        halted: no other batch enters, as the instance dies when those are through that are under way.
+        upcoming: the event at which the next batch may enter.
+        halted: no other batch enters; the instance dies when those in flight are through.
     """
 
     __slots__ = ("halted", "pipe", "places", "under_way", "upcoming")
@@ -128,7 +128,7 @@ class Stages(Flow):
         self.halted = False
 
     def step(self, now: int) -> int:
-        """Let a batch enter the pipeline; returns when the next one may, or NO_STEP where none can be formed."""
+        """Let a batch enter the pipeline; return when the next one may, or NO_STEP if none can be formed."""
         batch = self.batch
         self._drain(now)
         if len(self.under_way) == self.places:
@@ -146,7 +146,7 @@ class Stages(Flow):
         return upcoming
 
     def _enter(self, plan: Plan, now: int) -> int:
-        """Send a batch on its way; returns when it is through, or IDLE."""
+        """Send a batch through the pipeline; return when it is through, or IDLE if no work is left."""
         batch, steps = self.batch, self.steps
         slots = [chunk.request.batch_slot for chunk in plan.chunks]
         slots += [request.batch_slot for request in (*plan.instant, *batch.cohort.members())]
@@ -165,17 +165,17 @@ class Stages(Flow):
         return end if goes_on else IDLE
 
     def want_step(self, now: int) -> None:
-        """There is a pass to come as long as there is work; it may turn out to come earlier than thought."""
+        """Schedule a pass if there is work; it may move to an earlier time later on."""
         if self.has_work and not self.halted:
             self._come_by(self._next_us(now, [one.end_us for one in self.under_way]))
 
     def withdrawn(self, now: int) -> None:
-        """A request has left that waited or ran; others may fit now."""
+        """React to a waiting or running request that left: others may fit now."""
         if self.batch.waiting.items:
             self.want_step(now)
 
     def _next_us(self, now: int, ends_us: list[int]) -> int:
-        """When the next batch may enter at the earliest, behind those that end then."""
+        """Earliest time at which the next batch may enter, given when the batches in flight end."""
         full = len(ends_us) == self.places
         return max(now, self.pipe.free_us[0], ends_us[0] if full else 0)
 
@@ -186,12 +186,12 @@ class Stages(Flow):
             self.steps.events.push(time_us, self.order, self.upcoming)
 
     def _come_again(self, time_us: int) -> int:
-        """No batch can be formed before one has left the pipeline."""
+        """Try again at ``time_us``: no batch can be formed before one has left the pipeline."""
         self._come_by(time_us)
         return NO_STEP
 
     def _drain(self, now: int) -> None:
-        """Batches that have left the pipeline: their requests may take part in others."""
+        """Remove batches that have left the pipeline; their requests may take part in others."""
         batch = self.batch
         busy = batch.busy
         while self.under_way and self.under_way[0].end_us <= now:
@@ -204,14 +204,14 @@ class Stages(Flow):
                     batch.release_ending(request)
 
     def halt(self) -> int | None:
-        """No other batch enters; returns when the last of those under way is through."""
+        """Let no other batch enter; return when the last of those in flight is through."""
         self.halted = True
         self.upcoming = None
-        self.step_pending = True  # its stop stands for it
+        self.step_pending = True  # blocks new passes: the instance's stop is pending instead
         return max((one.end_us for one in self.under_way), default=-1)
 
     def abandon(self) -> None:
-        """Stop in the middle of everything: the requests have been taken out."""
+        """Stop at once; all requests have been taken out."""
         self.halted = self.step_pending = False
         self.under_way.clear()
         self.batch.forget_flights()
@@ -219,7 +219,7 @@ class Stages(Flow):
         super().abandon()
 
     def state(self) -> tuple[object, ...]:
-        """The pipeline, as plain values (for digests)."""
+        """Return the pipeline's state as plain values (for digests)."""
         under_way = [(one.end_us, one.slots, [request.index for request in one.ending]) for one in self.under_way]
         pending = self.upcoming and self.upcoming.time_us
         return (tuple(self.pipe.free_us), under_way, pending, sorted(self.batch.busy))
@@ -227,22 +227,22 @@ class Stages(Flow):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BatchQueue(Stages):
-    """A pipeline that is kept full as vLLM's engine core does it, with a queue of batches.
+    """A pipeline kept full by a queue of batches, as in vLLM's engine core.
 
-    Batches are planned until the queue holds as many as there are stages; then the engine waits for the oldest of them,
-    and requests that arrive meanwhile wait, too. A plan that finds nothing to do takes a place in the queue as any
-    other. The next chunk of a prompt may enter right behind the one before it. A decode goes on when its latest token
-    has come; with asynchronous scheduling the queue has one place more, and a decode is planned again as many plans
-    later as there are stages, and enters the first stage when its token is there.
+    Batches are planned until the queue holds as many as there are stages. Then the engine waits for the oldest of
+    them, and requests that arrive meanwhile wait, too. A plan that finds nothing to do takes a place in the queue
+    like any other. The next chunk of a prompt may enter right behind the previous one. A decode goes on when its
+    latest token has come. With asynchronous scheduling the queue has one more place; a decode is planned again as
+    many plans later as there are stages, and enters the first stage when its token is there.
 
     Source: vLLM 0.32.0, ``v1/engine/core.py`` (``step_with_batch_queue``, 698), ``config/vllm.py``
-    (``max_concurrent_batches``, 577), ``v1/core/sched/scheduler.py`` (who is passed over: 680, 756, 934) and, of the V2
-    model runner, ``v1/core/sched/async_scheduler.py`` (``next_decode_eligible_step``, 52).
+    (``max_concurrent_batches``, 577), ``v1/core/sched/scheduler.py`` (which requests are skipped: 680, 756, 934) and,
+    for the V2 model runner, ``v1/core/sched/async_scheduler.py`` (``next_decode_eligible_step``, 52).
 
     Attributes:
-        sampled: slots that got a token, of each of the latest plans, one fewer than there are stages; without
-            asynchronous scheduling nothing.
-        idle: a plan that only preempted: the next step tells whom.
+        sampled: for each of the latest plans, one fewer than there are stages, the slots that got a token; None without
+            asynchronous scheduling.
+        idle: a plan that only preempted; the next step reports its preemptions.
     """
 
     __slots__ = ("idle", "sampled")
@@ -255,7 +255,7 @@ class BatchQueue(Stages):
         self.idle: Plan | None = None
 
     def step(self, now: int) -> int:
-        """Plan until a batch enters the pipeline or the queue is full; NO_STEP where nothing has come of it."""
+        """Plan until a batch enters the pipeline or the queue is full; NO_STEP = nothing came of it."""
         batch = self.batch
         answer = NO_STEP
         if self.under_way and self.under_way[0].end_us < now:
@@ -286,7 +286,7 @@ class BatchQueue(Stages):
         return answer
 
     def _paused(self) -> Collection[int]:
-        """Slots of those whose next token is not up yet."""
+        """Return the slots of requests whose next token cannot be planned yet."""
         return self.batch.busy if self.sampled is None else {slot for slots in self.sampled for slot in slots}
 
     def _send(self, plan: Plan, now: int) -> int:
@@ -296,7 +296,7 @@ class BatchQueue(Stages):
         batch, cohort = self.batch, self.batch.cohort
         decodes = cohort.members()
         token_us = {one.index: cohort.last_token_us(one) for one in decodes}
-        # The batch enters when the tokens are there that it goes on from, also those of requests that have left.
+        # The batch enters when all its input tokens are there, also those of requests that have left.
         self.pipe.enters_us = max(
             (*token_us.values(), *(ghost.request.joined_us for ghost in plan.ghosts)), default=now
         )
@@ -313,7 +313,7 @@ class BatchQueue(Stages):
         return upcoming
 
     def _fill_up(self) -> None:
-        """The engine has gone on planning for want of work, while any batch was under way."""
+        """Fill the queue with empty plans, as the engine keeps planning without work while any batch is in flight."""
         if any(one.end_us for one in self.under_way):
             self.under_way += [_NOTHING] * (self.places - len(self.under_way))
 
@@ -323,7 +323,7 @@ class BatchQueue(Stages):
             self.sampled.append(sampled)
 
     def want_step(self, now: int) -> None:
-        """The engine plans again when the oldest batch is over."""
+        """Schedule the next planning for when the oldest batch is over."""
         if self.has_work and not self.halted:
             self._come_by(next((one.end_us for one in self.under_way if one.end_us >= now), now))
 
@@ -331,14 +331,14 @@ class BatchQueue(Stages):
         return ends_us[0] if len(ends_us) == self.places else now
 
     def abandon(self) -> None:
-        """Stop in the middle of everything: the requests have been taken out."""
+        """Stop at once; all requests have been taken out."""
         self.idle = None
         if self.sampled is not None:
             self.sampled.clear()
         super().abandon()
 
     def state(self) -> tuple[object, ...]:
-        """The queue and what it makes requests wait for, as plain values (for digests)."""
+        """Return the queue and what makes requests wait, as plain values (for digests)."""
         batch = self.batch
         waits = (batch.busy, batch.stale, batch.blind)
         idle = () if self.idle is None else [one.victim.index for one in self.idle.preempted]

@@ -1,8 +1,8 @@
-"""What a step works on, the answer of a batch-formation rule; what belongs to it beside that, and what comes of it."""
+"""The plan of a step, which a batch-formation rule returns; what belongs to a plan, and its outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
+from collections.abc import Sequence  # noqa: TC003  (mypyc evaluates annotations of named tuples)
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, mypyc_attr
@@ -30,29 +30,29 @@ class Outranked(NamedTuple):
     victim: Request
     beneficiary: Request
     threshold: int
-    """By more than this their priorities differ."""
+    """The difference in priority must exceed this."""
 
 
 class Retraction(NamedTuple):
-    """Why running requests are put back, and what is expected of answers from then on."""
+    """Why running requests are put back, and the output that is expected of requests from then on."""
 
     retracted: int
     kept: int
     needed_blocks: int
-    """For the next tokens of all."""
+    """KV blocks for the next tokens of all running requests."""
     free_blocks: int
-    """That could be had for them."""
+    """KV blocks that could be had for them."""
     ratio_before: float
     ratio: float
     """Share of their declared answers that running requests are expected to generate."""
 
 
 class Restored(NamedTuple):
-    """What becomes of a victim's KV blocks, where they may be swapped out."""
+    """How a victim comes back, where KV blocks may be swapped out."""
 
     victim: Request
     swapped: bool
-    """To the host; else it is computed again."""
+    """Whether its blocks are swapped to the host; otherwise it is recomputed."""
     blocks: int
     """Its KV blocks with content."""
     costs: Costs
@@ -64,7 +64,7 @@ class SwappedIn(NamedTuple):
     request: Request
     tokens: int
     blocks: int
-    """Those moved; it found the others on the GPU."""
+    """Blocks that were moved; the others were still on the GPU."""
     transfer_us: int
 
 
@@ -74,20 +74,20 @@ class Reloaded(NamedTuple):
     request: Request
     blocks: int
     sources: tuple[tuple[str, int], ...]
-    """How many from which tier."""
+    """Number of blocks by tier."""
     thrashing: int
-    """Those that had only just gone."""
+    """Blocks that had been evicted only recently."""
     transfer_us: int
 
 
 class Ghost(NamedTuple):
-    """A decode that a step computes for a request that has left since the step was planned: nothing comes of it."""
+    """A decode for a request that has left since the step was planned; its result is discarded."""
 
     request: Request
     tokens: int
-    """That it computes."""
+    """Tokens that it computes."""
     context_tokens: int
-    """Computed before the step."""
+    """Tokens computed before the step."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -100,15 +100,15 @@ class Plan(Kept):
         admitted: requests taken from the queue, in order.
         instant: those of them whose whole prompt was cached, so their prefill needs no chunk.
         preempted: requests put back, in order.
-        stopped: where and why it stopped admitting; None = it admitted all, or gives no reason.
+        stopped: where and why it stopped admitting; None = it admitted all, or the rule gives no reason.
         decodes: whether the decode cohort takes part.
-        reloaded: what comes back from tiers.
+        reloaded: content that comes back from tiers.
         loaded_us: when all of that is there, if it is loaded concurrently with steps.
         restored: how the preempted requests come back, if they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: duration of the KV transfers that belong to this step.
         outranked: those of ``preempted`` that gave way to a more urgent request, in order.
-        retraction: why the others were preempted, if the rule says so; otherwise None.
+        retraction: why the other requests were preempted, if the rule says so; otherwise None.
         ghosts: decodes of requests that have left; chunks of such requests stay in ``chunks``.
     """
 
@@ -148,23 +148,23 @@ class Plan(Kept):
         self.ghosts: list[Ghost] = []
 
     def stop_untried(self) -> None:
-        """Running requests are served, and the queue is not looked at: one was preempted, or no token is left."""
+        """Record that the queue was not examined, because a request was preempted or no token is left."""
         self.stopped = Stopped(PREEMPTED) if self.preempted else Stopped(TOKENS, 1)
 
     def follow(self, idle: Plan) -> None:
-        """What a plan before it preempted that is no step of its own belongs to this one."""
+        """Take over the preemptions of ``idle``, an earlier plan that became no step."""
         self.preempted[:0] = idle.preempted
         self.outranked = idle.outranked + self.outranked
         self.transfer_us += idle.transfer_us
 
     @property
     def computes_nothing(self) -> bool:
-        """Whether, decodes apart, a step without effect would come of it."""
+        """Whether the plan, decodes apart, would make a step without effect."""
         return not (self.chunks or self.instant or self.preempted or self.ghosts)
 
 
 NO_PLAN: Final = Plan()
-"""Of no step; it stays as it is."""
+"""The plan of no step; never modified."""
 
 
 class Planned(NamedTuple):
@@ -173,48 +173,48 @@ class Planned(NamedTuple):
     plan: Plan | None
     """None = a plain decode."""
     epoch: int
-    """Of the block pool, after planning."""
+    """The block pool's epoch after planning."""
 
     @property
     def computes_nothing(self) -> bool:
-        """Whether there is nothing in it to compute, decodes of the cohort apart."""
+        """Whether it has nothing to compute, decodes of the cohort apart."""
         return self.plan is None or not (self.plan.chunks or self.plan.ghosts)
 
     def after(self, idle: Plan) -> Planned:
-        """The same step, with what a plan before it preempted that is no step of its own."""
+        """Return this step with the preemptions of ``idle``, an earlier plan that became no step."""
         plan = Plan() if self.plan is None else self.plan
         plan.follow(idle)
         return self._replace(plan=plan)
 
 
 class Done(NamedTuple):
-    """What came of a step's plan. Times in microseconds."""
+    """The outcome of a step's plan. Times in microseconds."""
 
     start_us: int
     duration_us: int
     decode_requests: int
     decode_context_tokens: int
-    """Their contexts before the step, summed."""
+    """The sum of their contexts before the step."""
     first_tokens: list[Request]
-    """Who had the first token in it, in running order."""
+    """Requests that got their first token in it, in running order."""
     finishing: list[Request]
-    """Who had the last one."""
+    """Requests that got their last token in it."""
     answering: Sequence[Request]
-    """Whose answer began in it, behind the reasoning if there was any, in running order."""
+    """Requests whose answer (after any reasoning) began in it, in running order."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StepPart(Kept):
-    """Something that steps wait for, or that has something to tell of them; by default nothing of the kind."""
+    """Something that extends steps or emits records about them; the defaults do nothing."""
 
     __slots__ = ()
 
     def begin_plan(self, now: int) -> None:
-        """A step is to be planned."""
+        """Prepare for the planning of a step."""
 
-    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (what it is by default)
-        """How long the step of a plan is under way that starts now and would otherwise take so long."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (the default ignores them)
+        """Return how long a step starting now takes, given that it would otherwise take ``duration_us``."""
         return duration_us
 
     def tell(self, done: Done) -> None:
-        """There are subscribers: tell what there is to tell of a step."""
+        """Emit records about a step; called only if there are subscribers."""

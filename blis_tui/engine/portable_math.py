@@ -1,12 +1,12 @@
 """Logarithm, exponential and gamma function that give the same bits on every machine.
 
-``math.log`` and its kin call the platform's libm, whose last bit differs between systems. Here only IEEE-754
-``+ - * /`` and ``sqrt`` are used, which are correctly rounded everywhere, and exact scalings by powers of
-two. ``ln`` and ``exp`` stay within one unit in the last place of the true value.
+``math.log`` and related functions call the platform's libm, whose last bit differs between systems. This module uses
+only IEEE-754 ``+ - * /`` and ``sqrt``, which are correctly rounded everywhere, and exact scalings by powers of two.
+``ln`` and ``exp`` stay within one unit in the last place of the true value.
 
-Methods: ``ln`` reduces to ``[sqrt(1/2), sqrt(2))`` and sums the area-tangent series; ``exp`` reduces to 1/64
-of a binary octave with a table of 32nd roots of two (P. T. P. Tang, ACM TOMS 15, 1989), the table being
-computed at import in integers; ``gamma`` is Stirling's series after shifting the argument up.
+Methods: ``ln`` reduces to ``[sqrt(1/2), sqrt(2))`` and sums the area-tangent series. ``exp`` reduces to 1/64 of a
+binary octave with a table of 32nd roots of two (P. T. P. Tang, ACM TOMS 15, 1989), computed at import in integers.
+``gamma`` is Stirling's series after shifting the argument up.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LN2_LOW: Final = float.fromhex("0x1.A39EF35793C76p-33")
 
 _STEPS: Final = 32
 _STEPS_PER_LN2: Final = float.fromhex("0x1.71547652B82FEp5")
-# ln 2 / 32, split likewise: quotients stay below 2**16.
+# ln 2 / 32, split in the same way: quotients stay below 2**16.
 _STEP_HIGH: Final = _LN2_HIGH / _STEPS
 _STEP_LOW: Final = _LN2_LOW / _STEPS
 _LARGEST_EXP: Final = 709.782712893384
 _SMALLEST_EXP: Final = -745.1332191019412
 _ROUNDER: Final = float.fromhex("0x1.8p52")
-"""Adding and subtracting it rounds to a whole number."""
+"""Adding and then subtracting this rounds to a whole number."""
 
 _SUBNORMAL_SHIFT: Final = 64
 _SMALLEST_NORMAL_EXPONENT: Final = -1022
@@ -104,7 +104,7 @@ def exp(x: float) -> float:
     value = high + (low + (high + low) * series)
     exponent = n >> 5
     if exponent >= _SMALLEST_NORMAL_EXPONENT:
-        # 2**1024 is no double.
+        # 2**1024 overflows a double.
         return value * 2.0 * ldexp(1.0, exponent - 1) if exponent > 0 else value * ldexp(1.0, exponent)
     # Round once, at the end: platforms' own ldexp do not agree on subnormals.
     return value * ldexp(1.0, exponent + _SUBNORMAL_SHIFT) * ldexp(1.0, -_SUBNORMAL_SHIFT)

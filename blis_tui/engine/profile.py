@@ -1,4 +1,4 @@
-"""What an instance is like, whatever it does: for signals, explanations and checks."""
+"""The static profile of an instance, for signals, explanations and checks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Profile:
 
     limits: Limits
     traits: Traits
-    """Of its batch-formation rule."""
+    """Traits of its batch-formation rule."""
     order: str
-    """Who goes first in its queue, as a sentence without its full stop."""
+    """The order of its queue, as a sentence without its full stop."""
     victims: str
-    """Whom it preempts, such as "the youngest running request"."""
+    """Which request it preempts, such as "the youngest running request"."""
 
     @property
     def max_running(self) -> int | None:
@@ -28,18 +28,15 @@ class Profile:
         return None if self.traits.limits_each_step else self.limits.max_num_seqs
 
 
-# What bounds an instance.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What bounds an instance, under vLLM's names; None and 0 mean "unlimited" and "off"."""
+    """Limits of an instance, under vLLM's names; None and 0 mean "unlimited" and "off"."""
 
     model: str
     max_num_seqs: int
     max_num_batched_tokens: int
     long_prefill_token_threshold: int
-    """The one in force: a batch-formation rule may work it out from the other limits."""
+    """The value in force: a batch-formation rule may derive it from the other limits."""
     max_model_len: int | None
     block_size_tokens: int
     kv_blocks: int

@@ -1,8 +1,8 @@
-"""What happened, one frozen record each, and how each kind is shown: a record is described here and nowhere else.
+"""Records of what happened, one frozen dataclass per kind, each with a description of how it is shown.
 
-The field order is the order in every file and is part of the format. A record is built only while its kind has
-a subscriber. ``event`` is the number of the processed event, from 1; several records may carry the same one.
-Every event has at least one. All times are simulated microseconds.
+The field order is the order in every file and is part of the format. A record is built only while its kind has a
+subscriber. ``event`` is the number of the processed event, from 1; several records may carry the same number. Every
+event has at least one record. All times are simulated microseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dataclasses import KW_ONLY
 
 RECORD_KINDS: dict[str, type[Record]] = {}
-"""Every kind of record by its name in files and subscriptions, in order of definition; defining one puts it here."""
+"""Every kind of record by its name in files and subscriptions, in order of definition; filled as classes are
+defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Description:
     """How a kind of record is shown; omitted texts are made from the kind's name.
 
     Texts are templates over the record's fields (``{ttft_us:ms}``; see ``units.filled`` for the formats). ``line``,
-    ``short`` and ``brief`` follow the name of the request or instance, and may use what the debugger keeps of every
-    event: ``figures``, ``request_id``, ``instance`` and ``reason``.
+    ``short`` and ``brief`` follow the name of the request or instance. They may use only what the debugger keeps of
+    every event: ``figures``, ``request_id``, ``instance`` and ``reason``.
 
     Raises:
         TypeError: these three use anything else, or there are more than two figures.
@@ -42,11 +43,11 @@ class Description:
     meaning: str = ""
     """A phrase that follows "an event in which"."""
     explanation: str = ""
-    """The same in whole sentences, with its consequences, for people who have not read the documentation."""
+    """The meaning in whole sentences, with its consequences, for people who have not read the documentation."""
     sentence: str = ""
     """What a record says, without a full stop."""
     line: str = ""
-    """The same in a list of events: parts separated by ``, ``."""
+    """The sentence's counterpart in a list of events: parts separated by ``, ``."""
     short: str = ""
     """A shorter ``line``, for narrow panes."""
     brief: str = ""
@@ -54,9 +55,9 @@ class Description:
     figures: tuple[str, ...] = ()
     """Up to two fields that the debugger keeps of every such record: whole numbers, or names of requests."""
     own_event: bool = True
-    """It can name an event; otherwise it accompanies another record, such as that of a step."""
+    """Whether it can name an event; otherwise it accompanies another record, such as that of a step."""
     result: bool = False
-    """For records of a step: a result, known when the step is complete; others are decided at its start."""
+    """For records of a step: whether it is known only when the step is complete; others are decided at its start."""
     ends: str = ""
     """How it ends its request: ``done`` or ``lost``; empty = it does not."""
     state: str = ""
@@ -64,11 +65,11 @@ class Description:
     change: str = ""
     """What it changes for its request beyond the request's fields."""
     on_demand: bool = False
-    """It says more about another record of its event, at a cost: only who names the kind hears of it, not who asks for
-    all, so it is in no record file or golden."""
+    """Whether it is emitted only to subscribers that name its kind, not to subscribers to all. It adds costly detail to
+    another record of its event, and is in no record file or golden."""
 
     def __post_init__(self) -> None:
-        """Say with the kind's name what is left out."""
+        """Fill omitted texts from the kind's name."""
         name = self.label
         defaults = {"meaning": name, "sentence": name, "line": name, "brief": "" if self.sign else name, "sign": "◇"}
         for field, text in defaults.items():
@@ -87,12 +88,12 @@ class Description:
 
 
 def streamed_kinds() -> dict[str, type[Record]]:
-    """The kinds that make up the record stream: all but those that have to be asked for by name."""
+    """Return the kinds in the record stream: all but those that are emitted only on demand."""
     return {name: kind for name, kind in RECORD_KINDS.items() if not kind.shown.on_demand}
 
 
 def record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
-    """A kind of record by its class or its name; ``all`` (or ``Record``) are those of the record stream.
+    """Return the record classes of a kind, given as class or name; ``all`` (or ``Record``) means the record stream.
 
     Raises:
         ValueError: there is no such kind.
@@ -106,17 +107,17 @@ def record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
 
 
 def described(kind: str) -> Description:
-    """How a kind of record is shown; one that is not defined, as itself."""
+    """Return the description of a kind of record; an undefined kind gets a default one."""
     known = RECORD_KINDS.get(kind)
     return Description(kind) if known is None else known.shown
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Base of all records: which event it belongs to, and when that was.
+    """Base of all records: the event it belongs to, and its time.
 
-    A subclass is a kind of record by having a description: a frozen dataclass with its fields, each a whole number, a
-    text, a truth value, or a tuple of texts or of such dataclasses.
+    A subclass becomes a kind of record by having a description. It is a frozen dataclass whose fields are whole
+    numbers, strings, booleans, or tuples of strings or of such dataclasses.
 
     Attributes:
         kind: the description's.
@@ -132,10 +133,10 @@ class Record:
     event: int
     """The number of the event that it belongs to, from 1."""
     time_us: int
-    """When that was, in simulated time."""
+    """When that event happened, in simulated time."""
 
     def __init_subclass__(cls) -> None:
-        """Put the kind among the known ones; of a dataclass with slots, which is made twice, the second make."""
+        """Register the kind; a dataclass with slots is created twice, and the second class is kept."""
         if "shown" not in cls.__dict__:
             return
         cls.kind = cls.shown.kind
@@ -195,7 +196,7 @@ class Admitted(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rejected(Record):
-    """Admission control or the gateway turned a request away; ``policy`` says who."""
+    """Admission control or the gateway rejected a request; ``policy`` says which."""
 
     shown = Description(
         "rejected",
@@ -213,7 +214,7 @@ class Rejected(Record):
     request_id: str
     """The request's name."""
     policy: str
-    """Who turned it away: the admission policy's name, ``tenant-budget``, ``gateway-full``, ..."""
+    """What rejected it: the admission policy's name, ``tenant-budget``, ``gateway-full``, ..."""
     reason: str
     """Why, in words."""
 
@@ -247,7 +248,7 @@ class Routed(Record):
 
 @dataclass(frozen=True, slots=True)
 class Queued(Record):
-    """A request entered an instance's waiting queue; ``position`` counts from 0."""
+    """A request entered an instance's waiting queue."""
 
     shown = Description(
         "queued",
@@ -318,7 +319,7 @@ class Scheduled(Record):
     instance: int
     """Index of the instance."""
     cached_tokens: int
-    """Tokens of it that the KV cache has: found in the prefix cache, brought back, or transferred."""
+    """Tokens of it that are in the KV cache already: found in the prefix cache, brought back, or transferred."""
     new_tokens: int
     """Prompt tokens that its first step computes."""
     waited_us: int
@@ -329,7 +330,7 @@ class Scheduled(Record):
 class Preempted(Record):
     """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on.
 
-    Or, where no request runs, a waiting one lost those that were transferred to it.
+    If no request was running, a waiting request lost the blocks that had been transferred to it.
     """
 
     shown = Description(
@@ -373,9 +374,9 @@ class ChunkDone:
 class StepFinished(Record):
     """One step of one instance, with what each of its four phases did.
 
-    Schedule: ``admitted``, ``preempted``, ``chunks``, ``decode_requests`` (all get one token), ``stalled`` (running,
-    but no token this step). Execute: ``duration_us`` by the step-time model, ``decode_context_tokens`` before it.
-    Complete: ``first_tokens``, ``completed``. Next: ``next_step_us`` (-1 = the instance goes idle).
+    Schedule: ``admitted``, ``preempted``, ``chunks``, ``decode_requests`` (each gets one token), ``stalled``
+    (running, but no token this step). Execute: ``duration_us`` by the step-time model, ``decode_context_tokens``
+    before the step. Complete: ``first_tokens``, ``completed``. Next: ``next_step_us`` (-1 = the instance goes idle).
     """
 
     shown = Description(
@@ -480,7 +481,7 @@ class Completed(Record):
     e2e_us: int
     """Time from arrival to its last token, as the client sees it."""
     length_capped: bool
-    """Whether it was cut short: its model would have generated more."""
+    """Whether the answer was cut short: its model would have generated more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,13 +526,13 @@ class TimedOut(Record):
     instance: int
     """Index of the instance."""
     was_running: bool
-    """Whether it was in the batch; else in the queue."""
+    """Whether it was in the batch; otherwise it was in the queue."""
     output_tokens: int
     """Output tokens generated until then."""
 
 
 class Observers:
-    """Who wants to know what. An absent subscriber costs the engine one attribute read.
+    """Subscriptions by kind of record. Without subscribers they cost the engine one attribute read.
 
     Attributes:
         event: number of the event being processed; kept current only while there are subscribers.
@@ -551,7 +552,7 @@ class Observers:
         self.kinds = frozenset(self._callbacks)
 
     def remove(self, kind: type[Record], callback: Callable[[Record], None]) -> None:
-        """Stop calling ``callback``; nothing happens when it is not called anyway."""
+        """Stop calling ``callback``; do nothing if it is not subscribed."""
         left = list(self._callbacks.get(kind, ()))
         if callback in left:
             left.remove(callback)
@@ -561,7 +562,7 @@ class Observers:
         self.kinds = frozenset(self._callbacks)
 
     def emit(self, record: Record) -> None:
-        """Hand ``record`` to the subscribers of its kind, in order of subscription."""
+        """Pass ``record`` to the subscribers of its kind, in order of subscription."""
         # A callback may end its own subscription, so the last one for a kind may be gone by now.
         for callback in self._callbacks.get(type(record), ()):
             callback(record)

@@ -1,6 +1,6 @@
-"""One request: what it asks for, and where it stands.
+"""One request: what it asks for, and its progress.
 
-A request's progress while it decodes is not stored here: the decode cohort of its instance derives it from a clock
+While a request decodes, its progress is not stored here: the decode cohort of its instance derives it from a clock
 (see ``engine.cohort``). The fields below are exact whenever the request is outside a cohort.
 """
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
-"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own.
+"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; the rest of the prompt is unique to the request.
 
-Under a LoRA adapter it begins with an empty segment that names the adapter: the same tokens have other keys and values.
+Under a LoRA adapter it begins with an empty segment that names the adapter, as the same tokens have other keys and
+values.
 """
 
 
 def under_adapter(adapter: str, segments: Segments) -> Segments:
-    """The shareable head of a prompt as an adapter computes it."""
+    """Return the shareable head of a prompt as an adapter computes it."""
     return ((f"lora/{adapter}", 0), *segments) if adapter and segments else segments
 
 
 class RequestState(IntEnum):
-    """Where a request is in its life (INV-2 allows only the moves that ``invariants`` lists)."""
+    """The state of a request in its life cycle (INV-2 allows only the transitions that ``invariants`` lists)."""
 
     CREATED = 0
     WAITING = 1
@@ -43,7 +44,7 @@ class RequestState(IntEnum):
 
 
 def declared_segments(request: Request) -> Segments:
-    """The shareable head of its prompt, whatever its adapter."""
+    """Return the shareable head of the prompt without the adapter's segment."""
     return request.segments[1:] if request.adapter else request.segments
 
 
@@ -60,16 +61,16 @@ _HANDOVER: Final = (
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Handover(Kept):
-    """The way of a request whose prompt is computed on one instance and whose answer is generated on another.
+    """State of a request whose prompt is computed on one instance and whose answer is generated on another.
 
     Attributes:
         prefilled: whether its prompt is computed; until then its instance must not generate beyond the first token.
-        prefill_instance: where that is; -1 = not known yet, as in all that follows.
-        decode_instance: where its answer is generated.
-        transfer_start_us: when its KV blocks start on their way.
-        transfer_us: how long that takes.
-        last_step_us: how long the step takes that completes its prefill.
-        first_token_overhead_us: what its client waits for its first token beyond the step, where that came from.
+        prefill_instance: the instance that computes the prompt; -1 = not known yet, as in all following fields.
+        decode_instance: the instance that generates the answer.
+        transfer_start_us: when the transfer of its KV blocks starts.
+        transfer_us: duration of the transfer.
+        last_step_us: duration of the step that completes its prefill.
+        first_token_overhead_us: overhead that its client waits for the first token beyond the step that produced it.
     """
 
     __slots__ = _HANDOVER
@@ -84,15 +85,15 @@ class Handover(Kept):
         self.first_token_overhead_us = 0
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return all fields as plain values (for digests)."""
         return tuple(getattr(self, name) for name in _HANDOVER)
 
 
 def handover_of(request: Request) -> Handover:
-    """The way of a request over two instances.
+    """Return the handover of a request that is served by two instances.
 
     Raises:
-        TypeError: it has none.
+        TypeError: the request has none.
     """
     if request.handover is None:
         raise TypeError(f"{request!r} is served by one instance")
@@ -101,11 +102,11 @@ def handover_of(request: Request) -> Handover:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Reasoning(Kept):
-    """What a request thinks before it answers.
+    """The reasoning of a request before its answer.
 
     Attributes:
         tokens: how many of its output tokens are reasoning; they come first.
-        first_answer_us: when the token behind them was produced; -1 = not yet.
+        first_answer_us: when the first token after them was produced; -1 = not yet.
         ttfat_us: its client's time to that token, the first of the answer itself; -1 = not yet.
     """
 
@@ -116,12 +117,12 @@ class Reasoning(Kept):
         self.first_answer_us = self.ttfat_us = -1
 
     def state(self) -> tuple[int, int, int]:
-        """All of it, as plain values (for digests)."""
+        """Return all fields as plain values (for digests)."""
         return (self.tokens, self.first_answer_us, self.ttfat_us)
 
 
 class Media(NamedTuple):
-    """Tokens of a prompt that are no text."""
+    """Number of a prompt's tokens that are not text, by modality."""
 
     image_tokens: int = 0
     audio_tokens: int = 0
@@ -129,11 +130,11 @@ class Media(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Total number of media tokens."""
         return self.image_tokens + self.audio_tokens + self.video_tokens
 
     def beside(self, other: Media) -> Media:
-        """Those of both."""
+        """Return the sum of both."""
         return Media(*map(add, self, other)) if other is not NO_MEDIA else self
 
 
@@ -144,10 +145,10 @@ class MediaItem(NamedTuple):
     """An image, a piece of audio or a video in a prompt."""
 
     offset: int
-    """Tokens of the prompt before it."""
+    """Number of prompt tokens before it."""
     tokens: int
     content: str
-    """Its name: items that are the same have the same."""
+    """Content name: equal items have equal names."""
 
 
 _REQUEST: Final = (
@@ -211,11 +212,11 @@ class Request:
         input_tokens: length of the whole prompt, shared segments included.
         output_tokens: tokens that its model would generate. Only the engine may read this (INV-9).
         declared_tokens: the output budget that its client declared; -1 = undeclared, 0 = no answer wanted.
-        max_output_tokens: what it may generate: the declared budget, until an instance applies its limits to that, or
-            to an undeclared one (0 until then). The control plane and reservations use it.
+        max_output_tokens: its output budget: the declared one, possibly cut by an instance; if undeclared, 0 until an
+            instance derives it from its limits. The control plane and reservations use it.
         segments: the shareable head of the prompt.
-        content: the same for everything that its blocks will hold; longer than ``segments`` only if the whole prompt is
-            shareable and other prompts will begin with its answer.
+        content: shareable segments of everything that its blocks will hold; longer than ``segments`` only if the whole
+            prompt is shareable and other prompts will begin with its answer.
         model: name of the requested model; empty = any.
         adapter: name of the requested LoRA adapter; empty = the base model.
         deadline_us: absolute time of its timeout; 0 = none.
@@ -224,20 +225,20 @@ class Request:
         generated_tokens: output tokens produced so far (outside a cohort).
         target_tokens: computed tokens at which its current prefill ends.
         batch_slot: its number in the running list, in order of admission; -1 = not running.
-        known_clock: the cohort's clock after the latest advance that was planned when the token it stores was known.
+        known_clock: the cohort's clock after the latest advance that was planned when its input token was known.
             Asynchronous scheduling does that only for requests that were skipped before.
         held_blocks: KV blocks that it holds (outside a cohort).
         shared_blocks: those of them that others can find by content: always a prefix of its block table.
-        pieces: which blocks these are.
+        pieces: identifies these shared blocks.
         gateway_us: how long it waited in the gateway's queue; -1 = it did not.
-        handover: its way over two instances; None = it runs on one.
-        peak_tokens: the most of its tokens that were in the KV cache when it was preempted.
-        retries: how often it had to start again.
+        handover: its state across two instances; None = it runs on one.
+        peak_tokens: the largest number of its tokens in the KV cache when it was preempted.
+        retries: how often it had to start over.
         network: its client's connection; None = its times are measured at the cluster.
         client: ID of the workload's client that sent it; empty = unknown.
         ignore_eos: whether it is known to use up its budget.
         reasoning: its reasoning tokens; None = not distinguished.
-        media: tokens of its prompt that are not text.
+        media: number of its prompt tokens that are not text.
         media_items: the same by item, in prompt order; empty = unknown, see ``items_of``.
     """
 
@@ -305,20 +306,20 @@ class Request:
         self.retries = 0
 
     def declare(self, tokens: int | None) -> None:
-        """Its client says how long the answer may become; None = it says nothing.
+        """Set the output budget that the client declares; None = undeclared.
 
-        Where this is not called, a request declares just what it will generate, as benchmark clients do.
+        Without this call, a request declares exactly the tokens it will generate, as benchmark clients do.
         """
         self.declared_tokens = -1 if tokens is None else tokens
         self.max_output_tokens = tokens or 0
 
     @property
     def stops_early(self) -> bool:
-        """Whether its answer ends by itself, with an end-of-sequence token: its budget is not used up then."""
+        """Whether its answer ends with an end-of-sequence token before its budget is used up."""
         return self.output_tokens < self.max_output_tokens
 
     def restart(self) -> None:
-        """Forget everything that instances have done for it: it is on its way to a queue again."""
+        """Reset everything that instances have done for it: it is on its way to a queue again."""
         self.state = RequestState.CREATED
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
         self.known_clock = -1
@@ -331,7 +332,7 @@ class Request:
         self.retries += 1
 
     def __getstate__(self) -> tuple[object, ...]:
-        # Values without their names: a long queue pickles ten times as fast.
+        # Values without field names: a long queue pickles ten times as fast.
         values: tuple[object, ...] = _VALUES(self)
         return values
 

@@ -1,6 +1,6 @@
-"""What others see of an instance: who is in flight there, who runs, which KV blocks are in use.
+"""What others see of an instance: its requests in flight and running, and the KV blocks in use.
 
-Others hear of what a step computed when it ends, or, where the cluster shows results early, when it starts. Until then
+Others learn the results of a step when it ends or, if the cluster shows results early, when it starts. Until then,
 requests that have left the batch still count.
 """
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Seen(Kept):
-    """One instance from outside.
+    """An instance as seen from outside.
 
     Attributes:
         in_flight: requests that the router sent here and that have not ended.
         present: those of them in its queue and batch.
-        stays_us: when those that have left did so, less when each came: with that of those who are there it is the
-            number present, added up over time.
-        watch: whom it tells what happens to requests here; None = nothing.
+        stays_us: sum of departure times minus sum of arrival times. Adding ``present * now`` gives the number present,
+            integrated over time.
+        watch: receives what happens to requests here; None = nobody does.
     """
 
     __slots__ = ("_batch", "_leaving", "in_flight", "present", "stays_us", "watch")
@@ -39,18 +39,18 @@ class Seen(Kept):
         self.watch: Watch | None = None
         self._batch = batch
         self._leaving: dict[tuple[int, bool], int] = {}
-        """Blocks that are free and still count as in use: by request, and whether its prompt was handed over."""
+        """Blocks that are free but still count as in use: by request, and whether its prompt was handed over."""
 
     @property
     def running(self) -> int:
-        """Requests in its batch: where results come with a step's end, those that have not left."""
+        """Number of requests in its batch; without early results, requests count until the end of their last step."""
         batch = self._batch
         early = self.watch is not None and self.watch.early
         return len(batch.running) if early else self.present - len(batch.waiting.items)
 
     @property
     def kv_used(self) -> int:
-        """Blocks in use: never more than there are, though left ones may be in use again."""
+        """Number of blocks in use, at most the total: blocks that still count may have been allocated again."""
         pool = self._batch.pool
         total = pool.total
         used = total - pool.free
@@ -61,17 +61,17 @@ class Seen(Kept):
         return used
 
     def present_us(self, now: int) -> int:
-        """The number of requests in queue and batch, added up over time until now."""
+        """The number of requests in queue and batch, integrated over time until ``now``."""
         return self.stays_us + self.present * now
 
     def depart(self, request: Request) -> None:
-        """It no longer counts as in flight."""
+        """Stop counting a request as in flight."""
         self.in_flight -= 1
         if self.watch is not None:
             self.watch.departed.append(request)
 
     def vacated(self, request: Request, blocks: int, *, handed_over: bool = False) -> None:
-        """It has left the batch, and its blocks are free: others see that now, or at the step's end."""
+        """Record that a request left the batch and its blocks are free; others see it now, or at the step's end."""
         watch = self.watch
         if watch is None:
             return
@@ -81,7 +81,7 @@ class Seen(Kept):
             self._leaving[request.index, handed_over] = blocks
 
     def leave(self, request: Request, now: int, *, handed_over: bool = False) -> None:
-        """The step is over in which it left the batch."""
+        """Record the end of the step in which a request left the batch."""
         self.present -= 1
         self.stays_us += now
         watch = self.watch
@@ -92,18 +92,18 @@ class Seen(Kept):
             self.depart(request)
 
 
-# What instances tell the control plane about their requests.
+# What instances report to the control plane about their requests.
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Watch(Kept):
-    """What the control plane wants to hear of instances; without it they keep to themselves.
+    """Where instances report to the control plane; without it they report nothing.
 
     Attributes:
         early: whether a step's results are seen from its start on.
         early_transfers: whether the transfer of KV blocks starts with the step that completes the prefill.
-        departed: requests that no longer count, until who watches takes note of them.
-        prefilled: requests whose prompt has been computed for another instance, likewise.
+        departed: requests that no longer count, until the control plane takes note of them.
+        prefilled: requests whose prompt has been computed for another instance, until the control plane takes note.
         touched: the board's list of instances to which something has happened.
     """
 
@@ -117,24 +117,24 @@ class Watch(Kept):
         self.prefilled: list[Request] = []
 
 
-# Who keeps the books: the engine tells a ledger about each request once, at the end of its life.
+# The engine reports each request to a ledger once, at the end of its life.
 
 
 class Ledger(Protocol):
-    """Keeps what is known about requests after the engine has forgotten them."""
+    """Keeps what is known about requests after the engine has discarded them."""
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
-        """``request`` has reached a terminal state: all its fields are final.
+        """Record ``request``, which has reached a terminal state: all its fields are final.
 
-        ``ttft_us`` and ``e2e_us`` are what its client measured, -1 where there was no first or last token.
+        ``ttft_us`` and ``e2e_us`` are what its client measured; -1 if there was no first or last token.
         """
 
     @property
     def contradictions(self) -> Sequence[str]:
-        """Requests whose times contradict each other, in words."""
+        """Describe requests whose times contradict each other."""
 
     def __len__(self) -> int:
-        """How many requests have ended."""
+        """Number of requests that have ended."""
 
     def fingerprint(self) -> str:
-        """A digest of all books (two ledgers that agree on it agree on everything)."""
+        """Return a digest of all books; two ledgers with the same digest agree on everything."""

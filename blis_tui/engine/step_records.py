@@ -1,4 +1,4 @@
-"""How observers get to know what a step did."""
+"""Emits the records that tell observers what a step did."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
-    """A Preempted record for each request the step puts back, a Scheduled record for each it admits."""
+    """Emit a Preempted record for each request the step puts back, and a Scheduled record for each it admits."""
     event = observers.event
     if Preempted in observers.kinds:
         for victim, beneficiary, tokens, blocks in plan.preempted:
@@ -51,14 +51,14 @@ def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
 
 
 def _names(requests: Sequence[Request]) -> tuple[str, ...]:
-    """Nothing where no request is admitted or ends, as in most steps: that costs nothing."""
+    """Return the names of requests; skip the list for the usual empty case, where it would only cost time."""
     return tuple([request.request_id for request in requests]) if requests else ()
 
 
 def emit_step(
     observers: Observers, index: int, number: int, batch: Batch, plan: Plan, done: Done, upcoming_us: int
 ) -> None:
-    """A StepFinished record; the batch is as after the step. ``upcoming_us``: start of the next one, or -1."""
+    """Emit a StepFinished record; the batch is as after the step. ``upcoming_us``: start of the next one, or -1."""
     if StepFinished in observers.kinds:
         observers.emit(
             StepFinished(
@@ -84,7 +84,7 @@ def emit_step(
 
 
 def emit_first_tokens(observers: Observers, index: int, done: Done, latency: StepTimeModel) -> None:
-    """A FirstToken record for each first token, as its client sees it."""
+    """Emit a FirstToken record for each first token, as its client sees it."""
     if FirstToken in observers.kinds:
         for request in done.first_tokens:
             ttft_us = client_ttft_us(request, latency)

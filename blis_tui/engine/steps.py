@@ -1,7 +1,7 @@
-"""The steps of one instance: how one is planned, how long it takes, and what comes of it.
+"""The steps of one instance: how one is planned, how long it takes, and its outcome.
 
-When steps are planned, and how many are under way at a time, is the flow's to say (``engine.flow``). What some steps
-wait for beside their computation, such as transfers of KV blocks, are parts (``StepPart``); most instances have none.
+The flow decides when steps are planned and how many are in flight at a time (``engine.flow``). Parts (``StepPart``)
+are what some steps wait for besides their computation, such as transfers of KV blocks; most instances have none.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _LEFT: Final = 4
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Parts:
-    """What an instance is made of beside its batch, and whom it tells.
+    """What an instance consists of besides its batch, and where it reports.
 
     Attributes:
         latency: the step-time model.
-        rule: how batches are formed.
-        priority: what a request's priority is.
+        rule: forms the batches.
+        priority: determines a request's priority.
         events: where steps are scheduled.
-        ledger: where requests are counted.
-        observers: who listens.
-        beside: what belongs to steps beside what they compute.
-        front_end: the process that takes requests in; None = it takes no time of its own.
+        ledger: where ended requests are recorded.
+        observers: receive the records.
+        beside: parts of steps besides their computation.
+        front_end: the API server process; None = it takes no time of its own.
     """
 
     __slots__ = ("beside", "events", "front_end", "latency", "ledger", "observers", "priority", "rule")
@@ -89,18 +89,19 @@ class Steps(Kept):
     Attributes:
         index: of the instance.
         batch: the requests it works on.
-        rule: how batches are formed.
-        latency: the step-time model; its overheads belong to every latency that a client sees.
-        flat: whether it says the same of all steps of nothing but the same number of decodes.
-        timed: the same model, if it does not matter when it is asked, nor how often: plain decodes are taken in one go.
-        seen: what others see of the requests.
-        tallies: what the steps add up to.
-        parts: what belongs to steps beside their computation, in this order.
-        place_of: where a request stands among those of a batch.
+        rule: forms the batches.
+        latency: the step-time model; its overheads are part of every client-side latency.
+        flat: whether the model's answer for a plain decode depends on the number of decodes alone.
+        timed: the same model if it is pure, so that it does not matter when or how often it is asked; plain decodes
+            then run in one go.
+        seen: what others can see of the requests.
+        tallies: totals over the steps.
+        parts: parts of steps besides their computation, in this order.
+        place_of: sort key of a request within a batch.
         free_us: when the latest step ends.
         holds: whether requests that end keep their slot and their blocks until their last step is over.
-        plans_on: whether the step after that is planned for those, too, whose answer ends by itself.
-        done: what came of the latest step, if it has subscribers; the flow has yet to tell it.
+        plans_on: whether the step after that is also planned for requests whose answer ends early.
+        done: outcome of the latest step if it has subscribers; the flow has yet to report it.
     """
 
     __slots__ = (
@@ -153,20 +154,20 @@ class Steps(Kept):
         self._stores_last_token = traits.stores_last_token
 
     def take(self, latency: StepTimeModel) -> None:
-        """From now on steps take as long as this model says."""
+        """Use this step-time model from now on."""
         self.latency = latency
         self.flat = isinstance(latency, Timed) and latency.flat
         self.timed = latency if isinstance(latency, Timed) and is_pure(latency) else None
 
     def keep_pace(self, latency: StepTimeModel) -> None:
-        """From now on all steps take as long as this model says, those without effect, too."""
+        """Use this step-time model from now on, also for steps without effect."""
         self.take(latency)
         self._skips_empty_steps = False
 
     # ---- the plan ----
 
     def plan(self, now: int, *, ahead: bool = False) -> Plan | None:
-        """Schedule the step that starts now (or after the one under way); None = not before KV blocks arrive."""
+        """Schedule the step that starts now (or after the one in flight); None = not before KV blocks arrive."""
         batch = self.batch
         batch.now = now
         if batch.speculative is not None:
@@ -180,7 +181,7 @@ class Steps(Kept):
             return None
         tallies = self.tallies
         tallies.allocation_failures += len(plan.preempted)
-        if plan.outranked:  # for want of a place, not of KV blocks
+        if plan.outranked:  # for lack of a place, not of KV blocks
             tallies.allocation_failures -= len(plan.outranked)
             tallies.outranked += len(plan.outranked)
         for request in plan.admitted:
@@ -191,16 +192,16 @@ class Steps(Kept):
                 tallies.preemptions += 1
                 tallies.preempted_requests += preemption.victim.preemptions == 1
         running = len(batch.running)
-        if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as all else here)
+        if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as everything else here)
             tallies.peak_running = running
         if self.observers.kinds:
             emit_plan(self.observers, self.index, now, plan)
         return plan
 
-    # ---- a step in which nothing was to be decided ----
+    # ---- a plain decode ----
 
     def decode(self, now: int) -> int:
-        """Every running request gets its token, and nothing else happens; its block is taken. Returns the end."""
+        """Give every running request its token and do nothing else; blocks are taken already. Return the step's end."""
         batch = self.batch
         cohort = batch.cohort
         load = batch.load
@@ -224,7 +225,7 @@ class Steps(Kept):
         return end
 
     def load_of(self, plan: Plan) -> StepLoad:
-        """What a step computes that is planned; ``NO_PLAN`` = a plain decode."""
+        """Return the load of a planned step; ``NO_PLAN`` = a plain decode."""
         own = self.batch.load if plan.decodes else StepLoad()
         load = StepLoad(plan.chunks, own.decode_requests, own.decode_context_tokens, own.adapters)
         return _with_ghosts(load, plan) if plan.ghosts else load
@@ -232,7 +233,7 @@ class Steps(Kept):
     # ---- any other step ----
 
     def run(self, plan: Plan, epoch: int, now: int) -> int:
-        """Execute what was scheduled, and take note of what comes of it; returns the end.
+        """Execute a plan and record its outcome; return the step's end.
 
         ``epoch`` is the pool's after scheduling.
         """
@@ -298,7 +299,7 @@ class Steps(Kept):
         return end
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
-        """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""
+        """Finish a prefill: the request gets its first token or (after a preemption) its next one."""
         batch = self.batch
         del batch.prefills[request.batch_slot]
         wanted = min(request.output_tokens, request.max_output_tokens)
@@ -319,7 +320,7 @@ class Steps(Kept):
             batch.cohort.join(request, end)
 
     def _complete(self, finishing: list[Request], end: int) -> None:
-        """Requests outside the cohort have their last token."""
+        """Complete requests outside the cohort that have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=self.place_of)
         batch, latency, stores_last = self.batch, self.latency, self._stores_last_token
@@ -334,7 +335,7 @@ class Steps(Kept):
                 self._part(request, end)
                 continue
             free = pool.free
-            # Its last token lies behind blocks that are full.
+            # Its last token needs a new block.
             if stores_last and request.generated_tokens and not request.computed_tokens % pool.block_size_tokens:
                 pool.take_spare(request, request.computed_tokens + 1)
             if self.holds:
@@ -352,13 +353,13 @@ class Steps(Kept):
             self.events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
 
     def _part(self, request: Request, end: int) -> None:
-        """A prompt is computed for another instance: what is left of the request happens there."""
+        """Release a request whose prompt was computed for another instance, where it continues."""
         batch, watch = self.batch, self.seen.watch
         early = watch is not None and watch.early_transfers
         free = batch.pool.free
         if self.holds and not early:
             batch.ending[request.batch_slot] = request
-        else:  # it is over, or it is on its way to the other instance already
+        else:  # the step is over, or the transfer to the other instance has started already
             batch.vacate(request, end)
         self.seen.vacated(request, batch.pool.free - free, handed_over=True)
         handover_of(request).prefilled = True
@@ -367,10 +368,10 @@ class Steps(Kept):
             watch.prefilled.append(request)
         self.events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
 
-    # ---- when it is over ----
+    # ---- the end of a step ----
 
     def leave(self, request: Request, now: int) -> None:
-        """The client of a completed request has its whole answer."""
+        """Let a completed request leave: its client has the whole answer."""
         if self.batch.ending:
             self._release(request)
         self.seen.leave(request, now)
@@ -389,7 +390,7 @@ class Steps(Kept):
             )
 
     def hand_over(self, request: Request, now: int) -> None:
-        """The step is over that computed a prompt for another instance."""
+        """Hand over a request, at the end of the step that computed its prompt for another instance."""
         self._release(request)
         self.seen.leave(request, now, handed_over=True)
         watch, observers = self.seen.watch, self.observers
@@ -403,10 +404,10 @@ class Steps(Kept):
         if ending.get(request.batch_slot) is request:
             self.batch.release_ending(request)
 
-    # ---- what is told of it ----
+    # ---- records of a step ----
 
     def tell(self, plan: Plan, upcoming_us: int) -> None:
-        """Tell what came of the latest step, if it has subscribers; ``upcoming_us``: when the next starts, or -1."""
+        """Emit the records of the latest step, if it has subscribers; ``upcoming_us``: start of the next one, or -1."""
         done = self.done
         if done is None:
             return
@@ -419,12 +420,12 @@ class Steps(Kept):
             part.tell(done)
 
     def tell_stopped(self, plan: Plan | None, now: int, *, later: int = 0) -> None:
-        """Requests wait: tell why, if there are observers.
+        """Emit why requests wait, if there are observers.
 
         Args:
             plan: what was planned; None = a plain decode: no rule is asked, as every place is taken.
             now: when it was planned.
-            later: how many steps after the latest one that is carried out.
+            later: how many steps after the latest executed one it comes.
         """
         if SchedulingStopped in self.observers.kinds:
             stopped = Stopped(PLACES, 1) if plan is None else plan.stopped
@@ -433,12 +434,12 @@ class Steps(Kept):
 
 
 def _held_up(batch: Batch, plan: Plan) -> int:
-    """How many requests that decode get nothing from a step because it computes prompts alone."""
+    """Number of decoding requests that get nothing from a step because it computes prompts alone."""
     return len(batch.stalled) + (0 if plan.decodes else batch.load.decode_requests)
 
 
 def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:
-    """The load of a step, and what it computes for requests that have left."""
+    """Return the load of a step including its computations for requests that have left."""
     decodes, context = load.decode_requests, load.decode_context_tokens
     for ghost in plan.ghosts:
         decodes += 1
@@ -446,19 +447,19 @@ def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:
     return StepLoad(plan.chunks, decodes, context, load.adapters)
 
 
-# Requests that reason before they answer: when the first token of the answer itself comes.
+# When requests that reason get the first token of the answer itself.
 
 
 def note_answers(
     cohort: DecodeCohort, end: int, latency: StepTimeModel, prefilled: Iterable[Request] = ()
 ) -> Sequence[Request]:
-    """Take note of whose answer begins with a token of the step that ended then; they are returned in running order.
+    """Record and return, in running order, the requests whose answer begins in the step that ended at ``end``.
 
     Args:
-        cohort: its members that had done with reasoning got that token in its latest advance.
+        cohort: members that had finished reasoning got that token in its latest advance.
         end: of the step.
         latency: the step-time model of the instance.
-        prefilled: who got a token outside of the cohort; these may be other ones.
+        prefilled: requests that got a token outside the cohort, with or without reasoning.
     """
     begun = cohort.answers.pop(cohort.clock, ())
     for request in begun:
@@ -473,13 +474,13 @@ def note_answers(
 
 def _note(request: Request, end: int, latency: StepTimeModel) -> None:
     reasoning = request.reasoning
-    assert reasoning is not None  # noqa: S101  (only those who reason are noted)
+    assert reasoning is not None  # noqa: S101  (only requests with reasoning are noted)
     reasoning.first_answer_us = end
     reasoning.ttfat_us = client_ttfat_us(request, latency)
 
 
 def emit_answers(observers: Observers, index: int, start_us: int, begun: Iterable[Request]) -> None:
-    """An AnswerBegun record for each whose answer begins in the step; without reasoning its first token says so."""
+    """Emit an AnswerBegun record for each request that begins its answer; without reasoning, FirstToken covers it."""
     if AnswerBegun in observers.kinds:
         for request in begun:
             thought = request.reasoning

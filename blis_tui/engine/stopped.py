@@ -1,4 +1,4 @@
-"""Where the admissions of a step stopped, and why: what a batching rule says of its plan, and the words for it."""
+"""Where the admissions of a step stopped, and why: what batching rules report, and the words for it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ PREEMPTED: Final = "preempted"
 OUTRANKED: Final = "outranked"
 """Requests that were preempted by priority wait for the next step."""
 PLACES: Final = "seqs"
-"""No place is left of ``max_num_seqs``. Amounts are places."""
+"""No place is left within ``max_num_seqs``. Amounts are places."""
 TOKENS: Final = "tokens"
 """Too little is left of the token budget for the next prompt, or for any token of it. Amounts are tokens."""
 PROMPTS: Final = "prompts"
-"""Too little is left of what a step may take of prompts (SGLang's ``max_prefill_tokens``). Amounts are tokens."""
+"""Too little is left of the step's prompt budget (SGLang's ``max_prefill_tokens``). Amounts are tokens."""
 BLOCKS: Final = "blocks"
-"""The request needs more KV blocks than are free, those included that it finds in the cache and no other holds.
+"""The request needs more KV blocks than are free, counting cached blocks of its prompt that no other request holds.
 Amounts are blocks."""
 WATERMARK: Final = "watermark"
-"""The same, and without those that have to stay free it would fit."""
+"""The request would fit if no KV blocks had to stay free. Amounts are blocks."""
 ANSWERS: Final = "answers"
-"""The KV blocks of all prompts and whole declared answers, also of what runs, do not fit. Amounts are blocks."""
+"""The KV blocks of all prompts and whole declared answers, including running requests, do not fit. Amounts are
+blocks."""
 ROOM: Final = "room"
-"""There is too little room for it beside what running requests are expected to generate. Amounts are tokens."""
+"""Too little room is left beside the output that running requests are expected to generate. Amounts are tokens."""
 ADAPTER: Final = "adapter"
-"""Its LoRA adapter is not there or has no place."""
+"""Its LoRA adapter is not loaded or has no slot."""
 ENCODER: Final = "encoder"
-"""Its next item of media exceeds what is left of the encoder's budget, or the room in its cache. Amounts are tokens."""
+"""Its next media item exceeds the encoder's remaining budget, or the room in its cache. Amounts are tokens."""
 LATE: Final = "late"
-"""The requests that wait were preempted with a step under way, and may not be scheduled before that is over."""
+"""The waiting requests were preempted with a step in flight, and may not be scheduled before that step is over."""
 GATHERING: Final = "gathering"
-"""Prompts wait for others. Amounts are steps: those that they wait at most, and those that they waited before."""
+"""Prompts wait for others to batch with. Amounts are steps: the most they wait, and those they have waited."""
 UNSEEN: Final = "unseen"
 """The scheduler has not looked for new requests yet (SGLang's ``scheduler_recv_interval``)."""
 APART: Final = "apart"
@@ -59,7 +60,7 @@ CAUSES: Final = (
     UNSEEN,
     APART,
 )
-"""Those of the rules that come with the simulator; another rule may say any of them, or use words of its own."""
+"""The causes that built-in rules report; another rule may report any of them, or words of its own."""
 
 
 class Stopped(NamedTuple):
@@ -72,18 +73,18 @@ class Stopped(NamedTuple):
     had: int = 0
     """How much of it was left."""
     request: Request | None = None
-    """The request that was not admitted; None = it applies to all waiting ones."""
+    """The request that was not admitted; None = the cause applies to all waiting ones."""
     kept: int = 0
     """Part of ``need``: KV blocks that have to stay free (watermark)."""
     tried_us: int = -1
-    """When this was found, if before this plan; nothing has changed since that would admit it."""
+    """When this was found, if before this plan; since then nothing has changed that would admit the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingStopped(Record):
-    """The plan of a step left requests in the queue: where it stopped and why, as the batching rule says.
+    """The plan of a step left requests in the queue: where it stopped and why, as the batching rule reports.
 
-    There is none where the rule does not say. It is told in the event in which the step was planned.
+    There is no record if the rule reports nothing. It belongs to the event in which the step was planned.
     """
 
     shown = Description(
@@ -103,31 +104,31 @@ class SchedulingStopped(Record):
     step: int
     """The number of the step that was planned."""
     cause: str
-    """A word of the batching rule; the rules that come with the simulator say one of `engine.stopped.CAUSES`."""
+    """A word of the batching rule; built-in rules use one of `engine.stopped.CAUSES`."""
     request_id: str
-    """The request that did not get in; empty = it holds for all that wait."""
+    """The request that was not admitted; empty = the cause applies to all waiting ones."""
     need: int
-    """How much was needed of what was short: places, tokens, KV blocks; 0 = the cause has no amount."""
+    """How much of the scarce resource was needed: places, tokens, KV blocks; 0 = the cause has no amount."""
     had: int
     """How much of it was left."""
     kept: int
-    """Of ``need``, KV blocks that have to stay free."""
+    """Part of ``need``: KV blocks that have to stay free."""
     tried_us: int
-    """When that was found: when the step was planned, or before, if nothing has changed since."""
+    """When this was found: when the step was planned, or earlier if nothing has changed since."""
 
 
 def emit_stopped(observers: Observers, index: int, step: int, now: int, stopped: Stopped) -> None:
-    """A SchedulingStopped record.
+    """Emit a SchedulingStopped record.
 
     Args:
-        observers: whom to tell.
+        observers: receive the record.
         index: of the instance.
         step: number of the step that was planned.
         now: when it was planned.
-        stopped: what its rule said.
+        stopped: what its rule reported.
 
     Raises:
-        TypeError: the rule, a plug-in, said something else.
+        TypeError: the rule, a plug-in, reported something else.
     """
     if not isinstance(stopped, Stopped):
         raise TypeError(f"plan.stopped is {stopped!r}, and not a Stopped")

@@ -1,11 +1,11 @@
 """Named, counter-based random streams.
 
-A stream's key is a BLAKE2b digest of the seed and the stream's name; its word ``n`` is a function of key and
-``n`` alone. So a new consumer never shifts the numbers of another one, a checkpoint stores counters, and any
-language with BLAKE2b can reproduce the numbers. Names are paths such as ``workload/client-3/arrivals``; one
-consumer per stream.
+A stream's key is a BLAKE2b digest of the seed and the stream's name; its word ``n`` is a function of key and ``n``
+alone. So a new consumer never shifts the numbers of another one, a checkpoint stores only counters, and any language
+with BLAKE2b can reproduce the numbers. Names are paths such as ``workload/client-3/arrivals``; each stream has one
+consumer.
 
-Samplers use IEEE-754 arithmetic and ``portable_math`` only: the same bits on every machine.
+Samplers use only IEEE-754 arithmetic and ``portable_math``, which give the same bits on every machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPEN_UNIT: Final = 2.0**-52
 
 
 def stream_key(seed: int, name: str) -> bytes:
-    """The 32-byte key of the stream ``name``: BLAKE2b of the seed in decimal, a zero byte and the name."""
+    """Return the 32-byte key of the stream ``name``: BLAKE2b of the seed in decimal, a zero byte and the name."""
     return blake2b(b"%d\0%s" % (seed, name.encode()), digest_size=_KEY_BYTES).digest()
 
 
@@ -57,15 +57,15 @@ class Stream:
         return Stream, (self._key, self._counter, self._spare)
 
     def _block(self, number: int) -> tuple[int, ...]:
-        """The eight words from ``8 * number`` on."""
+        """Return the eight words from ``8 * number`` on."""
         return _UNPACK(blake2b(number.to_bytes(8, "little"), key=self._key).digest())
 
     def state(self) -> tuple[int, float | None]:
-        """How far it has been read, and a deviate held back: with the key, everything that decides what follows."""
+        """Return the position and a spare deviate: with the key, they determine everything that follows."""
         return (self._counter, self._spare)
 
     def next_word(self) -> int:
-        """A whole number, uniform in [0, 2**64)."""
+        """Draw a whole number, uniform in [0, 2**64)."""
         counter = self._counter
         slot = counter & 7
         if not slot:
@@ -74,7 +74,7 @@ class Stream:
         return self._buffer[slot]
 
     def words(self, count: int) -> list[int]:
-        """The next ``count`` words, whole blocks of them at once."""
+        """Draw the next ``count`` words, in whole blocks where possible."""
         found: list[int] = []
         while len(found) < count:
             if self._counter & 7 or count - len(found) < _WORDS:
@@ -85,15 +85,15 @@ class Stream:
         return found
 
     def uniform(self) -> float:
-        """Uniform in [0, 1): a multiple of 2**-53."""
+        """Draw uniformly from [0, 1): a multiple of 2**-53."""
         return (self.next_word() >> 11) * _UNIT
 
     def uniform_open(self) -> float:
-        """Uniform in (0, 1): an odd multiple of 2**-53, so never an end of the interval."""
+        """Draw uniformly from (0, 1): an odd multiple of 2**-53, so never an end of the interval."""
         return ((self.next_word() >> 12) + 0.5) * _OPEN_UNIT
 
     def below(self, n: int) -> int:
-        """A whole number, uniform in [0, ``n``), for 1 <= ``n`` <= 2**64; unbiased, by rejection.
+        """Draw a whole number, uniform in [0, ``n``), for 1 <= ``n`` <= 2**64; unbiased, by rejection.
 
         Raises:
             ValueError: ``n`` is out of range.
@@ -107,13 +107,13 @@ class Stream:
                 return value
 
     def exponential(self) -> float:
-        """Exponential with mean 1, by inversion."""
+        """Draw from the exponential distribution with mean 1, by inversion."""
         return -ln(self.uniform_open())
 
     def normal(self) -> float:
-        """Normal with mean 0 and variance 1, by the polar method (Marsaglia and Bray, 1964).
+        """Draw a normal deviate with mean 0 and variance 1, by the polar method (Marsaglia and Bray, 1964).
 
-        Deviates come in pairs; the second waits for the next call.
+        Deviates come in pairs; the second is kept for the next call.
         """
         spare = self._spare
         if spare is not None:
@@ -129,7 +129,7 @@ class Stream:
                 return x * scale
 
     def gamma(self, shape: float) -> float:
-        """Gamma with this shape and scale 1 (Marsaglia and Tsang, ACM TOMS 26, 2000; boosted below shape 1).
+        """Draw a gamma deviate of this shape, with scale 1 (Marsaglia and Tsang, ACM TOMS 26, 2000; boosted below 1).
 
         Raises:
             ValueError: ``shape`` is not positive.
@@ -141,7 +141,7 @@ class Stream:
         return self._gamma_from_one(shape)
 
     def _gamma_from_one(self, shape: float) -> float:
-        """Gamma for shapes of at least 1: a squeezed cube of a normal deviate."""
+        """Draw a gamma deviate for shapes of at least 1: a squeezed cube of a normal deviate."""
         d = shape - 1.0 / 3.0
         c = 1.0 / sqrt(9.0 * d)
         while True:
@@ -168,5 +168,5 @@ class Streams(Kept):
         self._seed = seed
 
     def stream(self, name: str) -> Stream:
-        """The stream ``name`` from its beginning; asking twice gives two that yield the same numbers."""
+        """Return the stream ``name`` from its beginning; asking twice gives two that yield the same numbers."""
         return Stream(stream_key(self._seed, name))

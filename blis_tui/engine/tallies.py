@@ -1,4 +1,4 @@
-"""What an instance counts about itself."""
+"""Counters that an instance keeps about itself."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Tallies(Kept):
-    """What the steps of an instance add up to. Times in microseconds of step durations.
+    """Totals over the steps of an instance. Times are step durations in microseconds.
 
     Attributes:
-        steps: how many.
-        preemptions: how many, in all.
+        steps: number of steps.
+        preemptions: number of preemptions.
         preempted_requests: requests that were preempted at least once.
-        outranked: of all preemptions, those by priority.
+        outranked: number of preemptions by priority.
         peak_running: the largest batch so far.
-        busy_us: of all steps.
-        active_us: during which any step was under way.
-        computing_us: what all of these took together if no step had waited for another; both are kept where steps
-            overlap.
-        prefill_tokens: computed in prefills.
-        cached_tokens: found in the cache when a step admitted their request; prompts that were found as a whole are
+        busy_us: time of all steps.
+        active_us: time during which any step was in flight.
+        computing_us: what these steps would have taken together if none had waited for another. This and ``active_us``
+            are kept where steps overlap.
+        prefill_tokens: tokens computed in prefills.
+        cached_tokens: tokens found in the cache when a step admitted their request; prompts that were found whole are
             left out.
-        prefill_us: of steps that computed prompt tokens.
-        beside_prefill_us: of these steps, once for each request that decoded in them, or that they kept from decoding
-            because the rule computes prompts apart.
-        full_budget_us: of steps that used up ``max_num_batched_tokens``.
-        kv_wait_us: of steps that left requests waiting for want of KV blocks (preempted requests wait, too). Where
-            steps are planned ahead, a request that waits during a step was left out by the plan for the step after it:
-            by that plan this and ``seqs_wait_us`` are counted.
-        allocation_failures: attempts to give a request KV blocks that failed: one for each victim, and one for each
-            step that left requests waiting for want of blocks and preempted none.
-        seqs_wait_us: of steps that left requests waiting because ``max_num_seqs`` ran, with some of the token budget
-            left.
+        prefill_us: time of steps that computed prompt tokens.
+        beside_prefill_us: time of these steps, counted once for each request that decoded in them, or that they kept
+            from decoding because the rule computes prompts separately.
+        full_budget_us: time of steps that used up ``max_num_batched_tokens``.
+        kv_wait_us: time of steps that left requests waiting for lack of KV blocks (preempted requests wait, too). Where
+            steps are planned ahead, the plan of the following step decides which requests wait during a step, so this
+            and ``seqs_wait_us`` are counted by that plan.
+        allocation_failures: failed attempts to allocate KV blocks: one for each victim, and one for each step that left
+            requests waiting for lack of blocks and preempted none.
+        seqs_wait_us: time of steps that left requests waiting because ``max_num_seqs`` ran, with token budget left.
         itl_us: tokens by the time since the request's previous token, overheads not included.
     """
 
@@ -73,7 +72,7 @@ class Tallies(Kept):
         self.itl_us: dict[int, int] = {}
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return all counters as plain values (for digests)."""
         return (*_figures(self), tuple(sorted(self.itl_us.items())))
 
 
@@ -92,16 +91,16 @@ _FIGURES: Final = (
     *("full_budget_us", "kv_wait_us", "allocation_failures", "seqs_wait_us"),
 )
 _figures = attrgetter(*_FIGURES)
-"""All but the times between tokens."""
+"""All counters but the times between tokens."""
 
 
 def tally_wait(
     tallies: Tallies, batch: Batch, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool
 ) -> None:
-    """Requests wait for the duration of a step: by what its plan tells, for want of blocks or of places.
+    """Tally the duration of a step during which requests wait: for blocks or for places, as its plan tells.
 
-    ``epoch``: the pool's after planning; ``finishing``: how many requests have a place in the batch until the step
-    ends, and none after it.
+    ``epoch``: the pool's after planning. ``finishing``: requests that occupy a place in the batch until the step
+    ends.
     """
     if plan.preempted and not plan.outranked:
         tallies.kv_wait_us += duration
@@ -115,7 +114,7 @@ def tally_wait(
 
 
 def _served(batch: Batch, finishing: int, plan: Plan) -> int:
-    """How many requests count towards ``max_num_seqs`` in a step: all that run, or those it serves."""
+    """Number of requests that count towards ``max_num_seqs`` in a step: all running ones, or those it serves."""
     if batch.max_running == batch.limits.max_num_seqs:
         return len(batch.running) + finishing
     return len(plan.chunks) if plan.chunks and not batch.load.decode_requests else 0

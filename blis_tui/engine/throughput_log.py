@@ -1,4 +1,4 @@
-"""What an engine prints at an interval while it serves: prompt and generated tokens of its latest iterations."""
+"""The throughput log that an engine prints at an interval: prompt and generated tokens of its latest iterations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LoggedSteps(Steps):
-    """Steps that are added up by the interval in which they end; one that ends with an interval belongs to it.
+    """Steps with totals per interval, by when they end; a step that ends with an interval belongs to it.
 
-    Prompt tokens are counted as the engine does, those found in the cache with the chunk that follows them.
+    Prompt tokens are counted as the engine does; those found in the cache count with the chunk that follows them.
 
-    Source: LLMServingSim, ``main.py`` (``--log-interval``) and ``add_done`` of its schedulers. That looks at the clock
-    between iterations, so that the one that ends behind an interval still counts in it.
+    Source: LLMServingSim, ``main.py`` (``--log-interval``) and ``add_done`` of its schedulers. It checks the clock
+    between iterations, so the iteration that ends after an interval still counts in it.
 
     Attributes:
-        intervals: of each interval in which any step ended, by its number: steps, prompt tokens, generated tokens.
+        intervals: number of each interval in which any step ended -> steps, prompt tokens, generated tokens.
     """
 
     __slots__ = ("_interval_us", "intervals")
@@ -35,19 +35,19 @@ class LoggedSteps(Steps):
         self.intervals: dict[int, tuple[int, int, int]] = {}
 
     def take(self, latency: StepTimeModel) -> None:
-        """From now on steps take as long as this model says, and each is seen: none are taken in one go."""
+        """Use this step-time model from now on, and run every step separately so that each is logged."""
         super().take(latency)
         self.timed = None
 
     def decode(self, now: int) -> int:
-        """Every running request gets its token."""
+        """Run a plain decode and log it."""
         generated = self.batch.load.decode_requests
         end = super().decode(now)
         self._log(end, 0, generated)
         return end
 
     def run(self, plan: Plan, epoch: int, now: int) -> int:
-        """Execute what was scheduled."""
+        """Execute a plan and log it."""
         generated = self.batch.load.decode_requests if plan.decodes else 0
         end = super().run(plan, epoch, now)
         prompt = 0

@@ -1,1 +1,1 @@
-"""Documents of BLIS, the simulator in Go, and of Hugging Face, as documents of this package."""
+"""Importers of documents of BLIS (the simulator in Go), Hugging Face and load generators."""

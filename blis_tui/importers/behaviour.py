@@ -1,4 +1,4 @@
-"""What BLIS's clients do over time, and what their prompts and answers consist of, as ours have it."""
+"""Converts the behaviour of BLIS's clients over time, and the contents of their prompts and answers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     Lengths = Callable[[Section], dict[str, Json] | None]
 
 _MOST_TURNS: Final = 1000
-"""Of a user who goes on for ever."""
+"""Turns of a user who never stops."""
 _HOUR_S: Final = 3600
 _STEP_S: Final = 1e-6
-"""A rate jumps within a microsecond."""
+"""Duration of a rate's jump: a microsecond."""
 _DRAWN: Final = "BLIS sends rate x duration requests in each window exactly; here that is how many there are on average"
 _MODALITIES: Final = {"image": "images", "audio": "audio", "video": "video"}
 PATIENCE_US: Final = 300_000_000
-"""How long users and sessions of BLIS wait for an answer, if nothing else is said."""
+"""Default time that users and sessions of BLIS wait for an answer."""
 
 
 def user_session(section: Section, requests: int) -> dict[str, Json] | None:
-    """What users do who think between their prompts, which have nothing in common; None = they send at once."""
+    """Return the session of users who think between unrelated prompts; None = they send at once."""
     think_us = section.whole("think_time_us")
     if not think_us:
         return None
@@ -43,9 +43,9 @@ def has_one_session(client: Section) -> bool:
 
 
 def conversation(section: Section, reasoning: Section | None, *, alone: bool) -> dict[str, Json] | None:
-    """The ``session`` of a client with conversations; None = it has none.
+    """Return the ``session`` of a client with conversations; None = it has none.
 
-    ``alone``: it is the only client, so that the workload can say how many there are.
+    ``alone``: whether it is the only client, so that the workload can limit the number of sessions.
     """
     talk = None if reasoning is None else reasoning.section("multi_turn")
     closed = section.get("closed_loop")
@@ -74,7 +74,7 @@ def _milliseconds(section: Section, key: str, us: int) -> int:
 
 
 def reasoning_of(reasoning: Section | None, name: str) -> dict[str, Json] | None:
-    """The ``reasoning`` of a client: BLIS draws percents."""
+    """Return the ``reasoning`` of a client; BLIS draws percentages."""
     part = None if reasoning is None else reasoning.section(name)
     if part is None:
         return None
@@ -102,7 +102,7 @@ def _share(percent: float) -> float:
 
 
 def multimodal_of(media: Section, lengths: Lengths) -> dict[str, Json]:
-    """The ``multimodal`` of a client; its text is read elsewhere."""
+    """Return the ``multimodal`` of a client; its text is read elsewhere."""
     found: dict[str, Json] = {}
     for theirs, ours in _MODALITIES.items():
         tokens, count = (media.section(f"{theirs}{part}_distribution") for part in ("", "_count"))
@@ -116,9 +116,9 @@ def multimodal_of(media: Section, lengths: Lengths) -> dict[str, Json]:
 
 
 def rates_of(section: Section) -> tuple[float, dict[str, Json]] | None:
-    """The highest rate of a client whose windows have rates of their own, and its ``rate_curve``; None and a problem.
+    """Return the peak rate and the ``rate_curve`` of a client whose windows have rates; None after a problem.
 
-    That is how BLIS reads windows of a workload without an `aggregate_rate`: in requests a second.
+    BLIS reads windows of a workload without an ``aggregate_rate`` this way, in requests a second.
     """
     lifecycle = section.section("lifecycle")
     spans: list[tuple[float, float, float]] = []
@@ -141,7 +141,7 @@ def rates_of(section: Section) -> tuple[float, dict[str, Json]] | None:
 
 
 def spike_of(section: Section) -> tuple[float, dict[str, Json]] | None:
-    """The same of a cohort: it has one spike."""
+    """Return the peak rate and the ``rate_curve`` of a cohort with one spike; None after a problem."""
     part = section.section("spike")
     if part is None or any(section.given(key) for key in ("diurnal", "drain")):
         text = "without an `aggregate_rate`, a cohort has a `spike` with a `trace_rate`, and nothing else, in BLIS, too"
@@ -157,7 +157,7 @@ def spike_of(section: Section) -> tuple[float, dict[str, Json]] | None:
 
 
 def windows_of(section: Section) -> dict[str, Json] | None:
-    """The ``rate_curve`` of a client that is active at times only; None = it always is."""
+    """Return the ``rate_curve`` of a client that is only active at times; None = it always is."""
     lifecycle = section.section("lifecycle")
     if lifecycle is None:
         return None
@@ -177,9 +177,9 @@ def windows_of(section: Section) -> dict[str, Json] | None:
 
 
 def course_of(section: Section, pattern: str) -> dict[str, Json]:
-    """The ``rate_curve`` of a cohort's pattern."""
+    """Return the ``rate_curve`` of a cohort's pattern."""
     part = section.section(pattern)
-    assert part is not None  # noqa: S101  (the caller has seen it)
+    assert part is not None  # noqa: S101  (the caller has checked it)
     if pattern == "spike":
         start, length = part.whole("start_time_us"), part.whole("duration_us", low=1)
         part.lose("trace_rate", "a spike has the cohort's rate")
@@ -202,7 +202,7 @@ def course_of(section: Section, pattern: str) -> dict[str, Json]:
 
 
 def _active(spans: Sequence[tuple[float, float]]) -> dict[str, Json]:
-    """A rate of 1 in any of these times, else 0."""
+    """Return a curve that is 1 within any of these spans, otherwise 0."""
     merged: list[tuple[float, float]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1] + 2 * _STEP_S:
@@ -217,7 +217,7 @@ def _active(spans: Sequence[tuple[float, float]]) -> dict[str, Json]:
 
 
 def _steps(spans: Sequence[tuple[float, float, float]]) -> tuple[float, dict[str, Json]]:
-    """The highest of the rates that spans of time have together, and their course as shares of it."""
+    """Return the maximum of the summed rates of spans, and the curve of the sum relative to it."""
     times = sorted({0.0, *(time for start, end, _ in spans for time in (start, end))})
     rates = [fsum(rate for start, end, rate in spans if start <= time < end) for time in times]
     peak = max(rates)

@@ -1,4 +1,4 @@
-"""BLIS's clients and cohorts, with their length distributions and arrival processes, as ours."""
+"""Converts BLIS's clients and cohorts, with their length distributions and arrival processes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 _CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 _OLD_CLASSES: Final = {"realtime": "critical", "interactive": "standard"}
-"""Classes of version 1 and what BLIS makes of them."""
+"""Classes of version 1, and what BLIS converts them to."""
 
 DEFAULT_PREFIX: Final = 50
-"""Tokens of a prefix group whose length was left out."""
+"""Default length of a prefix group in tokens."""
 
 _MOST_MEMBERS: Final = 1000
-"""Members of a cohort that become clients of their own; beyond, they become one."""
+"""Maximum number of cohort members that become separate clients; larger cohorts become one client."""
 
 _LOST: Final = {
     "model": "where a cluster serves several models, write it as the client's `model`",
@@ -56,7 +56,7 @@ _PARAMETERS: Final = {
 """Distribution -> the parameters it requires."""
 
 _BOUNDED: Final = frozenset({"gaussian", "exponential", "lognormal"})
-"""Distributions that know ``min`` and ``max``."""
+"""Distributions that support ``min`` and ``max``."""
 
 _PROCESSES: Final = ("poisson", "constant", "gamma", "weibull")
 _SMALLEST_GAMMA_SHAPE: Final = 0.01
@@ -65,16 +65,16 @@ _PATTERNS: Final = ("diurnal", "spike", "drain")
 
 @dataclass(slots=True)
 class Clients:
-    """Our clients, and what they share.
+    """The converted clients, and their common settings.
 
     Attributes:
-        upgrade: whether the classes of version 1 are known.
-        requests: how many requests there are at most; 0 = not given.
+        upgrade: whether the classes of version 1 are accepted.
+        requests: maximum number of requests; 0 = not given.
         absolute: whether windows have rates in requests a second, and the workload has none.
-        alone: whether there is one client only.
-        one_session: whether that one holds a single conversation.
+        alone: whether there is only one client.
+        one_session: whether that client holds a single conversation.
         shares: the rate fractions of all clients in the input.
-        kept_shares: the same of those that were carried over.
+        kept_shares: the rate fractions of converted clients.
     """
 
     upgrade: bool
@@ -90,7 +90,7 @@ class Clients:
     _ids: set[str] = field(default_factory=set)
 
     def add_client(self, section: Section) -> None:
-        """Carry one client over."""
+        """Convert one client."""
         name = section.text("id") or f"client-{section.path[-1]}"
         if section.whole("concurrency"):
             self._add_users(section, name)
@@ -106,7 +106,7 @@ class Clients:
             self._append(section, self._unique(section, name), share, body)
 
     def _add_users(self, section: Section, name: str) -> None:
-        """Users who wait for their answers."""
+        """Convert users who wait for their answers."""
         session = user_session(section, self.requests)
         users = section.whole("concurrency")
         section.note(Fate.NO_EFFECT, "rate_fraction", "users send when they have their answers")
@@ -125,7 +125,7 @@ class Clients:
         self._append(section, self._unique(section, name), 1.0, body)
 
     def add_cohort(self, section: Section) -> None:
-        """Carry the members of a cohort over, if their rate has one course."""
+        """Convert the members of a cohort, if its rate has only one pattern."""
         name = section.text("id") or f"cohort-{section.path[-1]}"
         population = section.whole("population", low=1)
         if "population" not in section.data:
@@ -162,7 +162,7 @@ class Clients:
     def _absolute(
         self, section: Section, found: tuple[float, dict[str, Json]] | None
     ) -> tuple[float | None, dict[str, Json] | None]:
-        """Rates in requests a second: the highest one is the client's share."""
+        """Return the peak rate in requests a second as the client's share, and its curve."""
         section.note(Fate.NO_EFFECT, "rate_fraction", "the windows have rates of their own")
         return (None, None) if found is None else found
 
@@ -172,7 +172,7 @@ class Clients:
             self.kept_shares.append(share)
 
     def _unique(self, section: Section, name: str) -> str:
-        """A client's id, changed where another has it already."""
+        """Return a client's id, changed if another client has it already."""
         unique, number = name, 1
         while unique in self._ids:
             number += 1
@@ -203,7 +203,7 @@ class Clients:
                 self.origins[(*at, ours, key)] = (*section.path, theirs, "params", key)
 
     def _body(self, section: Section) -> dict[str, Json] | None:
-        """Everything but id and share; None when lengths are missing."""
+        """Convert everything except id and share; None = lengths are missing."""
         body: dict[str, Json] = {"arrivals": _arrivals(section.section("arrival"))}
         inputs = section.section("input_distribution")
         outputs = section.section("output_distribution")
@@ -263,12 +263,12 @@ class Clients:
 
 
 def _shared(section: Section) -> tuple[float | None, dict[str, Json] | None]:
-    """A client's share of the rate of all, and when it is active."""
+    """Return a client's share of the total rate, and when it is active."""
     return section.number("rate_fraction", required=True), windows_of(section)
 
 
 def _multimodal(section: Section, inputs: Section | None, body: dict[str, Json]) -> Section | None:
-    """The lengths of what is text: BLIS prefers the sum of text, images, audio and video to the whole prompt's."""
+    """Return the length distribution of the text; BLIS prefers the sum of modalities to the whole prompt's length."""
     media = section.section("multimodal")
     if media is None:
         return inputs
@@ -288,16 +288,16 @@ def _reasoning(section: Section, body: dict[str, Json], *, alone: bool) -> None:
     if part is not None:
         part.finish()
     if found is not None:
-        # BLIS counts reasoning and does nothing with it: what was said before has it.
+        # BLIS counts reasoning but ignores it otherwise: the history keeps it.
         body["reasoning"] = {**found, **({"history": "kept"} if session is not None else {})}
     if session is not None:
         body["session"] = session
 
 
 def _lengths(section: Section) -> dict[str, Json] | None:
-    """A distribution of token counts; None (and a problem) when it is none.
+    """Convert a distribution of token counts; None after a problem.
 
-    BLIS cuts the fraction off a bound and off a constant, and counts less than one token as one: so does this.
+    As in BLIS, bounds and constants are truncated, and less than one token counts as one.
     """
     kind = section.text("type")
     params = section.section("params")
@@ -353,7 +353,7 @@ def _empirical(params: Section) -> dict[str, Json] | None:
 
 
 def _arrivals(section: Section | None) -> dict[str, Json]:
-    """An arrival process; Poisson when it was left out."""
+    """Convert an arrival process; the default is Poisson."""
     if section is None:
         return {"kind": "poisson"}
     kind = section.choice("process", _PROCESSES, otherwise="poisson")
@@ -371,7 +371,7 @@ def _arrivals(section: Section | None) -> dict[str, Json]:
 
 
 def _members(body: dict[str, Json], population: int, *, per_member: bool) -> Iterator[dict[str, Json]]:
-    """What each member of a cohort sends."""
+    """Iterate over what each member of a cohort sends."""
     prefix = body.get("prefix")
     for member in range(population):
         if per_member and isinstance(prefix, dict):

@@ -1,4 +1,4 @@
-"""A document in the making: its data, where each value came from, its check, and its text."""
+"""A document under construction: its data, the origin of each value, its validation, and its text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_NAME: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A finished document, checked as written."""
+    """A finished, validated document."""
 
     kind: str
     name: str
@@ -38,7 +38,7 @@ class Imported:
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A document of ours, made from ``source``."""
+    """A document made from ``source``."""
 
     source: Input
     kind: str
@@ -46,13 +46,13 @@ class Draft:
     description: str
     body: dict[str, Json]
     origins: dict[DataPath, DataPath] = field(default_factory=dict)
-    """Path in this document -> the path in the input it was made from."""
+    """Path in this document -> path in the input it was made from."""
 
     def finish(self) -> Imported:
-        """Check the document and write it.
+        """Validate the document and write it.
 
         Raises:
-            SpecError: the input says something that is impossible here; with its places in the input.
+            SpecError: the input has something that is impossible here; errors refer to places in the input.
         """
         self.source.stop_at_problems()
         data: dict[str, Json] = {
@@ -83,6 +83,6 @@ class Draft:
 
 
 def as_name(text: str) -> str:
-    """The nearest text that may name a document: lower-case letters, digits, ``.`` and ``-``."""
+    """Convert a text to a valid document name: lower-case letters, digits, ``.`` and ``-``."""
     name = _NAME.sub("-", text.lower())[:_LONGEST_NAME].strip(".-")
     return name or "imported"

@@ -1,4 +1,4 @@
-"""A scenario of GuideLLM as a Workload."""
+"""Imports a GuideLLM scenario as a Workload."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _UNRELATED: Final = (
     *("output_formats", "description", "data_args", "data_sampler", "data_request_formatter", "warmup", "cooldown"),
 )
 _DEFAULT_SPREAD: Final = 5
-"""Without bounds, lengths lie within so many standard deviations of their mean."""
+"""Default bounds of lengths: this many standard deviations from the mean."""
 
 
 def import_guidellm(path: Path, *, name: str | None = None, rate: float | None = None) -> Imported:
-    """Convert a scenario (what ``guidellm benchmark run --scenario`` reads).
+    """Convert a scenario (the input of ``guidellm benchmark run --scenario``).
 
     Args:
         path: the YAML or JSON file.
         name: name of the document; default: that of the file.
-        rate: which of the scenario's rates (or numbers of streams), or one of the user's own; default: the only one.
+        rate: which of the scenario's rates (or numbers of streams), or another one; default: the only one.
 
     Raises:
         InputError: the file cannot be read.
-        SpecError: it is no such scenario, or its load has no counterpart.
+        SpecError: it is not such a scenario, or its load has no counterpart.
     """
     given = Input.read(path)
     scenario = given.root()
@@ -63,7 +63,7 @@ def import_guidellm(path: Path, *, name: str | None = None, rate: float | None =
 
 
 def _as_sessions(scenario: Section, load: dict[str, Json], kinds: list[dict[str, Json]]) -> None:
-    """Of conversations, rates count the beginnings."""
+    """Convert request rates of conversations to session rates."""
     session = kinds[0].get("session") if kinds else None
     rate = load.get("rate_per_s")
     turns = session.get("turns") if isinstance(session, dict) else None
@@ -74,7 +74,7 @@ def _as_sessions(scenario: Section, load: dict[str, Json], kinds: list[dict[str,
 
 
 def _underscored(given: Input) -> None:
-    """Let keys with dashes, which some scenarios have, be looked up like the others."""
+    """Replace dashes in keys, which some scenarios have, by underscores."""
     data = given.document.data
     if isinstance(data, dict):
         for key in [key for key in data if "-" in key]:
@@ -85,7 +85,7 @@ def _underscored(given: Input) -> None:
 
 
 def _load(scenario: Section, rate: float | None) -> tuple[dict[str, Json], int]:
-    """Rate and arrivals; how many requests."""
+    """Return rate and arrivals, and the number of requests."""
     profile, rates = _profile(scenario)
     at = (*scenario.path, "profile")
     requests, seconds = scenario.number("max_requests") or 0, _seconds(scenario)
@@ -120,7 +120,7 @@ def _load(scenario: Section, rate: float | None) -> tuple[dict[str, Json], int]:
 
 
 def _profile(scenario: Section) -> tuple[str, list[float]]:
-    """The profile's name and the rates (or streams) that are given."""
+    """Return the profile's name and the given rates (or streams)."""
     scenario.get("rate_type")
     inner = scenario.data.get("profile")
     if isinstance(inner, dict):
@@ -133,7 +133,7 @@ def _profile(scenario: Section) -> tuple[str, list[float]]:
 
 
 def _numbers(section: Section, key: str) -> list[float]:
-    """One number or a list of them."""
+    """Read one number or a list of them."""
     value = section.get(key)
     values = value if isinstance(value, list) else [] if value is None else [value]
     found = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool) and one > 0]
@@ -143,7 +143,7 @@ def _numbers(section: Section, key: str) -> list[float]:
 
 
 def _seconds(scenario: Section) -> float:
-    """How long it lasts; 0 = not said."""
+    """Read the duration in seconds; 0 = not given."""
     value = scenario.get("max_seconds")
     try:
         return float(value) if isinstance(value, int | float | str) else 0.0
@@ -153,7 +153,7 @@ def _seconds(scenario: Section) -> float:
 
 
 def _kinds(scenario: Section) -> list[dict[str, Json]]:
-    """What each client asks for: one for each prefix."""
+    """Return one client for each prefix."""
     data = _data(scenario)
     if data is None:
         return []
@@ -185,7 +185,7 @@ def _kinds(scenario: Section) -> list[dict[str, Json]]:
 
 
 def _data(scenario: Section) -> Section | None:
-    """The description of the data: a map, the only map of a list, or text such as ``prompt_tokens=256,…``."""
+    """Return the description of the data: a map, the only map of a list, or text such as ``prompt_tokens=256,…``."""
     at = (*scenario.path, "data")
     value = scenario.get("data")
     if isinstance(value, list) and len(value) == 1:
@@ -206,7 +206,7 @@ def _data(scenario: Section) -> Section | None:
 
 
 def _lengths(data: Section, what: str) -> dict[str, Json]:
-    """As GuideLLM draws them: normal within bounds, or uniform between bounds without a deviation."""
+    """Convert lengths as GuideLLM draws them: normal within bounds, or uniform if bounds come without a deviation."""
     mean = data.number(f"{what}_tokens", required=True) or 1
     deviation = data.number(f"{what}_tokens_stdev") or 0
     low, high = data.whole(f"{what}_tokens_min"), data.whole(f"{what}_tokens_max")

@@ -1,4 +1,4 @@
-"""BLIS's hardware file, with several accelerators, as one Hardware document for each."""
+"""Imports BLIS's hardware file as one Hardware document per accelerator."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _LOST: Final = {
 
 
 def import_hardware(path: Path) -> list[Imported]:
-    """Convert every accelerator of a hardware file; each document is called like its entry, in lower case.
+    """Convert every accelerator of a hardware file; each document is named like its entry, in lower case.
 
     Raises:
         InputError: the file cannot be read.
-        SpecError: it is no hardware file.
+        SpecError: it is not a hardware file.
     """
     given = Input.read(path)
     root = given.root()

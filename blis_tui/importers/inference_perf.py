@@ -1,4 +1,4 @@
-"""A configuration of inference-perf as a Workload."""
+"""Imports an inference-perf configuration as a Workload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYNTHETIC: Final = ("synthetic", "random")
 _MOST_GROUPS: Final = 10_000
 _MOST_TURNS: Final = 1000
 _NAMES: Final = {"num_groups": "num_unique_system_prompts", "num_prompts_per_group": "num_users_per_system_prompt"}
-"""Keys of `shared_prefix`, and what older versions call them."""
+"""Keys of ``shared_prefix``, and their names in older versions."""
 
 
 def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
@@ -38,7 +38,7 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
 
     Raises:
         InputError: the file cannot be read.
-        SpecError: it is no such configuration, or its load has no counterpart.
+        SpecError: it is not such a configuration, or its load has no counterpart.
     """
     given = Input.read(path)
     root = given.root()
@@ -48,7 +48,7 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
         if part is None:
             given.problem((), f"this lacks the key `{key}`", code="BLIS1002", key=True)
     given.stop_at_problems()
-    assert load is not None  # noqa: S101  (or it had been a problem)
+    assert load is not None  # noqa: S101  (otherwise a problem was raised)
     assert data is not None  # noqa: S101
     server = root.section("server")
     if server is not None:
@@ -77,7 +77,7 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
 
 
 def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Json]]:
-    """The rates, and each client's arrivals."""
+    """Return the rates, and each client's arrivals."""
     kind = load.choice("type", _LOADS, otherwise="constant")
     for key in _OF_THE_LOADER:
         load.note(Fate.NO_EFFECT, key, "it is about the machine that sends the load")
@@ -116,7 +116,7 @@ def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Js
 def _conversations(
     load: Section, body: dict[str, Json], arrivals: dict[str, Json], kinds: list[dict[str, Json]]
 ) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Users who each hold one conversation as long as the load lasts, its prompts as often as the rate says."""
+    """Convert users who each hold one conversation as long as the load lasts, at the given total rate."""
     of_each = [int(str(kind.pop("users"))) for kind in kinds]
     users = sum(of_each)
     stages = [as_map(one) for one in as_list(body.get("stages"))]
@@ -146,7 +146,7 @@ def _conversations(
 
 
 def _users(load: Section, stages: list[Section], *, clients: int) -> tuple[dict[str, Json], dict[str, Json]]:
-    """Users who wait for their answers."""
+    """Convert users who wait for their answers."""
     if len(stages) > 1:
         text = "only one stage of concurrent users can be imported; write one workload for each"
         load.source.problem((*load.path, "stages"), text, key=True)
@@ -162,7 +162,7 @@ def _users(load: Section, stages: list[Section], *, clients: int) -> tuple[dict[
 
 
 def _kinds(data: Section) -> list[dict[str, Json]]:
-    """What each client asks for."""
+    """Return the requests of each client."""
     kind = data.text("type")
     data.note(Fate.NO_EFFECT, "path", "the data are generated")
     data.lose("multimodal", "images, audio and video are not simulated")
@@ -180,7 +180,7 @@ def _kinds(data: Section) -> list[dict[str, Json]]:
 
 
 def _distribution(section: Section) -> dict[str, Json]:
-    """Lengths, normal within bounds."""
+    """Convert lengths, which are normal within bounds."""
     kind = section.choice("type", ("normal", "uniform", "fixed"), otherwise="normal")
     low, high = section.whole("min", low=0), section.whole("max", low=1)
     mean, std_dev = section.number("mean"), section.number("std_dev")
@@ -194,7 +194,7 @@ def _distribution(section: Section) -> dict[str, Json]:
 
 
 def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
-    """A client for each system prompt, whose questions come again and again."""
+    """Return a client for each system prompt; its questions repeat."""
 
     def count(key: str) -> int:
         return shared.whole(key) or shared.whole(_NAMES[key])
@@ -219,7 +219,7 @@ def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
         {
             "input_tokens": question,
             "output_tokens": output,
-            # A conversation of each user, which goes on as long as there is load.
+            # Each user has one conversation that lasts as long as the load.
             **({"session": {"turns": 1}, "users": prompts} if talks else {"repeated_prompts": prompts}),
             **({"prefix": {"group": f"group-{group}", "tokens": prefix}} if prefix else {}),
         }

@@ -1,4 +1,4 @@
-"""A model's Hugging Face ``config.json`` as a Model."""
+"""Imports a Hugging Face ``config.json`` as a Model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONSEQUENCES: Final = {
 """Keys without a counterpart that would change results -> what is simulated instead."""
 
 _WIDTH: Final = re.compile(r"(?:^|[-_.])(?:w\d{1,2}a\d{1,2}|fp8)(?![0-9a-z])")
-"""Names that say the width of the weights."""
+"""Model names that contain the width of the weights."""
 
 
 def import_model(path: Path, *, name: str | None = None) -> Imported:
@@ -45,12 +45,12 @@ def import_model(path: Path, *, name: str | None = None) -> Imported:
 
     Args:
         path: the JSON file.
-        name: name of the document; default: what the configuration calls itself, else the file's name, else (for
-            ``config.json``) its folder's.
+        name: name of the document; default: the configuration's own name, otherwise the file's or (for ``config.json``)
+            the folder's.
 
     Raises:
         InputError: the file cannot be read.
-        SpecError: it is no configuration of a transformer.
+        SpecError: it is not a configuration of a transformer.
     """
     given = Input.read(path)
     data = given.root().data
@@ -78,18 +78,18 @@ def _name(path: Path, data: dict[str, Json]) -> str:
 
 
 def _ids(data: dict[str, Json]) -> dict[str, Json]:
-    """The Hugging Face id that a configuration gives itself, if it does."""
+    """Return the Hugging Face id that a configuration contains, if any."""
     own = data.get("_name_or_path")
     return {"huggingface_ids": [own]} if isinstance(own, str) and is_id(own) else {}
 
 
 def _origins(data: dict[str, Json], config: dict[str, Json]) -> dict[DataPath, DataPath]:
-    """Where each field was written: in the part for text, or at the top, under that name or another."""
+    """Return where each field was given: in the text part or at the top level, under that name or an alias."""
     known = frozenset(properties_of("Model", "config"))
     origins: dict[DataPath, DataPath] = {}
     for path, key, value in _keys(data):
         for field in canonical_config({key: value}, known):
-            # The part for text comes last and wins; a field's own name wins over its other names.
+            # The text part comes last and wins; a field's own name wins over its aliases.
             if field in config and (field == key or len(path) > 1 or ("config", field) not in origins):
                 origins["config", field] = path
     return origins
@@ -119,7 +119,7 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
 
 
 def _keys(data: Json) -> list[tuple[DataPath, str, Json]]:
-    """Every key of the configuration and of its part for text."""
+    """Return every key of the configuration and of its text part."""
     top = data if isinstance(data, dict) else {}
     inner = top.get("text_config")
     found: list[tuple[DataPath, str, Json]] = [((key,), key, value) for key, value in top.items()]
@@ -136,13 +136,13 @@ def _matters(key: str, value: Json, config: dict[str, Json]) -> bool:
 
 
 def _weights_are_unknown(name: str, config: dict[str, Json]) -> bool:
-    """Whether the weights count at the activations' width although they are quantised."""
+    """Whether the weights count at the activations' width although they are quantized."""
     if missing_fields(config) or _WIDTH.search(name.lower()):
         return False
     try:
         document = complete({"config": config}, "Model")
         part = document.get("config") if isinstance(document, dict) else None
         model = build_model(name, part if isinstance(part, dict) else {})
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):  # not valid: the check says so, with places
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):  # invalid: the validation reports it, with places
         return False
     return model.weight_bytes == model.activation_bytes and not model.expert_weight_bytes

@@ -1,4 +1,4 @@
-"""A BLIS policy bundle as a Policy."""
+"""Imports a BLIS policy bundle as a Policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "priority": ("constant", "slo-based", "inverted-slo"),
     "scheduling": ("fcfs", "priority-fcfs", "sjf", "reverse-priority"),
 }
-"""Policies of BLIS, its default first, which stands in for those that are not here under the same name."""
+"""Policies of BLIS, its default first; the default replaces those that do not exist here."""
 
 _VICTIMS: Final = {"fcfs": "tail", "priority": "priority"}
 
@@ -41,7 +41,7 @@ _SETTINGS: Final[Mapping[str, Mapping[str, tuple[str, float | None]]]] = {
         "gaie_kv_threshold": ("kv_utilization_threshold", None),
     },
 }
-"""Admission policy -> what BLIS calls its settings: our name, and what is written where it is left out or 0."""
+"""Admission policy -> BLIS's names of its settings: our name, and the value if omitted or 0."""
 
 _LOST: Final = {
     "node_pools": "instances and hardware are set in the experiment: `cluster`, `hardware`",
@@ -51,7 +51,7 @@ _LOST: Final = {
 
 
 def import_policy(path: Path, *, name: str | None = None) -> Imported:
-    """Convert a policy bundle. What is left out of it gets BLIS's default.
+    """Convert a policy bundle. Omitted parts get BLIS's default.
 
     Args:
         path: the YAML file.
@@ -59,7 +59,7 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
 
     Raises:
         InputError: the file cannot be read.
-        SpecError: it is no policy bundle.
+        SpecError: it is not a policy bundle.
     """
     given = Input.read(path)
     root = given.root()
@@ -106,7 +106,7 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
 
 
 def _policy(section: Section, slot: str, key: str = "policy") -> str:
-    """The policy for ``slot``; BLIS's default for one that cannot be carried over."""
+    """Return the policy for ``slot``, or BLIS's default if that cannot be converted."""
     default = _NAMES[slot][0]
     chosen = section.choice(key, _NAMES[slot], otherwise=default)
     if any(plugin.name == chosen for plugin in builtin().of(f"policy.{slot}")):

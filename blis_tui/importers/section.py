@@ -1,4 +1,4 @@
-"""Reading a foreign document: typed look-ups that know their places, and notes on what cannot be taken along."""
+"""Reads foreign documents: typed look-ups that know their places, and notes on what cannot be converted."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _KEY_IS_NOT_TEXT: Final = "BLIS0003"
 
 
 class Fate(StrEnum):
-    """What became of a key."""
+    """What becomes of a key."""
 
     NOT_CARRIED = "not carried"
     """Lost: results will differ."""
     APPROXIMATED = "approximated"
-    """Carried in another form: results may differ."""
+    """Converted to another form: results may differ."""
     ELSEWHERE = "set elsewhere"
-    """Belongs into the experiment, not into this document."""
+    """Belongs in the experiment, not in this document."""
     NO_EFFECT = "no effect"
-    """Left out, or written differently, without consequences for a simulation."""
+    """Omitted or written differently, without consequences for a simulation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +48,18 @@ class Note:
 
     @property
     def lossy(self) -> bool:
-        """Whether a simulation may come out differently for it."""
+        """Whether it may change simulation results."""
         return self.fate in {Fate.NOT_CARRIED, Fate.APPROXIMATED}
 
     def to_text(self) -> str:
-        """Its line in the list: place, key, fate, reason."""
+        """Format its line in the list: place, key, fate, reason."""
         span = self.place.span
         where = f"{self.place.source.name}:{span.line}:{span.column}"
         return printable(f"{where}: {dotted(self.path) or 'the document'}: {self.fate}: {self.text}")
 
 
 def notes_text(notes: Sequence[Note]) -> str:
-    """All notes, in the order of the input, and a line that sums them up; empty when there are none."""
+    """Format all notes in input order, with a summary line; empty if there are none."""
     if not notes:
         return ""
     ordered = sorted(notes, key=lambda note: (note.place.span.line, note.place.span.column))
@@ -69,11 +69,11 @@ def notes_text(notes: Sequence[Note]) -> str:
 
 
 class Input:
-    """A foreign document, what is wrong with it, and what cannot be taken along.
+    """A foreign document, its problems, and what cannot be converted.
 
     Attributes:
         document: its data with their places.
-        notes: what became of keys that have no counterpart.
+        notes: what became of keys without a counterpart.
         problems: why it cannot be imported.
     """
 
@@ -100,14 +100,14 @@ class Input:
             return cls(parse(Source(str(path), text, path.parent)))
 
     def note(self, fate: Fate, path: DataPath, text: str) -> None:
-        """Remember what became of the key at ``path``."""
+        """Note what became of the key at ``path``."""
         place = self.document.place(path, key=True)
         self.notes.append(Note(fate=fate, path=path, place=place, text=text))
 
     def problem(
         self, path: DataPath, message: str, *, code: str = "BLIS1004", hint: str | None = None, key: bool = False
     ) -> None:
-        """Remember why the document cannot be imported."""
+        """Note why the document cannot be imported."""
         self.problems.append(about(self.document, path, code, message, hint=hint, key=key))
 
     def stop_at_problems(self) -> None:
@@ -116,10 +116,10 @@ class Input:
             raise SpecError(in_order(self.problems))
 
     def root(self) -> Section:
-        """The document as a map.
+        """Return the document as a map.
 
         Raises:
-            SpecError: it is none.
+            SpecError: it is not a map.
         """
         if not isinstance(self.document.data, dict):
             self.problem((), "expected a map of keys", code="BLIS1003")
@@ -128,7 +128,7 @@ class Input:
 
 
 def _with_quoted_keys(text: str, diagnostics: Collection[Diagnostic]) -> str | None:
-    """The text with every numeric key in quotes; None when something else is wrong with it, too."""
+    """Return the text with every numeric key quoted; None = it has other errors, too."""
     lines = text.split("\n")
     for one in sorted(diagnostics, key=lambda one: (one.line, -one.column)):
         match = _NUMBER_KEY.match(one.message)
@@ -141,7 +141,7 @@ def _with_quoted_keys(text: str, diagnostics: Collection[Diagnostic]) -> str | N
 
 
 class Section:
-    """A map of the input. Keys count as known once they were looked up; :meth:`finish` lists the others."""
+    """A map of the input. Keys count as known once they are looked up; :meth:`finish` lists the others."""
 
     def __init__(self, source: Input, path: DataPath) -> None:
         self.source = source
@@ -151,16 +151,16 @@ class Section:
         self._known: list[str] = []
 
     def get(self, key: str) -> Json:
-        """The value of ``key``; None when it was left out."""
+        """Return the value of ``key``; None = omitted."""
         self._known.append(key)
         return self.data.get(key)
 
     def given(self, key: str) -> bool:
-        """Whether ``key`` says anything: absent, null, zero, false and empty values do not, as in Go."""
+        """Whether ``key`` has a value: absent, null, zero, false and empty values do not count, as in Go."""
         return bool(self.get(key))
 
     def text(self, key: str) -> str:
-        """A text; empty when it was left out."""
+        """Return a text; empty = omitted."""
         value = self.get(key)
         if value is not None and not isinstance(value, str):
             self._wrong(key, "text")
@@ -168,7 +168,7 @@ class Section:
         return value or ""
 
     def number(self, key: str, *, required: bool = False) -> float | int | None:
-        """A finite number; None when it was left out."""
+        """Return a finite number; None = omitted."""
         value = self.get(key)
         if value is None:
             if required:
@@ -180,7 +180,7 @@ class Section:
         return value
 
     def whole(self, key: str, *, low: int = 0) -> int:
-        """A whole number of at least ``low``; 0 when it was left out."""
+        """Return a whole number of at least ``low``; 0 if omitted."""
         value = self.number(key)
         if value is None:
             return 0
@@ -193,7 +193,7 @@ class Section:
         return int(value)
 
     def choice(self, key: str, names: Collection[str], *, otherwise: str) -> str:
-        """One of ``names``; ``otherwise`` when it was left out."""
+        """Return one of ``names``; ``otherwise`` if omitted."""
         value = self.text(key) or otherwise
         if value not in names and value != otherwise:
             hint = suggestion(value, names, otherwise="what can be imported is")
@@ -202,7 +202,7 @@ class Section:
         return value
 
     def section(self, key: str) -> Section | None:
-        """The map at ``key``; None when it was left out."""
+        """Return the map at ``key``; None = omitted."""
         value = self.get(key)
         if value is None:
             return None
@@ -212,7 +212,7 @@ class Section:
         return Section(self.source, (*self.path, key))
 
     def sections(self, key: str) -> list[Section]:
-        """The maps in the list at ``key``."""
+        """Return the maps in the list at ``key``."""
         value = self.get(key)
         if value is None:
             return []
@@ -222,16 +222,16 @@ class Section:
         return [Section(self.source, (*self.path, key, at)) for at in range(len(value))]
 
     def note(self, fate: Fate, key: str, text: str) -> None:
-        """Say what became of ``key``, if it says anything."""
+        """Note what became of ``key``, if it has a value."""
         if self.given(key):
             self.source.note(fate, (*self.path, key), text)
 
     def lose(self, key: str, why: str) -> None:
-        """Say that ``key`` cannot be carried over, if it says anything."""
+        """Note that ``key`` cannot be converted, if it has a value."""
         self.note(Fate.NOT_CARRIED, key, why)
 
     def finish(self) -> None:
-        """List every key that was never looked up."""
+        """Note every key that was never looked up."""
         for key in self.data:
             if key not in self._known:
                 self.source.note(Fate.NOT_CARRIED, (*self.path, key), "unknown key")

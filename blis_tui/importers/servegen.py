@@ -1,4 +1,4 @@
-"""A folder of ServeGen as a Workload: a client for each of its clients ("chunks")."""
+"""Imports a ServeGen folder as a Workload, with a client for each of its clients ("chunks")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRACE: Final = re.compile(r"chunk-(.+)-trace\.csv")
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _LARGEST_CV: Final = {"gamma": 10.0, "weibull": 10.4}
 _TABLE: Final = 100
-"""Entries of a table of lengths, at most."""
+"""Maximum number of entries of a table of lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ def import_servegen(path: Path, *, name: str | None = None, span_s: tuple[float,
     Args:
         path: the folder.
         name: name of the document; default: that of the folder.
-        span_s: look at windows that start in this time only, in seconds.
+        span_s: consider only windows that start within this time, in seconds.
 
     Raises:
-        InputError: a file cannot be read, or is no such file.
+        InputError: a file cannot be read, or is invalid.
         SpecError: no client sends anything.
     """
     given = Input(Document({}, Source(str(path), "", path)))
@@ -109,7 +109,7 @@ def _number(file: Path) -> tuple[int, str]:
 
 
 def _windows(file: Path) -> list[_Window]:
-    """The rows of a trace: start in seconds, rate, CV of gaps, pattern, and its parameters. There is no header."""
+    """Read the rows of a trace: start in seconds, rate, CV of gaps, pattern, and its parameters. There is no header."""
     text = read_input(file, limit=_MOST_BYTES).decode("utf-8", errors="replace")
     found = []
     for number, row in enumerate(csv.reader(StringIO(text, newline="")), 1):
@@ -125,7 +125,7 @@ def _windows(file: Path) -> list[_Window]:
 
 
 def _arrivals(given: Input, chunk: str, window: _Window) -> dict[str, Json]:
-    """The pattern with its CV; Poisson where there is none."""
+    """Return the pattern with its CV; Poisson if there is none."""
     kind = window.pattern
     if kind not in _LARGEST_CV or window.cv <= 0.0:
         return {"kind": "poisson"}
@@ -138,7 +138,7 @@ def _arrivals(given: Input, chunk: str, window: _Window) -> dict[str, Json]:
 
 
 def _lengths(file: Path, start_s: float) -> tuple[Json, Json] | None:
-    """The tables of the last window that starts by then and has any, else of the first that has; None = none has."""
+    """Return the tables of the last window that starts by then and has any, otherwise of the first; None = none."""
     try:
         data = parse_json(read_input(file, limit=_MOST_BYTES))
     except ValueError as error:
@@ -161,7 +161,7 @@ def _lengths(file: Path, start_s: float) -> tuple[Json, Json] | None:
 
 
 def _table(file: Path, window: object, key: str) -> dict[int, float]:
-    """A table, which is text inside JSON: ``{62: 0.0001, 66: 0.0002}``."""
+    """Parse a table, which is text inside JSON: ``{62: 0.0001, 66: 0.0002}``."""
     text = window.get(key) if isinstance(window, dict) else None
     try:
         found = ast.literal_eval(text) if isinstance(text, str) else text
@@ -171,7 +171,7 @@ def _table(file: Path, window: object, key: str) -> dict[int, float]:
 
 
 def _condensed(table: Mapping[int, float]) -> Json:
-    """The table as ours; of many entries, the means of a hundred parts of equal weight."""
+    """Convert a table; many entries are reduced to the means of a hundred parts of equal weight."""
     ordered = sorted(table.items())
     if len(ordered) > _TABLE:
         total = 0.0

@@ -1,4 +1,4 @@
-"""Lengths as load generators describe them, as ours."""
+"""Converts lengths as load generators describe them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def clamped_normal(mean: float, std_dev: float, low: int, high: int) -> dict[str, Json]:
-    """A normal distribution between two bounds; a constant where it cannot vary."""
+    """Return a normal distribution between two bounds; a constant if it cannot vary."""
     low = max(1, low)
     high = max(low, high)
     if low == high or std_dev <= 0.0:

@@ -1,4 +1,4 @@
-"""A BLIS workload specification (version 1 or 2) as a Workload."""
+"""Imports a BLIS workload specification (version 1 or 2) as a Workload."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def import_workload(path: Path, *, name: str | None = None) -> Imported:
 
     Raises:
         InputError: the file cannot be read.
-        SpecError: it is no workload specification, or nothing of it can be carried over.
+        SpecError: it is not a workload specification, or nothing of it can be converted.
     """
     given = Input.read(path)
     root = given.root()
@@ -73,7 +73,7 @@ def _version(root: Section) -> str:
 
 
 def _settings(root: Section) -> int:
-    """Keys that are settings of an experiment here; the horizon."""
+    """Note keys that are settings of an experiment here; return the horizon."""
     seed, horizon = root.whole("seed", low=-(2**63)), root.whole("horizon")
     sign = "; seeds cannot be negative here" if seed < 0 else ""
     root.note(Fate.ELSEWHERE, "seed", f"write `seed: {abs(seed)}` into the experiment{sign}")
@@ -86,7 +86,7 @@ def _settings(root: Section) -> int:
 
 
 def _clients(root: Section, clients: Clients) -> float:
-    """Carry clients and cohorts over; the rate of all of them."""
+    """Convert clients and cohorts; return their total rate."""
     rate = root.number("aggregate_rate")
     clients.absolute = not rate and _has_own_rates(root)
     clients.alone = len(root.sections("clients")) == 1 and not root.sections("cohorts")
@@ -110,7 +110,7 @@ def _clients(root: Section, clients: Clients) -> float:
 
 
 def _has_own_rates(root: Section) -> bool:
-    """Whether a window of a client or the spike of a cohort has a rate."""
+    """Whether a client's window or a cohort's spike has a rate."""
     lives = [life for one in root.sections("clients") if (life := one.section("lifecycle")) is not None]
     spikes = [spike for one in root.sections("cohorts") if (spike := one.section("spike")) is not None]
     windows = [window for life in lives for window in life.sections("windows")]
@@ -135,7 +135,7 @@ def _add_shared_prefix(section: Section, clients: Clients) -> tuple[float, int] 
     """Fill ``clients`` from an ``inference_perf`` section with one stage.
 
     Returns:
-        Requests a second and requests in all; None (and a problem) when it cannot be carried over.
+        Requests a second and total requests; None after a problem.
     """
     stages = section.sections("stages")
     shared = section.section("shared_prefix")

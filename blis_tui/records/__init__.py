@@ -1,1 +1,1 @@
-"""Writers of what happened: record streams, request tables, summaries."""
+"""Writers of results: record streams, request tables, summaries."""

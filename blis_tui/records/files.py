@@ -1,4 +1,4 @@
-"""Result files appear whole or not at all, and leave nothing behind, even where the process is killed."""
+"""Atomic result files: they appear whole or not at all, and leave nothing behind even if the process is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
-from blis_tui.standard_output import write_standard_output  # noqa: F401  (beside the files, for programs that import it)
+from blis_tui.standard_output import write_standard_output  # noqa: F401  (re-exported for importing programs)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES: Final = 64 * 1024
 _UNNAMED: Final = getattr(os, "O_TMPFILE", None)
-"""Opens a file that has no name yet, and is gone with the process; Linux has it, on most file systems."""
+"""Flag to open an unnamed file, which vanishes with the process; supported by Linux on most file systems."""
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 """Where such a file can be given a name."""
 _OLD_S: Final = 60.0
-"""A file this old that no process holds was left behind by one that was killed; a younger one may not be held yet."""
+"""A hidden file this old without a lock was left behind by a killed process; a younger one may not be locked yet."""
 _DIRECT: Final = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-"""A pipe without a reader is an error, instead of a wait that may have no end."""
+"""Flags that make a pipe without a reader an error, instead of an endless wait."""
 
 
 @contextmanager
 def atomic_text(path: str | Path) -> Iterator[TextIO]:
-    r"""A text file (UTF-8, ``\n``) that takes the place of ``path`` when the block ends, and never before.
+    r"""Open a text file (UTF-8, ``\n``) that replaces ``path`` when the block ends, and never before.
 
     Special files such as ``/dev/stdout`` are written directly.
 
@@ -49,9 +49,9 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 
 @contextmanager
 def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[BinaryIO]:
-    """As :func:`atomic_text`, for bytes.
+    """Do the same as :func:`atomic_text` for bytes.
 
-    Where a user has asked for the file, a ``KeyboardInterrupt`` gets a note of what became of it.
+    With ``asked_for``, a ``KeyboardInterrupt`` gets a note of what became of the file.
     """
     if not str(path):
         raise InputError("cannot write: the name of the file is empty")
@@ -69,7 +69,7 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
         except OSError as error:
             raise unwritable(path, error) from error
     except BaseException as error:
-        with suppress(OSError, InputError):  # what it could not take before, it cannot take now
+        with suppress(OSError, InputError):  # what could not be written before cannot be written now
             opened.close()
         place.forget()
         if asked_for and isinstance(error, KeyboardInterrupt):
@@ -78,7 +78,7 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
 
 
 class _Target(FileIO):
-    """A file that is to be written; when it takes no more, the error names the file that was asked for."""
+    """A file being written; its write errors name the requested path."""
 
     def __init__(self, descriptor: int, shown: str | Path) -> None:
         super().__init__(descriptor, "wb")
@@ -87,33 +87,33 @@ class _Target(FileIO):
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:  # the reader of a pipe is gone, which is no error of ours
+        except BrokenPipeError:  # the reader of a pipe is gone, which is not an error here
             raise
         except OSError as error:
             raise unwritable(self._shown, error) from error
 
 
 class _Place:
-    """Where content is written; this one is the file itself, which is special."""
+    """Where content is written; this base class writes special files directly."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @property
     def left(self) -> str:
-        """What became of it where the work on it was broken off."""
+        """Describe the state of the file after an interruption."""
         return "is cut short"
 
     def publish(self, opened: BinaryIO) -> None:
-        """Let the whole content be the file's, and close what it was written to."""
+        """Make the whole content visible under the file's name, and close the written file."""
         opened.close()
 
     def forget(self) -> None:
-        """Leave the file as it was."""
+        """Leave the original file as it was."""
 
 
 class _UnnamedPlace(_Place):
-    """A file without a name."""
+    """An unnamed file."""
 
     def __init__(self, descriptor: int, target: Path) -> None:
         super().__init__(descriptor)
@@ -127,7 +127,7 @@ class _UnnamedPlace(_Place):
         opened.flush()
         try:
             self._name()
-        except OSError:  # never seen, but what took hours to compute should not depend on it
+        except OSError:  # should not happen, but hours of computation must not depend on it
             self._copy()
         opened.close()
 
@@ -135,9 +135,9 @@ class _UnnamedPlace(_Place):
         source = _DESCRIPTORS / str(self.descriptor)
         try:
             os.link(source, self._target, follow_symlinks=True)
-        except FileExistsError:  # which a link does not replace
+        except FileExistsError:  # a link does not replace a file
             _remove_left_behind(self._target, self.descriptor)
-            from tempfile import mkstemp  # noqa: PLC0415  (a run that only prints its report needs none)
+            from tempfile import mkstemp  # noqa: PLC0415  (a run that only prints its report does not need it)
 
             reserved, name = mkstemp(dir=self._target.parent, prefix=_prefix(self._target))
             os.close(reserved)
@@ -150,7 +150,7 @@ class _UnnamedPlace(_Place):
                 raise
 
     def _copy(self) -> None:
-        from shutil import copyfileobj  # noqa: PLC0415  (imports every compression that Python has)
+        from shutil import copyfileobj  # noqa: PLC0415  (imports all of Python's compression modules)
 
         other = _HiddenPlace(self._target)
         try:
@@ -164,7 +164,7 @@ class _UnnamedPlace(_Place):
 
 
 class _HiddenPlace(_Place):
-    """A file with a hidden name, where there are no others; the process holds a lock on it."""
+    """A hidden file, for systems without unnamed ones; the process holds a lock on it."""
 
     def __init__(self, target: Path) -> None:
         from tempfile import mkstemp  # noqa: PLC0415
@@ -184,7 +184,7 @@ class _HiddenPlace(_Place):
         opened.close()
         mask = os.umask(0)
         os.umask(mask)
-        self._file.chmod(0o666 & ~mask)  # it was made private; an ordinary new file has these permissions
+        self._file.chmod(0o666 & ~mask)  # it was created private; ordinary new files have these permissions
         self._file.replace(self._target)
 
     def forget(self) -> None:
@@ -196,14 +196,14 @@ def _left(target: Path) -> str:
 
 
 def _place(path: Path) -> _Place:
-    """Where to write what becomes the file. Raises OSError."""
+    """Choose where to write the content of a file. Raises OSError."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             return _Place(_open_special(path, mode))
     target = Path(os.path.realpath(path))  # a link stays a link
     if _UNNAMED is not None and _DESCRIPTORS.is_dir():
-        with suppress(OSError):  # not on this file system; what else is wrong the other way shows, too
+        with suppress(OSError):  # unsupported by this file system; other errors recur with the other way
             return _UnnamedPlace(os.open(target.parent, _UNNAMED | os.O_RDWR, 0o666), target)
     return _HiddenPlace(target)
 
@@ -222,12 +222,12 @@ def _open_special(path: Path, mode: int) -> int:
 
 
 def _prefix(target: Path) -> str:
-    """How the names of temporary files begin that become this one."""
+    """Return the prefix of temporary file names for this target."""
     return f".blis-tui-{zlib.crc32(os.fsencode(target.name)):08x}-"
 
 
 def _remove_left_behind(target: Path, descriptor: int) -> None:
-    """Delete what processes left behind that were killed while they wrote this file; ``descriptor``: a new one."""
+    """Delete files that killed processes left behind while writing this target; ``descriptor``: a new file."""
     now_s = os.fstat(descriptor).st_mtime
     for path in target.parent.glob(f"{_prefix(target)}*"):
         with suppress(OSError), path.open("rb") as file:
@@ -236,7 +236,7 @@ def _remove_left_behind(target: Path, descriptor: int) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock of a file; False where another process has it, or there are no locks."""
+    """Lock a file; return False if another process holds the lock, or locks are unsupported."""
     if sys.platform == "win32":
         return False
     import fcntl  # noqa: PLC0415  (not on all systems)
@@ -254,6 +254,6 @@ def unwritable(path: str | Path, error: OSError) -> InputError:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a whole file. Raises InputError when it cannot be written."""
+    """Write a whole file. Raises InputError if it cannot be written."""
     with atomic_text(path) as out:
         out.write(text)

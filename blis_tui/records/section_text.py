@@ -1,4 +1,4 @@
-"""The sections that a report may have, as lines for people: a name and a text each."""
+"""The optional sections of a report as lines for people, each a name and a text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def instance_lines(report: Report) -> dict[str, str]:
-    """What was simulated, and how well its step times are known."""
+    """Describe what was simulated, and how well its step times are known."""
     lines: dict[str, str] = {}
     if report.pools is None:
         (one,) = report.step_time.values()
@@ -42,7 +42,7 @@ def instance_lines(report: Report) -> dict[str, str]:
 
 
 def _by_pool(texts: dict[str, str]) -> str:
-    """What is said of pools, once where it is the same of several."""
+    """Join the texts of pools; pools with the same text share one entry."""
     pools: dict[str, list[str]] = {}
     for name, text in texts.items():
         pools.setdefault(text, []).append(name)
@@ -54,13 +54,13 @@ METRIC_NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
 
 
 def error_text(known: Expectation) -> str:
-    """What is known of a run's error, and why no more is."""
+    """Describe the expected error of a run, and why any part of it is unknown."""
     partly = f"; not measured: {reasons_text(known)}" if known.bands and known.reasons else ""
     return bands_text(known) + partly
 
 
 def expected_data(kind: str, known: Expectation) -> dict[str, object]:
-    """The same as plain data, beside the kind of step-time model."""
+    """Return the expected error as plain data, with the kind of step-time model."""
     return {
         "kind": kind,
         "expected_error_percent": None if known.error is None else asdict(known.error),
@@ -69,9 +69,9 @@ def expected_data(kind: str, known: Expectation) -> dict[str, object]:
 
 
 def bands_text(known: Expectation) -> str:
-    """The expected error of each mean: the median, what nine of ten lie within, and how many servers that rests on.
+    """Describe the expected error of each mean: the median, the 90 % range, and the number of servers measured.
 
-    Where nothing is known of any, why.
+    If no error is known, give the reason.
     """
     if not known.bands:
         return "; ".join(dict.fromkeys(known.reasons.values()))
@@ -80,7 +80,7 @@ def bands_text(known: Expectation) -> str:
 
 
 def reasons_text(known: Expectation) -> str:
-    """Of the metrics of which nothing is known, why."""
+    """Describe why errors of some metrics are unknown."""
     why: dict[str, list[str]] = {}
     for metric, reason in known.reasons.items():
         why.setdefault(reason.removeprefix("not measured: "), []).append(METRIC_NAMES[metric])
@@ -105,7 +105,7 @@ def _media(report: Report) -> dict[str, str]:
 
 
 def _of_the_engine(report: Report) -> dict[str, str]:
-    """What only some engines count."""
+    """Lines about what only some engines report."""
     lines: dict[str, str] = {}
     if (prompts := report.prompt_throughput) is not None:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
@@ -117,7 +117,7 @@ def _of_the_engine(report: Report) -> dict[str, str]:
 
 
 def section_lines(report: Report) -> dict[str, str]:
-    """What to call each line, and what it says; nothing where nothing applies."""
+    """Return the names and texts of all lines that apply."""
     return {
         **_of_the_engine(report),
         **_of_steps(report),
@@ -129,7 +129,7 @@ def section_lines(report: Report) -> dict[str, str]:
 
 
 def _of_steps(report: Report) -> dict[str, str]:
-    """What happens beside plain steps: pipelines, ranks, drafts and adapters."""
+    """Lines about pipelines, ranks, drafts and adapters."""
     lines: dict[str, str] = {}
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {share_text(pipeline.bubble_share)}"
@@ -160,7 +160,7 @@ def _of_pools(report: Report) -> dict[str, str]:
 
 
 def _of_requests(report: Report) -> dict[str, str]:
-    """What kinds of requests there were, and how they fared."""
+    """Lines about special kinds of requests."""
     lines: dict[str, str] = {}
     if report.sessions is not None:
         lines |= _sessions(report.sessions)
@@ -175,7 +175,7 @@ def _of_requests(report: Report) -> dict[str, str]:
 
 
 def _of_the_control_plane(report: Report) -> dict[str, str]:
-    """What became of requests on their way: turned away, put off, held, split, preempted, offloaded."""
+    """Lines about rejected, deferred, held, split, preempted and offloaded requests."""
     lines: dict[str, str] = {}
     turned_away = [f"{count:,} by {cause}" for cause, count in (report.rejections or {}).items() if count]
     if turned_away:
@@ -196,7 +196,7 @@ def _of_the_control_plane(report: Report) -> dict[str, str]:
 
 
 def _verdicts(report: Report) -> dict[str, str]:
-    """What BLIS judges runs by."""
+    """Lines about the criteria by which BLIS judges runs."""
     lines: dict[str, str] = {}
     if report.anomalies is not None:
         found = report.anomalies
@@ -246,7 +246,7 @@ def _reasoning(found: ReasoningReport) -> str:
 
 
 def _saturation(found: Saturation, duration_us: int) -> str:
-    from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs have it)
+    from blis_tui.metrics.saturation import WINDOW_US  # noqa: PLC0415  (few runs need it)
 
     last = "run" if duration_us <= WINDOW_US else f"last {WINDOW_US // 1_000_000} s"
     over = f"{found.label}, the most frequent verdict of the {last}"

@@ -1,4 +1,4 @@
-"""A report as a table for people: the figures one looks at first."""
+"""A report as text for people: the most important figures."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from blis_tui.metrics.stats import Distribution
 
 WIDTH: Final = 116
-"""Characters to a line, where nothing narrower shows it."""
+"""Default line width in characters."""
 _TENANTS = 5
-"""Tenants whose latencies are shown, where there are more."""
+"""Maximum number of tenants whose latencies are shown."""
 _COLUMN: Final = 12
 _COLUMNS: Final = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
 def summary_text(report: Report, width: int = WIDTH) -> str:
-    """Several aligned blocks of text: requests, throughput, latencies, KV cache, expectations.
+    """Return aligned blocks of text: requests, throughput, latencies, KV cache, expectations.
 
     Args:
-        report: what it tells of.
-        width: characters to a line; tables are wider where their figures are.
+        report: the report.
+        width: line width in characters; tables exceed it if their figures do.
     """
     blocks = [
         _pairs(main_lines(report), width),
@@ -64,7 +64,7 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
 
 
 def main_lines(report: Report) -> dict[str, str]:
-    """What was run and how it went: what to call each line, and what it says."""
+    """Return the names and texts of the main lines: what was run, and how it went."""
     requests = report.requests
     kv = report.kv
     return {
@@ -96,13 +96,13 @@ def main_lines(report: Report) -> dict[str, str]:
 
 
 def hits_text(kv: KvCounts) -> str:
-    """The share of blocks found in the cache; tokens that a request finds again after a preemption are not `cached`."""
+    """Describe the share of blocks found in the cache; tokens found again after a preemption are not ``cached``."""
     again = " (including blocks of preempted requests)" if kv.preemptions and kv.hit_rate else ""
     return f"{share_text(kv.hit_rate)} hits{again}"
 
 
 def warnings_text(report: Report, width: int = WIDTH) -> str:
-    """The warnings with what to do about each, wrapped like the diagnostics of documents; empty when there are none."""
+    """Describe warnings with advice, wrapped like the diagnostics of documents; empty if there are none."""
     lines: list[str] = []
     for found in report.warnings:
         lines += _wrapped(f"{found.severity}[{found.id}]: ", found.message, "  ", width)
@@ -122,7 +122,7 @@ def _wrapped(head: str, text: str, indent: str, width: int) -> list[str]:
 
 
 def _offered(offered: Offered) -> str:
-    """The load that arrived."""
+    """Describe the offered load."""
     if offered.requests_per_s is None:
         return "all at once"
     return (
@@ -132,7 +132,7 @@ def _offered(offered: Offered) -> str:
 
 
 def _steady(steady: Steady) -> str:
-    """What was served of it without start and drain."""
+    """Describe the steady-state throughput, without start and drain."""
     if steady.start_us is None or steady.end_us is None:
         return "no time between the first arrival and the last"
     return (
@@ -143,21 +143,21 @@ def _steady(steady: Steady) -> str:
 
 
 def _fullest(report: Report) -> str:
-    """How full the fullest instance has been."""
+    """Describe the peak KV use of the fullest instance."""
     fullest = max(report.instances, key=lambda one: one.kv.peak_used)
     where = f" of instance {fullest.instance}" if len(report.instances) > 1 else ""
     return f"{fullest.kv.peak_used:,} of {plural(fullest.kv.blocks, 'block')}{where} at peak"
 
 
 def _by(kind: str, groups: Mapping[str, GroupReport], width: int) -> Iterator[str]:
-    """A table of each latency by group, where there is more than one to tell apart."""
+    """Iterate over tables of latencies by group, if there is more than one group."""
     if len(groups) > 1:
         yield _latencies(f"TTFT by {kind}, ms", {name: one.ttft_ms for name, one in groups.items()}, width)
         yield _latencies(f"E2E by {kind}, ms", {name: one.e2e_ms for name, one in groups.items()}, width)
 
 
 def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
-    """Of many tenants, those with the most completed requests."""
+    """Select the tenants with the most completed requests."""
     names = sorted(tenants, key=lambda name: -tenants[name].completed)[:_TENANTS]
     return {name: tenants[name] for name in tenants if name in names}
 
@@ -172,7 +172,7 @@ def _pairs(values: dict[str, str], width: int) -> str:
 
 
 def _latencies(title: str, distributions: Mapping[str, Distribution], width: int) -> str:
-    """A table; where it would be too wide, its columns come nearer, its figures have fewer decimals, and names end."""
+    """Format a table; if too wide, reduce the column spacing, the decimals, and the length of names."""
     for decimals in (2, 1, 0):
         rows = {name: one.texts(_COLUMNS, f",.{decimals}f") for name, one in distributions.items()}
         cells = [cell for row in (_COLUMNS, *rows.values()) for cell in row]

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
     from blis_tui.metrics.request_log import RequestTable
 
-# Records hold no floats: nothing in them needs the care of `canonical`, and streams are long.
+# Records hold no floats, so they need no canonical number format, which would slow long streams down.
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 _SUSPECT: Final = re.compile('[,"\n\r ]')
-"""Texts without these need no quotes."""
+"""Texts without these characters need no quotes."""
 
 
 class _Fields(dict[type, tuple[str, ...]]):
-    """The names of the fields of each dataclass that was asked for, in order; none of another type."""
+    """The field names of each requested dataclass, in order; empty for other types."""
 
     def __missing__(self, kind: type) -> tuple[str, ...]:
         names = tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
@@ -38,16 +38,16 @@ _FIELDS: Final = _Fields()
 
 
 class _Lines(dict[type, "tuple[str, Callable[[Record], tuple[object, ...]]]"]):
-    """The line of each kind of record that was written, with places for its values, and what takes these from one.
+    """A line template for each kind of record written, with a getter of its values.
 
-    Most fields of most records are whole numbers, which need no encoder: this takes a fifth of its time.
+    Most fields are integers, which need no JSON encoder: this takes a fifth of its time.
     """
 
     def __missing__(self, kind: type[Record]) -> tuple[str, Callable[[Record], tuple[object, ...]]]:
         names = _FIELDS[kind]
         places = [f"{_LINE.encode(name)}:%s" for name in names]
         line = ",".join([f'"kind":{_LINE.encode(kind.kind).replace("%", "%%")}', *places])
-        self[kind] = found = (f"{{{line}}}\n", attrgetter(*names))  # a tuple: all have an event and a time
+        self[kind] = found = (f"{{{line}}}\n", attrgetter(*names))  # a tuple, as every record has an event and a time
         return found
 
 
@@ -55,11 +55,11 @@ _LINES: Final = _Lines()
 
 
 def requests_csv(rows: RequestTable, columns: Sequence[str] = PLAIN_COLUMNS) -> Iterator[str]:
-    """The request table line by line, header first; empty cells where something never happened.
+    """Iterate over the lines of the request table, header first; cells of times that never came are empty.
 
     Args:
         rows: the requests.
-        columns: those that the table has (``RequestTable.columns``).
+        columns: the table's columns (``RequestTable.columns``).
     """
     yield csv_line(columns)
     for block in rows.in_columns(columns):
@@ -67,7 +67,7 @@ def requests_csv(rows: RequestTable, columns: Sequence[str] = PLAIN_COLUMNS) -> 
 
 
 def csv_lines(columns: Sequence[Sequence[int | str | None]]) -> Iterator[str]:
-    """Lines of CSV from the columns of their cells, each of numbers or of texts alone; None = an empty cell."""
+    """Iterate over CSV lines from columns of cells, each column all numbers or all texts; None = an empty cell."""
     places: list[str] = []
     varying: list[Sequence[int | str]] = []
     for column in columns:
@@ -91,7 +91,7 @@ def _cells(column: Sequence[int | str | None]) -> Sequence[int | str]:
 
 
 def csv_line(cells: Iterable[int | str | None]) -> str:
-    """One line of CSV; empty cells for what is None."""
+    """Format one line of CSV; None becomes an empty cell."""
     return ",".join([_cell(value) for value in cells]) + "\n"
 
 
@@ -106,18 +106,18 @@ def _cell(value: int | str | None) -> str:
 
 
 def record_line(record: Record) -> str:
-    """A record as one line of JSON, ``kind`` first, fields in their order."""
+    """Format a record as one line of JSON, ``kind`` first, fields in order."""
     line, values = _LINES[type(record)]
     return line % tuple([one if type(one) is int else _text(one) for one in values(record)])
 
 
 def _text(value: object) -> str:
-    """A value that is no plain number as JSON."""
+    """Encode a value other than an integer as JSON."""
     return "[]" if value == () else _LINE.encode(_item(value))
 
 
 def record_dict(record: Record) -> dict[str, object]:
-    """A record as plain data, ``kind`` first."""
+    """Return a record as plain data, ``kind`` first."""
     plain: dict[str, object] = {"kind": record.kind}
     for name in _FIELDS[type(record)]:
         value = getattr(record, name)

@@ -1,7 +1,7 @@
-"""TraceV2 of BLIS: a header in YAML, and one request a row in 27 columns of CSV.
+"""BLIS's TraceV2: a YAML header, and a CSV file with one request per row in 27 columns.
 
-What came of each request stands beside what it asked for, so that a run can be replayed, and compared with a server
-that was sent the same. There is no time of creation in the header: equal runs give equal files.
+It has the outcome of each request as well as what it asked for, so that a run can be replayed, and compared with a
+server that got the same load. The header has no creation time, so equal runs give equal files.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ COLUMNS: Final = (
     *("send_time_us", "first_chunk_time_us", "last_chunk_time_us", "num_chunks", "status", "error_message"),
     "finish_reason",
 )
-"""In the order of the file, by which BLIS reads them; behind them stands ``adapter`` where any request has one."""
+"""In file order, by which BLIS reads them; ``adapter`` follows if any request has one."""
 
 _STATUS: Final = {"completed": "ok", "timed-out": "timeout", "rejected": "error", "dropped-unservable": "error"} | {
     "lost": "error"
 }
-"""A request's state -> what TraceV2 calls it; all others are ``incomplete``."""
+"""A request's state -> TraceV2's name for it; all others are ``incomplete``."""
 
 
 def header(experiment: Experiment, rows: RequestTable) -> str:
-    """The header: which format this is, and what served the requests (the first pool, where there are several)."""
+    """Format the header: the format's version, and what served the requests (the first pool if there are several)."""
     pool = experiment.pools[0]
     server: dict[str, object] = {
         "type": "blis-tui",
@@ -58,7 +58,7 @@ def header(experiment: Experiment, rows: RequestTable) -> str:
 
 
 def rows_csv(rows: RequestTable) -> Iterator[str]:
-    """The table line by line, column names first; times that never came are 0.
+    """Iterate over the table's lines, column names first; times that never came are 0.
 
     ``request_id`` is a request's number in order of arrival.
     """
@@ -72,7 +72,7 @@ def _cells(number: int, row: RequestRow, rows: RequestTable) -> tuple[int | str,
     arrival_us = row.arrival_us
     last_us = 0
     if row.e2e_us is not None and row.instance is not None:
-        # As in BLIS: the last chunk leaves before what comes once, after decoding.
+        # As in BLIS, the last chunk leaves before the one-time overhead after decoding.
         last_us = arrival_us + row.e2e_us - (rows.post_decode_us[row.instance] if row.output_tokens else 0)
     status = _STATUS.get(row.state, "incomplete")
     capped = row.output_tokens < row.requested_output_tokens
@@ -88,12 +88,12 @@ def _cells(number: int, row: RequestRow, rows: RequestTable) -> tuple[int | str,
 
 
 def _modalities(row: RequestRow) -> tuple[int, int, int, int]:
-    """What the prompt consists of, its shared head included: the text, and what is no text."""
+    """Return the prompt's tokens by modality (text, image, audio, video), its shared head included."""
     media = (row.image_tokens, row.audio_tokens, row.video_tokens)
     image, audio, video = media
     return (row.input_tokens - image - audio - video, *media)
 
 
 def _reason_ratio(row: RequestRow) -> str:
-    """The share of the answer that is reasoning, so exact that it gives the same number of tokens."""
+    """Return the reasoning share of the answer, precise enough to give the same number of tokens."""
     return repr(row.reasoning_tokens / row.requested_output_tokens) if row.reasoning_tokens else "0"

@@ -1,1 +1,1 @@
-"""A server that is not there: an OpenAI-compatible endpoint that answers at simulated times."""
+"""An OpenAI-compatible endpoint without a real server: it answers at simulated times."""

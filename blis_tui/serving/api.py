@@ -1,8 +1,8 @@
-"""What OpenAI's completions and chat look like: requests understood or refused, answers put into their form.
+"""OpenAI's completions and chat API: parses or rejects requests, and formats answers.
 
-With the extensions of vLLM 0.32 that load generators use: prompts as token ids, ``ignore_eos``, ``min_tokens``,
-``return_token_ids``, ``continuous_usage_stats``. What changes nothing here (temperatures, penalties, log probabilities)
-is accepted and passed over.
+It includes the extensions of vLLM 0.32 that load generators use: prompts as token ids, ``ignore_eos``, ``min_tokens``,
+``return_token_ids``, ``continuous_usage_stats``. Parameters without effect here (temperatures, penalties, log
+probabilities) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEFAULT_TOKENS: Final = 16
-"""What completions without ``max_tokens`` get, as with OpenAI and vLLM."""
+"""Default ``max_tokens`` of completions, as in OpenAI's API and vLLM."""
 
 
 class RefusedError(Exception):
-    """A request that is refused: an HTTP status, and why."""
+    """A rejected request: an HTTP status, and the reason."""
 
     def __init__(self, status: int, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class RefusedError(Exception):
         self.parameter = parameter
 
     def document(self) -> dict[str, object]:
-        """As vLLM says it."""
+        """Return the error document in vLLM's format."""
         kind = "NotFoundError" if self.status == 404 else "BadRequestError" if self.status < 500 else "InternalError"
         kind = "RateLimitError" if self.status == 429 else kind
         return {"error": {"message": self.message, "type": kind, "param": self.parameter, "code": self.status}}
@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A request, understood."""
+    """A parsed request."""
 
     chat: bool
     model: str
@@ -48,17 +48,17 @@ class Wanted:
     ignore_eos: bool
     stream: bool
     usage: bool
-    """Whether a stream ends with the counts of tokens; likewise whether each chunk has them."""
+    """Whether a stream ends with token counts; the next field: whether each chunk has them."""
     usage_in_chunks: bool
     token_ids: bool
     user: str
 
 
 def understood(document: object, *, chat: bool) -> Wanted:
-    """What a body asks for.
+    """Parse a request body.
 
     Raises:
-        RefusedError: it cannot be done.
+        RefusedError: the request is invalid or unsupported.
     """
     if not isinstance(document, dict):
         raise RefusedError(400, "the body is no JSON object")
@@ -116,7 +116,7 @@ def _conversation(document: Mapping[str, object]) -> list[int]:
 
 
 def _text(content: object) -> str:
-    """A message's text; of one in parts, that of its text parts."""
+    """Return a message's text; for a message in parts, that of its text parts."""
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
@@ -133,7 +133,7 @@ def _integer(document: Mapping[str, object], name: str, otherwise: int) -> int:
 
 @dataclass(slots=True)
 class Shape:
-    """The form of the answers to one request."""
+    """The format of the answers to one request."""
 
     wanted: Wanted
     identifier: str
@@ -141,13 +141,13 @@ class Shape:
     model: str
 
     def usage(self, tokens: int, cached: int) -> dict[str, object]:
-        """Counts of tokens."""
+        """Return token counts."""
         prompt = len(self.wanted.prompt)
         counts: dict[str, object] = {"prompt_tokens": prompt, "total_tokens": prompt + tokens}
         return {**counts, "completion_tokens": tokens, "prompt_tokens_details": {"cached_tokens": cached}}
 
     def chunk(self, text: str, ids: Sequence[int], finish: str | None, usage: object = None) -> dict[str, object]:
-        """A piece of a stream."""
+        """Return a chunk of a stream."""
         choice: dict[str, object] = {"index": 0}
         choice |= {"delta": {"content": text}} if self.wanted.chat else {"text": text}
         choice |= {"logprobs": None, "finish_reason": finish}
@@ -156,18 +156,18 @@ class Shape:
         return self._document([choice], usage, chunk=True)
 
     def beginning(self) -> dict[str, object] | None:
-        """What a stream begins with."""
+        """Return the first chunk of a stream, if any."""
         if not self.wanted.chat:
             return None
         delta = {"role": "assistant", "content": ""}
         return self._document([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], None, chunk=True)
 
     def ending(self, usage: object) -> dict[str, object]:
-        """The counts at the end of a stream."""
+        """Return the token counts at the end of a stream."""
         return self._document([], usage, chunk=True)
 
     def whole(self, text: str, ids: Sequence[int], finish: str, usage: object) -> dict[str, object]:
-        """A whole answer."""
+        """Return a complete answer."""
         choice: dict[str, object] = {"index": 0}
         choice |= {"message": {"role": "assistant", "content": text}} if self.wanted.chat else {"text": text}
         choice |= {"logprobs": None, "finish_reason": finish}

@@ -1,8 +1,8 @@
-"""What prompts have in common, by their tokens: which segments a prompt consists of, as the simulation names them.
+"""Shared prefixes of prompts, found by their tokens: the segments of each prompt as the simulation names them.
 
-Blocks of tokens are known by a hash of themselves and of all before them. Where a prompt begins with blocks that an
-earlier request has, it begins with that one's segments; what is behind them is a new segment of its own, and so is its
-answer, with which later prompts may begin.
+Blocks of tokens are identified by a hash of themselves and everything before them. A prompt that begins with blocks of
+an earlier request begins with that request's segments. The rest is a new segment, and so is its answer, with which
+later prompts may begin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BLOCKS: Final = 1 << 20
-"""Blocks whose content is remembered; of more, those that were asked for longest ago are forgotten."""
+"""Maximum number of remembered blocks; the least recently requested ones are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Content:
     """A prompt and its answer.
 
     Attributes:
-        segments: what the prompt consists of, all of it shareable.
-        answer: the segment that is the answer.
-        hashes: of each full block of both, that of its tokens and all before them.
+        segments: the segments of the prompt, all of which are shareable.
+        answer: the segment of the answer.
+        hashes: for each full block of both, the hash of its tokens and everything before them.
     """
 
     segments: Segments
@@ -42,7 +42,7 @@ class Content:
 
 
 class Contents:
-    """All content that was asked for.
+    """All requested content.
 
     Args:
         block_size_tokens: tokens of a block.
@@ -53,7 +53,7 @@ class Contents:
         self._known: OrderedDict[int, Segments] = OrderedDict()
 
     def add(self, name: str, prompt: Sequence[int], answer: Sequence[int], salt: str = "") -> Content:
-        """A request's content; equal prompts under different salts (adapters) have nothing in common."""
+        """Add a request's content; equal prompts with different salts (adapters) share nothing."""
         hashes = self._hashes([*prompt, *answer], salt)
         shared: Segments = ()
         for count, one in enumerate(hashes[: len(prompt) // self._size], 1):
@@ -82,7 +82,7 @@ class Contents:
 
 
 def _head(segments: Segments, tokens: int) -> Segments:
-    """The first tokens of these segments."""
+    """Return the first ``tokens`` tokens of these segments."""
     found: list[tuple[str, int]] = []
     for name, length in segments:
         if tokens <= 0:
@@ -99,11 +99,11 @@ def _length(segments: Segments) -> int:
     return total
 
 
-# Tokens without a tokenizer: texts cut into short pieces, and answers made of words that are one piece each.
+# Tokens without a tokenizer: texts are cut into short pieces, and answers consist of words that are one piece each.
 #
-# A piece is up to six characters of a word with the blank before it, about as long as the tokens of real vocabularies.
-# Cutting text that was put together from parts gives the pieces of the parts, so a conversation's next prompt begins
-# with the tokens of the one before it and of its answer.
+# A piece is up to six characters of a word with the preceding blank, about as long as tokens of real vocabularies.
+# Concatenated text has the concatenated pieces of its parts, so a conversation's next prompt begins with the tokens of
+# the previous prompt and its answer.
 
 _PIECE: Final = re.compile(r" ?[^\s]{1,6}|\s")
 _VOCABULARY: Final = 1 << 17
@@ -115,12 +115,12 @@ _WORDS: Final = tuple(_WORD_LIST.split())
 
 
 def encode(text: str) -> list[int]:
-    """The tokens of a text."""
+    """Return the tokens of a text."""
     return [crc32(piece.encode("utf-8", "surrogatepass")) % _VOCABULARY for piece in _PIECE.findall(text)]
 
 
 def encode_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
-    """The tokens of a conversation, roles and texts, up to where its answer begins."""
+    """Return the tokens of a conversation, given as roles and texts, up to where its answer begins."""
     tokens: list[int] = []
     for role, text in messages:
         tokens += [*encode(f"<{role}>"), *encode(text), *encode("\n")]
@@ -131,9 +131,9 @@ class Answer:
     """The words of one answer; equal numbers give equal answers.
 
     Args:
-        number: the request's.
-        count: how many tokens it has.
-        goes_on: whether it goes on with the prompt's text, and so begins with a blank; else it stands for itself.
+        number: the request's number.
+        count: its number of tokens.
+        goes_on: whether it continues the prompt's text, and so begins with a blank; otherwise it stands alone.
     """
 
     def __init__(self, number: int, count: int, *, goes_on: bool) -> None:
@@ -141,11 +141,11 @@ class Answer:
         self._words = [_WORDS[(number * 31 + place * 7 + place // 11) % len(_WORDS)] for place in range(count)]
 
     def tokens(self) -> list[int]:
-        """All of its tokens."""
+        """Return all of its tokens."""
         return list(self.piece(0, len(self._words))[1])
 
     def piece(self, start: int, stop: int) -> tuple[str, Sequence[int]]:
-        """The text and the tokens from one place to another."""
+        """Return the text and the tokens from ``start`` to ``stop``."""
         pieces = [f" {word}" for word in self._words[start:stop]]
         if pieces and not start and not self._goes_on:
             pieces[0] = pieces[0][1:]

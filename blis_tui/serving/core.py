@@ -1,7 +1,7 @@
-"""The simulation behind the endpoint: requests go in at their times, tokens come out at theirs.
+"""The simulation behind the endpoint: requests enter and tokens come out at given times.
 
-Nothing here knows the clock of the wall, so equal arrivals give equal tokens at equal times. A step is simulated when
-it begins; its tokens come out when it ends, and to that comes what the step-time model says of streaming.
+It does not use the wall clock, so equal arrivals give equal tokens at equal times. A step is simulated when it begins;
+its tokens come out when it ends, plus the step-time model's streaming overhead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _TIMEOUT: Final = 5
-"""The priority of a deadline among the events of an instance."""
+"""Priority of a deadline among the events of an instance."""
 
 OVER: Final = "over"
 REJECTED: Final = "rejected"
@@ -39,7 +39,7 @@ ABORTED: Final = "aborted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as the endpoint understood it."""
+    """A request as parsed by the endpoint."""
 
     prompt_tokens: int
     output_tokens: int
@@ -52,36 +52,36 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What comes of a request at a time."""
+    """An update about a request at a time."""
 
     number: int
     time_us: int
     tokens: int
-    """How many of its tokens have come by then."""
+    """Number of its tokens that have come by then."""
     end: str = ""
-    """How it has ended: ``over``, ``rejected``, ``unservable``, ``lost`` or ``aborted``; empty = it has not."""
+    """How it ended: ``over``, ``rejected``, ``unservable``, ``lost`` or ``aborted``; empty = it has not."""
     reason: str = ""
 
 
 @dataclass(slots=True)
 class _Live:
-    """A request under way."""
+    """A request in progress."""
 
     request: Request
     instance: int = -1
     told: int = 0
-    """Tokens whose time has been announced."""
+    """Number of tokens whose time has been announced."""
 
 
 class Core:
-    """Requests under way in one simulation.
+    """Requests in progress in one simulation.
 
     Args:
-        experiment: what serves; its workload and horizon do not count.
+        experiment: the serving configuration; its workload and horizon are ignored.
 
     Attributes:
         simulation: the simulation.
-        requests: all that were asked for, in order.
+        requests: all submitted requests, in order.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -104,20 +104,20 @@ class Core:
             (Dropped, self._dropped),
             (Lost, self._lost),
         ):
-            self.simulation.subscribe(kind, listen)  # type: ignore[arg-type]  # each hears its own kind
+            self.simulation.subscribe(kind, listen)  # type: ignore[arg-type]  # each listener gets its own kind
 
     @property
     def now_us(self) -> int:
-        """Up to when everything has happened."""
+        """The time up to which everything has happened."""
         return self._reached_us
 
     @property
     def running(self) -> int:
-        """Requests under way."""
+        """Number of requests in progress."""
         return len(self._live)
 
     def submit(self, asked: Asked, time_us: int) -> Request:
-        """A request arrives, then or as soon as the simulation has not got beyond that."""
+        """Let a request arrive at ``time_us``, or as soon as possible if the simulation is beyond that."""
         number = len(self.requests)
         arrival_us = max(time_us, self._reached_us + 1, self.requests[-1].arrival_us if self.requests else 0)
         content = asked.content
@@ -143,7 +143,7 @@ class Core:
         return request
 
     def abort(self, number: int, time_us: int) -> None:
-        """A client has gone: its request ends then, as one whose deadline has come."""
+        """End the request of a client that is gone, like one whose deadline has come."""
         live = self._live.get(number)
         if live is None:
             return
@@ -157,14 +157,14 @@ class Core:
             cluster.queue.push(at_us, instance_order(_TIMEOUT, instance.index), timeout)
 
     def next_us(self) -> int | None:
-        """When something happens or comes out next; None = nothing will, unless a request comes."""
+        """Time of the next event or output; None = there is none unless a request comes."""
         upcoming = self.simulation.peek()
         times = [] if upcoming is None else [upcoming.time_us]
         times += [self._news[0][0]] if self._news else []
         return min(times, default=None)
 
     def advance(self, until_us: int) -> list[News]:
-        """Let everything happen up to then; returns what has come out, in order.
+        """Simulate up to ``until_us``; return the updates until then, in order.
 
         Raises:
             SimulationError: the simulation cannot go on.
@@ -179,10 +179,10 @@ class Core:
         return found
 
     def close(self) -> None:
-        """No request will come any more."""
+        """Accept no more requests."""
         self._source.closed = True
 
-    # ---- what the simulation tells ----
+    # ---- output of the simulation ----
 
     def _tell(self, number: int, time_us: int, tokens: int, end: str = "", reason: str = "") -> None:
         self._order += 1
@@ -197,7 +197,7 @@ class Core:
             self._at.setdefault(record.instance, {})[live.request.index] = live
 
     def _stepped(self, record: StepFinished) -> None:
-        """Announce the tokens of a step, for when it ends."""
+        """Announce the tokens of a step for its end."""
         instance = self.simulation.cluster.instances[record.instance]
         cohort, overhead_us = instance.batch.cohort, instance.latency.output_token_overhead_us
         end_us = record.time_us + record.duration_us
@@ -220,7 +220,7 @@ class Core:
         self._end(record.request_id, record.time_us, LOST, record.reason)
 
     def _ended(self, request: Request, e2e_us: int) -> None:
-        """Requests that timed out were aborted: others are told of by their records."""
+        """Report aborted requests, which appear as timed out, and completed ones; records report the others."""
         if request.state is RequestState.TIMED_OUT:
             self._end(request.request_id, self.simulation.now_us, ABORTED, "")
         elif e2e_us >= 0 and (live := self._live.get(request.index)) is not None:
@@ -233,7 +233,7 @@ class Core:
         del self._live[live.request.index], self._numbers[name]
         self._at.get(live.instance, {}).pop(live.request.index, None)
         if end != OVER:
-            self._gone[live.request.index] = None  # tokens of the step under way do not come any more
+            self._gone[live.request.index] = None  # tokens of the step in flight are not delivered any more
             self._tell(live.request.index, time_us, live.told, end, reason)
 
     def _known(self, name: str) -> _Live | None:
@@ -245,10 +245,10 @@ class Core:
 
 
 class LiveSource(InteractiveSource):
-    """Hands over what it was given, in order; what gives it a request also tells the cluster.
+    """Delivers submitted requests in order; the submitter must also notify the cluster.
 
     Args:
-        ended: called with each request that has come to its end, and what its client measured; -1 = no answer.
+        ended: called with each ended request and what its client measured; -1 = no answer.
     """
 
     __slots__ = ("_ended", "_given", "_produced_so_far", "closed")
@@ -261,27 +261,27 @@ class LiveSource(InteractiveSource):
         self._produced_so_far = 0
 
     def give(self, request: Request) -> None:
-        """One more; it does not arrive before those that were given already."""
+        """Add a request, which must not arrive before earlier ones."""
         self._given.append(request)
         self._due.append(request.arrival_us)
 
     @property
     def exhausted(self) -> bool:
-        """Whether no request will come: only when the endpoint has closed."""
+        """Whether no request will come, which is so only when the endpoint has closed."""
         return self.closed and not self._given
 
     @property
     def silent(self) -> bool:
-        """Whether no request is known that will come."""
+        """Whether no future request is known."""
         return not self._given
 
     @property
     def next_us(self) -> int:
-        """When the next one comes."""
+        """Time of the next request."""
         return self._given[0].arrival_us if self._given else 1 << 62
 
     def next_request(self) -> Request | None:
-        """The next one."""
+        """Return the next request."""
         if not self._given:
             return None
         self._produced_so_far += 1
@@ -289,10 +289,10 @@ class LiveSource(InteractiveSource):
         return self._given.popleft()
 
     def on_ended(self, request: Request, e2e_us: int, now: int) -> None:
-        """A request has come to its end."""
+        """Pass on an ended request."""
         del now
         self._ended(request, e2e_us)
 
     def state(self) -> tuple[object, ...]:
-        """How many there were, and which are to come."""
+        """Return how many requests there were, and which are to come."""
         return (self._produced_so_far, tuple((one.index, one.arrival_us) for one in self._given))

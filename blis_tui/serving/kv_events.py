@@ -1,8 +1,8 @@
-"""Events of the KV caches, published over ZeroMQ as vLLM does.
+"""KV cache events, published over ZeroMQ in vLLM's format.
 
 Source: vLLM 0.32.0, ``distributed/kv_events.py``: batches in MessagePack, ``[time, events, rank]``, each event a map
-with its type under ``type``; three frames: topic, number as eight bytes, batch. Each instance has a publisher of its
-own, at the port behind that of the one before it. Answers become findable when their requests end.
+with its type under ``type``; three frames: topic, sequence number as eight bytes, batch. Each instance has its own
+publisher, on consecutive ports. Answers become findable when their requests end.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _MEDIUM: Final = "GPU"
 _HIGH_WATER: Final = 100_000
 _REMEMBERED: Final = 1 << 18
-"""Blocks whose tokens are remembered beside those in the caches."""
+"""Maximum number of blocks whose tokens are remembered, besides those in the caches."""
 
 
 class _Block:
-    """What is published of a block."""
+    """The published attributes of a block."""
 
     __slots__ = ("before", "hash", "tokens")
 
@@ -39,7 +39,7 @@ class _Block:
 
 
 class _Publisher:
-    """The cache of one instance."""
+    """The publisher of one instance's cache."""
 
     def __init__(self, socket: zmq.Socket[bytes], rank: int, topic: bytes) -> None:
         self._socket = socket
@@ -50,7 +50,7 @@ class _Publisher:
         self.visible: dict[int, _Block] = {}
 
     def changed(self, instance: Instance) -> bool:
-        """Whether anything may have become findable, or been taken."""
+        """Whether blocks may have become findable or been evicted since the last call."""
         pool = instance.pool
         tag = (pool.epoch, pool.misses, pool.hits)
         self._tag, before = tag, self._tag
@@ -63,16 +63,16 @@ class _Publisher:
         self._number += 1
 
     def close(self) -> None:
-        """Nothing more is published."""
+        """Stop publishing."""
         self._socket.close(linger=0)
 
 
 class KvPublisher:
-    """The caches of all instances.
+    """The publishers of all instances' caches.
 
     Args:
-        endpoint: where the first instance publishes, such as ``tcp://*:5557``; each other one a port higher.
-        topic: what batches begin with.
+        endpoint: where the first instance publishes, such as ``tcp://*:5557``; each further one uses the next port.
+        topic: the topic of batches.
 
     Raises:
         InputError: nothing can be published there.
@@ -94,7 +94,7 @@ class KvPublisher:
             raise InputError(f"cannot publish at {endpoint!r}: {error}", help="such as tcp://*:5557") from error
 
     def note(self, cluster: Cluster, request: Request, hashes: Sequence[int], tokens: Sequence[int]) -> None:
-        """Remember what the blocks of a request are."""
+        """Remember the hashes and tokens of a request's blocks."""
         pools = {pool.engine.block_size_tokens: index for index, pool in enumerate(cluster.pools)}
         for size, index in pools.items():
             keys = cluster.instances[index].pool.prompts.shareable(request.content)
@@ -105,7 +105,7 @@ class KvPublisher:
                 before = one
 
     def publish(self, cluster: Cluster, time_s: float) -> None:
-        """Publish what has changed in the caches since the last time."""
+        """Publish changes of the caches since the last call."""
         for instance in cluster.instances:
             if instance.index == len(self._publishers):
                 self._publishers.append(self._open(instance.index))
@@ -114,7 +114,7 @@ class KvPublisher:
                 self._compare(publisher, instance, cluster.now, time_s)
 
     def close(self) -> None:
-        """Nothing more is published."""
+        """Stop publishing."""
         for one in self._publishers:
             one.close()
         self._context.term()
@@ -133,8 +133,8 @@ class KvPublisher:
     def _compare(self, publisher: _Publisher, instance: Instance, now: int, time_s: float) -> None:
         pool = instance.pool
         known = self._blocks.setdefault(pool.block_size_tokens, {})
-        # In the order of their keys: chains of segments in order of their first appearance, blocks by their places. Two
-        # blocks may have the same content; that is published once.
+        # Sorted by key: chains of segments in order of first appearance, blocks by position. Blocks with the same
+        # content are published once.
         keys = [key for key in sorted(pool.visible_keys(now)) if key in known]
         visible = {known[key].hash: known[key] for key in keys}
         gone = [one for one in publisher.visible if one not in visible]
@@ -160,7 +160,7 @@ class KvPublisher:
 
 
 def _stored(blocks: Sequence[_Block], size: int) -> list[dict[str, object]]:
-    """Blocks that follow each other are one event."""
+    """Combine consecutive blocks into one event."""
     events: list[dict[str, object]] = []
     hashes: list[int] = []
     tokens: list[int] = []

@@ -1,7 +1,7 @@
-"""The metrics that vLLM servers show, as of now, in the text format that Prometheus scrapes.
+"""The current metrics of vLLM servers, in Prometheus text format.
 
-What requests add is told when they end, as far as it is known then; what is known earlier (first tokens, prompts) also
-of those under way.
+A request's contributions are added when it ends. Contributions known earlier (first tokens, prompts) also include
+requests in progress.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GAP_ENDS_US: Final = tuple(round(end * US_PER_S) for end in GAPS.buckets_s)
 
 
 class _Sum:
-    """What requests have added to one metric of one instance."""
+    """Contributions of requests to one metric of one instance."""
 
     def __init__(self, ends: tuple[float, ...]) -> None:
         self.ends = ends
@@ -35,29 +35,29 @@ class _Sum:
         self.counts = [0] * (len(ends) + 1)
 
     def add(self, value: int, scale: int) -> None:
-        """One more."""
+        """Add one contribution."""
         self.total += value
         self.counts[bisect_left(self.ends, value / scale)] += 1
 
     def copy(self) -> _Sum:
-        """The same, to be added to."""
+        """Return an independent copy."""
         other = _Sum(self.ends)
         other.total, other.counts = self.total, [*self.counts]
         return other
 
 
 class Metrics:
-    """Adds up what has ended, and shows it with what is under way."""
+    """Sums up ended requests, and exposes the sums together with requests in progress."""
 
     def __init__(self) -> None:
         self._models: list[str] = []
-        """Of each instance."""
+        """The model of each instance."""
         self._seen = 0
         self._sums: list[list[_Sum]] = []
         self._first_tokens: list[int] = []
 
     def text(self, cluster: Cluster, log: RequestLog, live: Sequence[Request]) -> str:
-        """The metrics as of now; ``live`` are the requests under way."""
+        """Return the current metrics; ``live`` are the requests in progress."""
         for instance in cluster.instances[len(self._sums) :]:
             pool = cluster.pools[instance.index]
             self._models.append(pool.model.name)
@@ -141,7 +141,7 @@ class Metrics:
         return {"engine": str(instance.index), "model_name": self._models[instance.index]}
 
     def _config(self, cluster: Cluster) -> Iterator[str]:
-        """The settings of the KV cache; vLLM counts a block that no request gets."""
+        """Iterate over the settings of the KV cache; vLLM's count includes a block that no request gets."""
         yield from _about("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
         for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
             labels = {
@@ -161,7 +161,7 @@ class Metrics:
 
 
 def _gaps(instance: Instance) -> tuple[list[int], int, int]:
-    """Gaps between tokens: how many in each bucket, how many in all, and their sum in microseconds."""
+    """Return inter-token gaps: count per bucket, total count, and their sum in microseconds."""
     counts, number, total = [0] * (len(_GAP_ENDS_US) + 1), 0, 0
     for gap, count in instance.tallies.itl_us.items():
         seen = gap + instance.latency.output_token_overhead_us
@@ -172,7 +172,7 @@ def _gaps(instance: Instance) -> tuple[list[int], int, int]:
 
 
 def _row(request: Request, instance: Instance) -> Row:
-    """The books of a request under way."""
+    """Return the books of a request in progress."""
     return Row(
         number=request.index,
         arrival_us=request.arrival_us,

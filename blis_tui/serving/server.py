@@ -1,4 +1,4 @@
-"""The endpoint: HTTP in front of a simulation that keeps pace with the clock on the wall."""
+"""The HTTP endpoint in front of a simulation that keeps pace with the wall clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = 64 << 20
 _STATUS: Final = {REJECTED: 429, LOST: 503, ABORTED: 499}
-"""How a request can end without an answer -> the HTTP status of that; all others are the client's fault."""
+"""Outcomes without an answer -> HTTP status; all others are the client's fault."""
 _STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 
@@ -44,18 +44,18 @@ class _Client:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tell(self, news: News) -> None:
-        """Something has come."""
+        """Deliver an update."""
         self.news.append(news)
         self.heard.set()
 
     async def wait(self) -> None:
-        """Until something has come, or nothing will."""
+        """Wait until an update comes, or none will."""
         self.heard.clear()
         if not self.news:
             await self.heard.wait()
 
     def latest(self) -> News | None:
-        """What has come since, taken together."""
+        """Return all updates since the last call as one."""
         last = self.news.pop() if self.news else None
         self.news.clear()
         return last
@@ -65,14 +65,14 @@ class Endpoint:
     """An OpenAI-compatible endpoint.
 
     Args:
-        experiment: what serves.
-        speed: simulated seconds in a second.
-        kv_events: where the events of the KV caches go; None = nowhere.
+        experiment: the serving configuration.
+        speed: simulated seconds per second.
+        kv_events: publishes KV cache events; None = none are published.
 
     Attributes:
         core: the simulation.
-        failure: why it cannot go on; None = it can.
-        late_us: how far behind the simulation has been at most, in simulated time.
+        failure: why the simulation cannot go on; None = it can.
+        late_us: largest lag of the simulation so far, in simulated time.
     """
 
     def __init__(self, experiment: Experiment, *, speed: float = 1.0, kv_events: KvPublisher | None = None) -> None:
@@ -94,11 +94,11 @@ class Endpoint:
     # ---- the clock ----
 
     def now_us(self) -> int:
-        """Simulated time, as it should be."""
+        """Simulated time that corresponds to the wall clock."""
         return int((time.monotonic_ns() - self._start_ns) * self._speed) // 1000
 
     async def keep_pace(self) -> None:
-        """Let happen what is due, until the simulation cannot go on."""
+        """Simulate events when they are due, until the simulation cannot go on."""
         while True:
             due_us = self.core.next_us()
             wait_s = None if due_us is None else (due_us - self.now_us()) / self._speed / 1e6
@@ -107,7 +107,7 @@ class Endpoint:
                 await _either(self._work, wait_s)
             try:
                 self._catch_up()
-            except Exception as error:  # noqa: BLE001  (whatever it is: clients must not wait for ever)
+            except Exception as error:  # noqa: BLE001  (clients must not wait for ever, whatever the error)
                 self.failure = error
                 for client in self._clients.values():
                     client.heard.set()
@@ -167,11 +167,11 @@ class Endpoint:
             return web.Response(status=_STATUS[ABORTED])
         finally:
             del self._clients[number]
-            self.core.abort(number, self.now_us())  # nothing, where it has ended
+            self.core.abort(number, self.now_us())  # no effect if it has ended
             self._work.set()
 
     def _submit(self, wanted: Wanted, arrived_us: int) -> _Client:
-        """Let a request arrive.
+        """Submit a request.
 
         Raises:
             RefusedError: it can never be served.
@@ -204,7 +204,7 @@ class Endpoint:
         return client
 
     def _answer_tokens(self, wanted: Wanted) -> int:
-        """How long the answer will be.
+        """Return the length of the answer.
 
         Raises:
             RefusedError: there is no room for any.
@@ -226,12 +226,12 @@ class Endpoint:
         return limit if drawn is None else min(max(drawn, wanted.min_tokens, 1), limit)
 
     def _finish(self, wanted: Wanted, client: _Client) -> str:
-        """Why an answer ends."""
+        """Return why an answer ends."""
         count = client.request.output_tokens
         return "length" if wanted.ignore_eos or wanted.max_tokens is None or count >= wanted.max_tokens else "stop"
 
     async def _news(self, client: _Client) -> News:
-        """What comes next of a request.
+        """Wait for the next update about a request.
 
         Raises:
             RefusedError: it has ended without an answer.
@@ -254,7 +254,7 @@ class Endpoint:
         return web.json_response(shape.whole(text, ids, self._finish(shape.wanted, client), usage))
 
     async def _stream(self, request: web.Request, client: _Client, shape: Shape) -> web.StreamResponse:
-        news = await self._news(client)  # what is refused at once is no stream
+        news = await self._news(client)  # a request that is rejected at once gets no stream
         response = web.StreamResponse(headers=_STREAM_HEADERS)
         await response.prepare(request)
         if (beginning := shape.beginning()) is not None:
@@ -328,7 +328,7 @@ class Endpoint:
 
 
 class _Lengths:
-    """How long answers are that may end before ``max_tokens``: as the first client of the workload says."""
+    """Lengths of answers that may end before ``max_tokens``, from the first client of the workload."""
 
     def __init__(self, experiment: Experiment) -> None:
         clients = experiment.workload.clients
@@ -339,7 +339,7 @@ class _Lengths:
         self._stream = Streams(experiment.seed).stream("serving/output")
 
     def draw(self) -> int | None:
-        """The length of the next answer; None = unknown."""
+        """Draw the length of the next answer; None = unknown."""
         return None if self._counts is None else self._counts.sample(self._stream)
 
 
@@ -357,7 +357,7 @@ async def _event(response: web.StreamResponse, document: object) -> None:
 
 
 async def _either(event: asyncio.Event, wait_s: float | None) -> None:
-    """Wait for an event, but no longer than that."""
+    """Wait for an event, at most ``wait_s`` seconds."""
     try:
         await asyncio.wait_for(event.wait(), wait_s)
     except TimeoutError:
@@ -365,7 +365,7 @@ async def _either(event: asyncio.Event, wait_s: float | None) -> None:
 
 
 async def run(endpoint: Endpoint, host: str, port: int, said: Callable[[int], None], stop: asyncio.Event) -> None:
-    """Serve until asked to stop, or until the simulation cannot go on.
+    """Serve until ``stop`` is set or the simulation cannot go on.
 
     Raises:
         OSError: the address cannot be listened on.

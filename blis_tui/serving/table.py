@@ -1,4 +1,4 @@
-"""What was served as a table that replays: with these arrivals the same simulation does the same."""
+"""The served requests as a replayable table: the same simulation with these arrivals gives the same results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def served_csv(requests: Iterable[Request], rows: Iterable[RequestRow]) -> Iterator[str]:
-    """The request table line by line, with what prompts have in common in parts, and what answers are called."""
+    """Iterate over the lines of the request table, with shared prefixes in parts, and answer segments."""
     more = ("model", "adapter", "prefix_segments", "answer_segment")
     yield csv_line([*PLAIN_COLUMNS, *more])
     known = {request.request_id: request for request in requests}

@@ -1,1 +1,1 @@
-"""Workloads as such: what their requests are like, and workloads made from others."""
+"""Analysis and composition of workloads: descriptions of requests, and workloads made from others."""

@@ -1,4 +1,4 @@
-"""What requests of a trace consist of beside plain text, as clients of a fitted workload have it."""
+"""Reasoning and media of a trace's requests, as a fitted workload's clients declare them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MODALITIES: Final = ("images", "audio", "video")
 _PARTS: Final = 10_000
-"""Shares of reasoning are told apart to a ten-thousandth."""
+"""Resolution of reasoning shares: a ten-thousandth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +25,18 @@ class Beside:
     """Reasoning and media of some requests."""
 
     ratio: Chosen | None = None
-    """Share of an answer that is reasoning; None = no request reasons."""
+    """Share of an answer that is reasoning; None = there is no reasoning."""
     probability: Mapping[str, float] = field(default_factory=dict)
-    """Modality -> how many of the prompts have any of it."""
+    """Modality -> share of prompts that have any of it."""
     tokens: Mapping[str, Chosen] = field(default_factory=dict)
-    """Modality -> what those prompts have of it. How many items that are, a trace does not say: it is one here."""
+    """Modality -> tokens in those prompts. A trace does not give the number of items, so one is assumed."""
 
     def parts(self) -> list[tuple[str, Chosen]]:
-        """What was chosen, by its name."""
+        """Return the chosen distributions by name."""
         return ([("reasoning", self.ratio)] if self.ratio else []) + [*self.tokens.items()]
 
     def data(self, history: str = "") -> dict[str, Json]:
-        """The same as a client has it; ``history``: what sessions keep of the reasoning."""
+        """Return the client's keys; ``history``: what sessions keep of the reasoning."""
         found: dict[str, Json] = {}
         if self.ratio is not None:
             found["reasoning"] = {"ratio": self.ratio.data, **({"history": history} if history else {})}
@@ -49,12 +49,12 @@ class Beside:
 
 
 def beside_of(ledger: Ledger, rows: Sequence[int], media: Sequence[Media] = ()) -> Beside | None:
-    """What the requests of some rows have beside text; None = nothing.
+    """Analyze reasoning and media of the requests in some rows; None = there are none.
 
     Args:
         ledger: all requests.
         rows: some of them, at least one.
-        media: what each of these prompts has of its own; empty = all that the ledger says.
+        media: new media of each of these prompts; empty = all media that the ledger has.
     """
     ratio = None
     if any(row in ledger.reasoning for row in rows):

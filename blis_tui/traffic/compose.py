@@ -1,4 +1,4 @@
-"""Several workloads as one: clients side by side, each at its own rate, or traces merged by time."""
+"""Several workloads combined into one: clients side by side, each at its own rate, or traces merged by time."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Composed:
 
     text: str
     notes: tuple[str, ...]
-    """What became different, each in a sentence."""
+    """What was changed, in one sentence each."""
 
 
 class _Unique:
-    """Names that no two documents share; within a document, a name stays one name."""
+    """Names that are unique across documents; equal names within a document stay equal."""
 
     def __init__(self) -> None:
         self._taken: dict[str, None] = {}
 
     def renamed(self, names: Sequence[str]) -> dict[str, str]:
-        """What a document's names become: ``chat`` is ``chat-2`` where another document has one."""
+        """Return the new names of a document: ``chat`` becomes ``chat-2`` if another document has one."""
         found: dict[str, str] = {}
         own = dict.fromkeys(names)
         for name in own:
@@ -57,7 +57,7 @@ class _Unique:
 
 
 def are_traces(parts: Sequence[Traffic]) -> bool:
-    """Whether all are recorded.
+    """Whether all workloads are recorded.
 
     Raises:
         PolicyError: only some are.
@@ -73,9 +73,9 @@ def are_traces(parts: Sequence[Traffic]) -> bool:
 
 
 def merged(parts: Sequence[Traffic]) -> Iterator[Request]:
-    """The requests of all traces by time; at the same microsecond, those of the trace that was named first.
+    """Merge the requests of all traces by time; at the same microsecond, in the order of the traces.
 
-    Ids, sessions and prefixes of different traces have nothing to do with one another: they get the trace's name.
+    Ids, sessions and prefixes of different traces are unrelated, so they get the trace's name.
     """
     labels = [part.name.partition(".")[0] for part in parts]
     labels = [f"{label}-{at}" if labels.count(label) > 1 else label for at, label in enumerate(labels, 1)]
@@ -94,15 +94,15 @@ def _labelled(part: Traffic, label: str) -> Iterator[Request]:
 
 
 def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = None) -> Composed:
-    """One document with the clients of all.
+    """Create one document with the clients of all workloads.
 
     Args:
         parts: generated workloads.
-        name: what it is to be called.
-        plugins: what their names may refer to; None = this package's own plug-ins.
+        name: the name of the new document.
+        plugins: where names are looked up; None = the built-in plug-ins.
 
     Raises:
-        PolicyError: a workload says something that has no counterpart beside others.
+        PolicyError: a workload has a setting that cannot be combined with others.
     """
     for part in parts:
         other = next((key for key in part.given if key not in _HANDLED), None)
@@ -144,7 +144,7 @@ def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = Non
 
 
 def _clients(part: Traffic, ids: _Unique, groups: _Unique, notes: list[str]) -> Iterator[Json]:
-    """The clients of a document, with names that are theirs alone, and with their rates as shares."""
+    """Iterate over the clients of a document, with unique names, and with rates as shares."""
     workload = part.workload
     total = fsum(client.share for client in workload.clients if client.arrivals.kind != CLOSED_LOOP)
     new_ids = ids.renamed([client.id for client in workload.clients])

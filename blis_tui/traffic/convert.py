@@ -1,4 +1,4 @@
-"""Requests as a CSV file that replays as it is."""
+"""Writes requests as a CSV file that can be replayed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COLUMNS: Final = (
     *("slo_class", "tenant_id", "model", "deadline_us", "session_id", "round_index", "adapter"),
     *("reasoning_tokens", "image_tokens", "audio_tokens", "video_tokens", "max_output_tokens", "ignore_eos"),
 )
-"""Columns of every file, whether or not its requests say anything there: so that it can be written as it comes."""
+"""Columns of every file, even if all cells are empty, so that the file can be written as a stream."""
 
 
 def trace_csv(requests: Iterable[Request]) -> Iterator[str]:
-    """The file line by line, column names first; ``input_tokens`` are whole prompts."""
+    """Iterate over the file's lines, column names first; ``input_tokens`` are whole prompts."""
     yield csv_line(COLUMNS)
     for request in requests:
         yield csv_line(

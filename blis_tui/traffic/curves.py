@@ -1,4 +1,4 @@
-"""Distribution functions, with the same bits on every machine, and distances between distributions."""
+"""Distribution functions with the same bits on every machine, and distances between distributions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PRECISION: Final = 1e-12
 _MOST_TERMS: Final = 100_000
 _TINY: Final = 1e-300
 _MOST_POINTS: Final = 1000
-"""A sample with more different values is compared at so many of them: distances are known to a thousandth."""
+"""Maximum number of values at which a sample is compared; distances are then exact to a thousandth."""
 
 
 def ln_gamma(x: float) -> float:
-    """The logarithm of the gamma function of a positive number: Stirling's series from 16 on."""
+    """Return the logarithm of the gamma function of a positive number: Stirling's series from 16 on."""
     if x < _STIRLING_FROM:
         return ln(gamma(x))
     w = 1.0 / (x * x)
@@ -28,10 +28,10 @@ def ln_gamma(x: float) -> float:
 
 
 def gamma_cdf(shape: float, x: float) -> float:
-    """The distribution function of a gamma distribution of scale 1.
+    """Return the distribution function of a gamma distribution of scale 1.
 
-    The regularised incomplete gamma function: its series up to ``shape + 1``, its continued fraction beyond (Numerical
-    Recipes, 6.2; the fraction by Lentz's method).
+    This is the regularized incomplete gamma function: its series up to ``shape + 1``, its continued fraction beyond
+    (Numerical Recipes, 6.2; the fraction by Lentz's method).
     """
     if x <= 0.0:
         return 0.0
@@ -61,17 +61,17 @@ def gamma_cdf(shape: float, x: float) -> float:
 
 
 def normal_cdf(z: float) -> float:
-    """The distribution function of the standard normal distribution."""
+    """Return the distribution function of the standard normal distribution."""
     half = 0.5 * gamma_cdf(0.5, 0.5 * z * z)
     return 0.5 + half if z > 0.0 else 0.5 - half
 
 
 def distance(ordered: Sequence[int], cdf: Callable[[int], float]) -> float:
-    """The Kolmogorov-Smirnov distance between a sample of whole numbers and a distribution of whole numbers.
+    """Return the Kolmogorov-Smirnov distance between a sample and a distribution, both of whole numbers.
 
     Args:
         ordered: the sample, ascending.
-        cdf: the probability of this number or less.
+        cdf: returns the probability of this number or less.
     """
     n = len(ordered)
     steps = [at for at in range(n) if at + 1 == n or ordered[at] != ordered[at + 1]]
@@ -86,7 +86,7 @@ def distance(ordered: Sequence[int], cdf: Callable[[int], float]) -> float:
 
 
 def distance_of_samples(one: Sequence[int], other: Sequence[int]) -> float:
-    """The Kolmogorov-Smirnov distance between two samples, in ascending order."""
+    """Return the Kolmogorov-Smirnov distance between two samples, in ascending order."""
     i = j = 0
     worst = 0.0
     while i < len(one) and j < len(other):
@@ -100,7 +100,7 @@ def distance_of_samples(one: Sequence[int], other: Sequence[int]) -> float:
 
 
 def rounded(value: float, digits: int = 5) -> float:
-    """A positive number with so many digits that count: what a document shows need not be longer."""
+    """Round a positive number to ``digits`` significant digits, enough for documents."""
     if value == 0.0:
         return 0.0
     return float(f"{value:.{digits}g}") if frexp(value)[1] < 60 else value

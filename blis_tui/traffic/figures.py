@@ -1,6 +1,6 @@
-"""What requests are like: rates, burstiness, lengths, prefix reuse, by groups.
+"""Figures of a workload's requests: rates, burstiness, lengths, prefix reuse, by groups.
 
-Whole numbers as long as possible, then one division: the same on every machine.
+They are computed in integers as far as possible, with one division at the end, so they are the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 _CELLS: Final = 120
-"""Windows of the course of arrivals."""
+"""Number of windows of the arrival curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The window with the most requests; windows follow one another from the first arrival on."""
+    """The window with the most requests; windows are consecutive from the first arrival on."""
 
     requests: int
     at_s: float
@@ -53,19 +53,19 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How often requests come."""
+    """The rate of requests."""
 
     mean_per_s: float | None
-    """Gaps between the first arrival and the last, per second; None where all requests arrive at once."""
+    """Number of gaps between the first arrival and the last, per second; None if all requests arrive at once."""
     peak_second: Peak
     peak_minute: Peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burstiness:
-    """How irregularly requests come. Independent requests at a steady rate (Poisson) have 1 everywhere.
+    """The irregularity of arrivals. Independent requests at a steady rate (Poisson) have 1 everywhere.
 
-    None where there is too little: fewer than two gaps or windows.
+    None if there are fewer than two gaps or windows.
     """
 
     gap_cv: float | None
@@ -77,15 +77,15 @@ class Burstiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """What an infinite prefix cache would find: beginnings that an earlier prompt has had, too, in whole blocks."""
+    """Hits in an infinite prefix cache: prefixes that an earlier prompt had, too, in whole blocks."""
 
     block_size_tokens: int
     found_tokens: int
     tokens_share: float
-    """Of all prompt tokens."""
+    """Share of all prompt tokens."""
     found_blocks: int
     blocks: int
-    """Those of all prompts; the last one of a prompt may be in part empty."""
+    """Number of blocks of all prompts; the last block of a prompt may be partly empty."""
     blocks_share: float
 
 
@@ -95,22 +95,22 @@ class Sessions:
 
     sessions: int
     requests: int
-    """Those that belong to one."""
+    """Requests that belong to a conversation."""
     turns_mean: float
     turns_p50: float
     turns_max: int
     gap_p50_s: float | None
-    """Time from one turn's arrival to the next one's: half are shorter. None where no session has two turns."""
+    """Median time from one turn's arrival to the next one's. None if no session has two turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Requests that have something in common."""
+    """Requests with a common attribute."""
 
     requests: int
     share: float
     rate_per_s: float | None
-    """Its share of the mean rate of all."""
+    """Its share of the overall mean rate."""
     gap_cv: float | None
     input_mean: float
     output_mean: float
@@ -145,7 +145,7 @@ class Description:
     seed: int | None
     cut: int | None
     left_out: tuple[LeftOut, ...]
-    """What of a trace is not among the requests, because its format leaves it out."""
+    """Parts of a trace that are not requests by its format."""
     requests: int
     first_arrival_s: float
     duration_s: float
@@ -157,9 +157,9 @@ class Description:
     prefix_reuse: Reuse
     sessions: Sessions | None
     clients: Mapping[str, Group]
-    """Empty in a trace."""
+    """Empty for a trace."""
     tenants: Mapping[str, Group]
-    """Empty where no request has one; likewise models."""
+    """Empty if no request has one; the same holds for models."""
     slo_classes: Mapping[str, Group]
     models: Mapping[str, Group]
     arrivals: Course
@@ -167,12 +167,12 @@ class Description:
     output_histogram: tuple[Bin, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data, in this order."""
+        """Return the figures as plain data, in this order."""
         return asdict(self)
 
 
 def describe(traffic: Traffic, ledger: Ledger) -> Description:
-    """The figures of all requests."""
+    """Compute the figures of all requests."""
     arrivals = ledger.arrival_us
     first, last = arrivals[0], arrivals[-1]
     by = {grouping: _groups(ledger, grouping) for grouping in GROUPINGS}
@@ -210,7 +210,7 @@ def describe(traffic: Traffic, ledger: Ledger) -> Description:
 
 
 def lengths_of(values: Sequence[int]) -> Lengths:
-    """The distribution of at least one token count."""
+    """Compute the distribution of token counts, of which there must be at least one."""
     ordered = sorted(values)
     total = whole_sum(ordered)
     p50, p90, p95, p99 = (percentile(ordered, percent) for percent in PERCENTILES)
@@ -227,7 +227,7 @@ def lengths_of(values: Sequence[int]) -> Lengths:
 
 
 def spread(values: Sequence[int]) -> tuple[int, int]:
-    """``n`` times the sum, and ``n`` squared times the variance, of whole numbers: exact."""
+    """Return ``n`` times the sum, and ``n`` squared times the variance, of whole numbers, exactly."""
     total = squares = 0
     for value in values:
         total += value
@@ -236,7 +236,7 @@ def spread(values: Sequence[int]) -> tuple[int, int]:
 
 
 def gap_cv(arrivals_us: Sequence[int]) -> float | None:
-    """The coefficient of variation of the gaps; None for fewer than two, or when all arrive at once."""
+    """Return the coefficient of variation of the gaps; None for fewer than two, or if all arrive at once."""
     gaps = [later - earlier for earlier, later in pairwise(arrivals_us)]
     if len(gaps) < 2:
         return None
@@ -246,7 +246,7 @@ def gap_cv(arrivals_us: Sequence[int]) -> float | None:
 
 
 def dispersion(arrivals_us: Sequence[int], window_us: int) -> float | None:
-    """The index of dispersion of the counts in whole windows; None for fewer than two windows or no requests there."""
+    """Return the index of dispersion in whole windows; None for fewer than two windows or without requests in them."""
     first = arrivals_us[0]
     windows = (arrivals_us[-1] - first) // window_us
     if windows < 2:
@@ -308,7 +308,7 @@ def _sessions(ledger: Ledger) -> Sessions | None:
 
 
 def _groups(ledger: Ledger, grouping: str) -> dict[str, Group]:
-    """The groups, those with the most requests first; none where all requests lack the name."""
+    """Return the groups, those with the most requests first; empty if no request has the attribute."""
     found = ledger.groups(grouping)
     if list(found) == [""]:
         return {}
@@ -342,7 +342,7 @@ def _course(arrivals_us: Sequence[int]) -> Course:
 
 
 def _histogram(values: Sequence[int]) -> tuple[Bin, ...]:
-    """Every power of two between the smallest and the largest; an answer without tokens has a bin of its own."""
+    """Return bins for every power of two between the extremes; answers without tokens have a bin of their own."""
     counts = Counter(value.bit_length() for value in values)
     return tuple(
         Bin(from_tokens=1 << bits >> 1, to_tokens=(1 << bits) - 1, requests=counts[bits])

@@ -1,4 +1,4 @@
-"""A Workload document that is like a trace, and how like it is."""
+"""Fits a Workload document to a trace, and measures the agreement."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 
 POOR: Final = 0.1
-"""From this distance on, a part is said not to fit."""
+"""From this distance on, a part counts as a poor fit."""
 _REUSE: Final = 0.02
 _UNEVEN: Final = 3.0
-"""How many times more the trace's rate may vary by the minute than that of what was fitted."""
+"""Warning threshold: how many times more the trace's rate varies by the minute than the fitted one's."""
 _LEAST: Final = 3
-"""Fewer requests have no arrival process: Poisson is taken."""
+"""With fewer requests, no arrival process is fitted: Poisson is used."""
 _FEW: Final = 100
 _LEAST_GENERATED: Final = 5000
 _MOST_GENERATED: Final = 100_000
@@ -55,46 +55,46 @@ _LEAST_RATE: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedClient:
-    """What stands for one kind of requests."""
+    """The client fitted to one kind of requests."""
 
     id: str
     requests: int
     arrivals: Chosen
     input_tokens: Chosen
-    """Of sessions, the new text of prompts."""
+    """For sessions, the new text of prompts."""
     output_tokens: Chosen
     beside: Beside | None = None
-    """None = prompts are text, and no request reasons."""
+    """None = prompts are text only, without reasoning."""
     turns: Chosen | None = None
-    """None = it holds no sessions."""
+    """Turns per session; None = there are no sessions."""
     think_time_ms: Chosen | None = None
     starts: int | None = None
-    """Sessions that begin; None = each request stands for itself."""
+    """Number of sessions; None = requests are independent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """One figure of the trace beside that of the requests that the document generates (with seed 0)."""
+    """One figure of the trace, and of the requests that the document generates (with seed 0)."""
 
     trace: float | None
     fitted: float | None
     ks: float | None = None
-    """Kolmogorov-Smirnov distance of the two samples, where the figure is of a distribution."""
+    """Kolmogorov-Smirnov distance of the two samples, for figures of distributions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A document, and how good it is."""
+    """A fitted document, and its quality."""
 
     text: str
     clients: tuple[FittedClient, ...]
     agreement: dict[str, Agreement]
     warnings: tuple[str, ...]
-    """What does not fit, each with what to do about it."""
+    """Poor fits, each with advice."""
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """The figures as plain data."""
+        """Return the figures as plain data."""
         return {
             "clients": [{key: part for key, part in asdict(one).items() if part is not None} for one in self.clients],
             "agreement": {name: asdict(one) for name, one in self.agreement.items()},
@@ -106,15 +106,15 @@ class Fitted:
 def fit(
     ledger: Ledger, name: str, about: str, origin: Sequence[str], *, stage_s: float | None, plugins: Registry | None
 ) -> Fitted:
-    """A document whose clients are like the requests of a trace.
+    """Create a document whose clients resemble the requests of a trace.
 
     Args:
         ledger: the requests.
-        name: what the document is to be called.
-        about: where they are from, in a word.
-        origin: the same, as lines of comment.
-        stage_s: follow the rate in stages of so many seconds; None = one rate.
-        plugins: what documents may name; None = this package's own plug-ins.
+        name: the name of the new document.
+        about: the origin of the requests, in a word.
+        origin: the origin as lines of comment.
+        stage_s: follow the rate in stages of this many seconds; None = one rate.
+        plugins: where names are looked up; None = the built-in plug-ins.
 
     Raises:
         PolicyError: there is no rate.
@@ -154,7 +154,7 @@ def fit(
     }
     fitted += told
     opened = open_workload(parse(Source("the fitted workload", yaml_text(data))), plugins=plugins)
-    # Of few requests, chance decides more than the document.
+    # With few requests, chance matters more than the document.
     drawn = min(max(len(ledger), _LEAST_GENERATED), _MOST_GENERATED)
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
@@ -167,7 +167,7 @@ def fit(
 
 
 class _Stages:
-    """The rate over time in equal stages, and times as they would be at one request a second throughout."""
+    """The rate over time in equal stages, and arrival times normalized to one request a second."""
 
     def __init__(self, arrivals_us: Sequence[int], length_s: float) -> None:
         self.length_s = length_s
@@ -181,7 +181,7 @@ class _Stages:
             self._before.append(self._before[-1] + rate * self._length_us)
 
     def even(self, arrival_us: int) -> float:
-        """When it would have arrived, in microseconds."""
+        """Return the normalized arrival time in microseconds."""
         stage = int(arrival_us / self._length_us)
         return self._before[stage] + (arrival_us - stage * self._length_us) * self.rates[stage]
 
@@ -246,10 +246,10 @@ def _session_data(talks: Talks, fitted: FittedClient, ledger: Ledger) -> Json:
 def _generated(
     workload: Workload, ledger: Ledger, talks: Sequence[Talks], drawn: int, plugins: Registry
 ) -> Iterator[Asked]:
-    """Requests of a document, as many as are enough to judge it; with sessions, as many as it says.
+    """Generate requests of a document, enough to judge it; with sessions, as many as it says.
 
-    More sessions would overlap more. Clients that wait for answers would need a cluster: instead, the times between the
-    prompts are drawn.
+    More sessions would overlap more. Clients that wait for answers would need a cluster, so the times between their
+    prompts are drawn instead.
     """
     clients = list(workload.clients)
     for at, one in enumerate(talks, len(clients) - len(talks)):
@@ -374,7 +374,7 @@ def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], d
 
 
 def agreement_lines(agreement: dict[str, Agreement]) -> dict[str, str]:
-    """Each figure of the trace and of what was fitted, for people."""
+    """Describe each figure of the trace and of the fit."""
     return {
         name: f"{_shown(name, one.trace)}, fitted {_shown(name, one.fitted)}"
         + ("" if one.ks is None else f", distance {one.ks:.3f}")
@@ -388,17 +388,17 @@ def _shown(name: str, value: float | None) -> str:
     return f"{100 * value:.1f} %" if name == "prefix reuse" else f"{value:,.4g}" if value < 1000 else f"{value:,.1f}"
 
 
-# Which arrival process a sequence of arrivals is like.
+# The arrival process that resembles a sequence of arrivals.
 
 _LEAST_CV: Final = 0.01
 _MOST_CV: Final = 10.0
-"""Burstier gamma arrivals would be drawn as Poisson ones."""
+"""Burstier gamma arrivals would be drawn as Poisson."""
 _SIMPLER: Final = 0.005
-"""Poisson arrivals, which need no figure, are taken where others are nearer by less."""
+"""Poisson arrivals, which have no parameter, are preferred unless others are closer by at least this."""
 
 
 def choose_gaps(arrivals_us: Sequence[float]) -> Chosen:
-    """The process that is nearest to the gaps between these times, at their rate and coefficient of variation.
+    """Choose the process closest to the gaps between these times, with their rate and coefficient of variation.
 
     Args:
         arrivals_us: at least three, ascending, not all the same.
@@ -414,7 +414,7 @@ def choose_gaps(arrivals_us: Sequence[float]) -> Chosen:
 
 
 def _processes(gaps: Sequence[int], mean: float, cv: float) -> Iterator[Chosen]:
-    # A gap is cut to whole microseconds: at most k is whatever is shorter than k + 1.
+    # Gaps are truncated to whole microseconds: a gap of at most k is any shorter than k + 1.
     def judged(kind: str, cdf: Callable[[float], float], cv: float | None = None) -> Chosen:
         data: dict[str, Json] = {"kind": kind} if cv is None else {"kind": kind, "cv": cv}
         return Chosen(data=data, ks=distance(gaps, lambda gap: cdf(gap + 1.0) if gap >= 1 else 0.0))

@@ -1,4 +1,4 @@
-"""Kinds of requests in a trace: each becomes a client of a fitted workload."""
+"""Kinds of requests in a trace; each becomes a client of a fitted workload."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from blis_tui.traffic.ledger import Ledger
 
 _MOST: Final = 40
-"""Kinds that a document may have."""
+"""Maximum number of kinds in a document."""
 _WIDEST: Final = 1.5
-"""Where prompts share more than one beginning, one prefix stands for those whose lengths differ by this factor …"""
+"""If prompts have hits of various lengths, one prefix stands for lengths within this factor …"""
 _LEAST: Final = 100
-"""… or by more, where this part of all is fewer requests: a hundredth."""
+"""… or beyond, while its band has fewer than one in this many of the requests with hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Requests that are alike in what is no number."""
+    """Requests with the same non-numeric attributes."""
 
     name: str
     rows: Sequence[int]
@@ -34,20 +34,20 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
-    """All requests of a trace, told apart."""
+    """All requests of a trace, by kind."""
 
     found: tuple[Kind, ...]
     notes: tuple[str, ...]
-    """What they are not told apart by, though they differ in it."""
+    """Attributes that are ignored although requests differ in them."""
 
 
 _Key = tuple[str, str, str, Prefix | None]
 
 
 def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
-    """Tell requests apart: by SLO class and model, and by tenant and prefix where there are not too many.
+    """Group requests by SLO class and model, and by tenant and prefix if there are not too many.
 
-    Rows that are left out belong to none.
+    Rows that are left out belong to no kind.
     """
     notes: list[str] = []
     by_head = _with_heads(ledger)
@@ -83,13 +83,13 @@ def _grouped(
 
 
 def _with_heads(ledger: Ledger) -> Callable[[int], Prefix | None]:
-    """Prefixes as they are."""
+    """Assign prefixes as they are."""
     known = [Prefix(group=head[0][0], tokens=head[0][1]) if head else None for head in ledger.heads.values]
     return lambda row: known[ledger.heads.rows[row]]
 
 
 def _with_bands(ledger: Ledger) -> Callable[[int], Prefix | None]:
-    """Requests whose prompts were found in part, in bands by how much: a prefix of the mean length for each."""
+    """Group requests by the length of their prefix hit, in bands; each band gets a prefix of its mean length."""
     found = ledger.found_tokens
     hits = sorted((row for row in range(len(ledger)) if found[row]), key=found.__getitem__)
     bands: list[list[int]] = []
@@ -109,7 +109,7 @@ def _with_bands(ledger: Ledger) -> Callable[[int], Prefix | None]:
 
 
 def _named(groups: dict[_Key, list[int]]) -> list[Kind]:
-    """The largest first, each with a name that says what it is."""
+    """Name the kinds descriptively, the largest first."""
     ordered = sorted(groups, key=lambda key: (-len(groups[key]), groups[key][0]))
     taken: dict[str, None] = {}
     found: list[Kind] = []

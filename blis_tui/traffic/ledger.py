@@ -1,4 +1,4 @@
-"""Requests as columns of numbers: a few bytes for each, however many there are."""
+"""Requests as columns of numbers: a few bytes each, however many there are."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value", bound=Hashable)
 
 GROUPINGS: Final = ("client", "tenant", "slo_class", "model")
-"""What requests are told apart by."""
+"""Attributes by which requests are grouped."""
 
 
 class Repeated(Generic[_Value]):
-    """A column of few different values: each stored once, rows as numbers of four bytes."""
+    """A column with few different values: each stored once, rows as numbers of four bytes."""
 
     __slots__ = ("_codes", "rows", "values")
 
@@ -42,26 +42,26 @@ class Repeated(Generic[_Value]):
 
 
 class Ledger:
-    """What the requests of a workload asked for, in order of arrival.
+    """The requests of a workload, in order of arrival.
 
     Args:
         asked: the requests.
-        block_size_tokens: tokens of a block of the cache that prefixes are looked up in.
+        block_size_tokens: block size of the cache that prefixes are looked up in.
 
     Attributes:
-        arrival_us: when they arrived.
-        input_tokens: tokens of their prompts.
-        output_tokens: tokens of their answers.
-        found_tokens: tokens of their prompts that an infinite cache would find.
-        names: grouping -> which group each belongs to.
-        e2e_us: what their answers took, where that was recorded; -1 = it was not.
-        sessions: which conversation each belongs to; empty = none.
-        heads: what its prompt shares with others.
-        reasoning: row -> tokens of its answer that are reasoning, where any are.
-        media: row -> tokens of its prompt that are no text, where any are.
+        arrival_us: arrival times.
+        input_tokens: prompt lengths.
+        output_tokens: answer lengths.
+        found_tokens: prompt tokens that an infinite cache would hit.
+        names: grouping -> the group of each request.
+        e2e_us: recorded durations of answers; -1 = not recorded.
+        sessions: the conversation of each request; empty = none.
+        heads: the prompt's shareable head.
+        reasoning: row -> reasoning tokens of its answer, if any.
+        media: row -> media tokens of its prompt, if any.
 
     Raises:
-        InputError: there are none.
+        InputError: there are no requests.
     """
 
     def __init__(self, asked: Iterable[Asked], block_size_tokens: int) -> None:
@@ -100,12 +100,12 @@ class Ledger:
         return len(self.arrival_us)
 
     def text_tokens(self, row: int) -> int:
-        """Tokens of a prompt that are text."""
+        """Number of text tokens of a prompt."""
         media = self.media.get(row)
         return self.input_tokens[row] - (media.tokens if media is not None else 0)
 
     def groups(self, grouping: str) -> dict[str, list[int]]:
-        """The rows of each group, in the order in which the groups first appear."""
+        """Return the rows of each group, in the order in which the groups first appear."""
         names = self.names[grouping]
         found: list[list[int]] = [[] for _ in names.values]
         for row, code in enumerate(names.rows):
@@ -113,15 +113,15 @@ class Ledger:
         return dict(zip(names.values, found, strict=True))
 
 
-# How much of a prompt an infinite prefix cache would find: counted over segments, without any engine.
+# Hits in an infinite prefix cache, computed from segments without any engine.
 #
-# Requests are looked at in order of arrival, each prompt being in the cache for all later ones. Two prompts share
-# their beginning as far as the same segments follow one another; how far a segment goes on behind that does not
-# matter. Only whole blocks are found.
+# Requests are processed in order of arrival; each prompt is in the cache for all later ones. Two prompts share their
+# beginning as long as they have the same sequence of segments, however far the last segment continues. Hits are whole
+# blocks.
 
 
 class _Branch:
-    """Prompts that continue with one segment: how much of it the longest has, and what follows, by its length."""
+    """Prompts that continue with one segment: the longest part of it, and what follows, by the part's length."""
 
     __slots__ = ("longest", "next")
 
@@ -131,7 +131,7 @@ class _Branch:
 
 
 class InfiniteCache:
-    """Everything that was ever asked.
+    """All prompts so far.
 
     Args:
         block_size_tokens: tokens of a block.
@@ -144,12 +144,12 @@ class InfiniteCache:
         self._models: dict[str, dict[str, _Branch]] = {}
 
     def ask(self, segments: Segments, model: str = "", content: Segments = ()) -> int:
-        """Tokens found of a prompt that begins with ``segments``; from now on all of them are there.
+        """Return the hit tokens of a prompt that begins with ``segments``, and add the prompt to the cache.
 
         Args:
             segments: the shareable head of the prompt.
-            model: who computes it: models share nothing.
-            content: what is there afterwards, where that is more than the prompt: its answer, too.
+            model: the model that computes it: models share nothing.
+            content: the resulting cache content, if more than the prompt, such as its answer.
         """
         root = self._models.setdefault(model, {})
         found = _found(root, segments)
@@ -164,7 +164,7 @@ class InfiniteCache:
 
 
 def _found(branches: dict[str, _Branch], segments: Segments) -> int:
-    """Tokens of a prompt's head that an earlier one has had."""
+    """Number of tokens of a prompt's head that an earlier prompt had."""
     found = 0
     for name, tokens in segments:
         branch = branches.get(name)

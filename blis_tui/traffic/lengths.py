@@ -1,4 +1,4 @@
-"""Which distribution of lengths a sample of token counts is like."""
+"""Chooses the distribution of lengths that resembles a sample of token counts."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ if TYPE_CHECKING:
     Cdf = Callable[[float], float]
 
 _GOOD: Final = 0.05
-"""Up to this distance a formula is preferred to a table of what was seen."""
+"""Up to this distance a formula is preferred to a table of the observed values."""
 _BY_CHANCE: Final = 1.36
-"""Over the square root of their number, the distance that 5 % of samples have from their own distribution."""
+"""Divided by the square root of the sample size, the distance that 5 % of samples exceed from their own
+distribution."""
 _TABLE: Final = 100
-"""Entries of such a table, at most."""
+"""Maximum number of entries of such a table."""
 _TAILS: Final = (0.2, 0.1, 0.05, 0.02, 0.01)
-"""Shares of the longest that are tried as a power law."""
+"""Shares of the longest values that are tried as a power-law tail."""
 _LEAST_TAIL: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A distribution, and how far from it the sample is."""
+    """A distribution, and the sample's distance from it."""
 
     data: dict[str, Json]
-    """As a document has it."""
+    """As written in a document."""
     ks: float
-    """Kolmogorov-Smirnov distance: the largest difference between the shares of what is no longer than any length."""
+    """Kolmogorov-Smirnov distance: the largest difference between the cumulative shares at any length."""
 
     @property
     def kind(self) -> str:
-        """Its name."""
+        """The distribution's name."""
         return str(self.data["kind"])
 
 
 def choose(values: Sequence[int]) -> Chosen:
-    """The formula that is nearest to the sample; a table where none is near.
+    """Choose the formula closest to the sample, or a table if none is close.
 
     Args:
         values: at least one, each at least 1.
@@ -60,12 +61,12 @@ def choose(values: Sequence[int]) -> Chosen:
 
 
 def by_chance(n: int) -> float:
-    """The distance from its own distribution that a sample of ``n`` stays below, 19 times of 20."""
+    """Return the distance from its own distribution that a sample of ``n`` exceeds in 5 % of cases."""
     return _BY_CHANCE / sqrt(n)
 
 
 def table(ordered: Sequence[int]) -> Chosen:
-    """What was seen, with its weights; of many different lengths, the means of a hundred equal parts of them."""
+    """Create a table of the observed values; many different ones are reduced to the means of a hundred equal parts."""
     counts: dict[int, int] = dict(Counter(ordered))
     if len(counts) > _TABLE:
         edges = [len(ordered) * part // _TABLE for part in range(_TABLE + 1)]
@@ -101,7 +102,7 @@ def _bisect(known: Sequence[int], value: int) -> int:
 
 
 def _formulas(ordered: Sequence[int]) -> Iterator[Chosen]:
-    """All formulas with their distances; parameters by moments."""
+    """Iterate over all formulas with their distances; parameters by moments."""
     n, low, high = len(ordered), ordered[0], ordered[-1]
     scaled_total, scaled_variance = spread(ordered)
     mean, deviation = rounded(scaled_total / (n * n)), rounded(sqrt(scaled_variance) / n)
@@ -127,7 +128,7 @@ def _formulas(ordered: Sequence[int]) -> Iterator[Chosen]:
         xm = ordered[n - tail] if tail else 0
         if tail < _LEAST_TAIL or xm == high or ordered[n - tail - 1] == xm:
             continue
-        # Hill's estimator; the body's moments are those of what is shorter.
+        # Hill's estimator; the body's moments are those of the shorter values.
         alpha = rounded(tail / fsum(value - ln(xm) for value in logs[n - tail :]))
         body_mu, body_sigma = _moments(logs[: n - tail])
         weight = tail / n
@@ -152,6 +153,6 @@ def _formulas(ordered: Sequence[int]) -> Iterator[Chosen]:
 
 
 def _moments(logs: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation, with the digits that a document shows."""
+    """Return mean and standard deviation, rounded for a document."""
     mean = fsum(logs) / len(logs)
     return round(mean, 4), round(sqrt(fsum((value - mean) * (value - mean) for value in logs) / len(logs)), 4)

@@ -1,4 +1,4 @@
-"""From what a user names (a trace file, an experiment, a workload) to its requests, one after the other."""
+"""Opens what a user names (a trace file, an experiment, a workload) as a sequence of requests."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 MOST_REQUESTS: Final = 10_000
-"""Of a workload that nothing ends, so many requests are looked at."""
+"""Maximum number of requests of an endless workload."""
 _DOCUMENTS: Final = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request, and which client sent it."""
+    """One request, and the client that sent it."""
 
     request: Request
     client: str
-    """Empty in a trace."""
+    """Empty for a trace."""
     e2e_us: int = -1
-    """What the answer took, where that was recorded or simulated; -1 = it was not."""
+    """Duration of the answer, if recorded or simulated; -1 = unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,58 +57,58 @@ class Traffic:
     """Requests in order of arrival."""
 
     name: str
-    """What they are called: the document's name, or the file's."""
+    """The document's name, or the file's."""
     source: str
-    """What they are: ``trace``, ``workload`` or ``experiment``."""
+    """``trace``, ``workload`` or ``experiment``."""
     requests: Iterable[Asked]
-    """Can be gone through once."""
+    """Can be iterated once."""
     files: tuple[Path, ...]
-    """What they are read from."""
+    """The files they are read from."""
     workload: Workload
     given: dict[str, Json]
-    """The Workload document; that of an experiment with its defaults."""
+    """The Workload document; for an experiment, with its defaults."""
     seed: int | None
-    """What they were generated with; None = they are recorded."""
+    """The seed they were generated with; None = they are recorded."""
     cut: int | None = None
-    """Nothing ends them, so they were cut here."""
+    """Number of requests at which an endless workload was cut; None = it ends by itself."""
     left_out: tuple[LeftOut, ...] = ()
-    """What of a trace is not among them, because its format leaves it out."""
+    """Parts of a trace that are not requests by its format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a command says about the requests it wants."""
+    """A command's options about the requests it needs."""
 
     overrides: tuple[str, ...] = ()
     """``path=value`` in the document's own terms."""
     seed: int | None = None
-    """None = the experiment's, else 0."""
+    """None = the experiment's, otherwise 0."""
     requests: int | None = None
-    """At most so many; None = all there are."""
+    """Maximum number; None = all."""
     trace_format: str | None = None
-    """How to read a file that is no document; None = as its beginning tells."""
+    """Format of a file that is not a document; None = detected from its beginning."""
     plugins: Registry | None = None
     generating: bool = True
-    """Whether requests are wanted at all, or only what is declared."""
+    """Whether requests are needed at all, or only what is declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a real server is to be loaded with."""
+    """The load for a real server."""
 
     name: str
     workload: Workload
     seed: int
     horizon_us: int | None
-    """When an experiment would end."""
+    """When the experiment would end."""
     vocabulary: int | None
-    """How many tokens the model of an experiment knows."""
+    """Vocabulary size of the experiment's model."""
     plugins: Registry
     files: tuple[Path, ...]
 
 
 def open_load(named: str, choice: Choice) -> Load:
-    """The workload of what is named, also where clients wait for answers.
+    """Open the workload of what is named, even if clients wait for answers.
 
     Arguments and errors are those of `open_traffic`.
     """
@@ -139,14 +139,14 @@ def open_load(named: str, choice: Choice) -> Load:
 
 
 def open_traffic(named: str, choice: Choice) -> Traffic:
-    """The requests of what is named.
+    """Open the requests of what is named.
 
     Args:
-        named: the path of a trace, an experiment or a Workload document, or the name of one of them, workloads first.
-        choice: what else was said.
+        named: the path of a trace, an experiment or a Workload document, or the name of a document, workloads first.
+        choice: the options.
 
     Raises:
-        InputError: there is nothing like that, or a file cannot be read.
+        InputError: there is nothing of that name, or a file cannot be read.
         SpecError: the document is wrong.
         TraceError: rows of the trace are wrong.
         PolicyError: the workload cannot be generated, or the trace's format is unknown.
@@ -160,7 +160,7 @@ def open_traffic(named: str, choice: Choice) -> Traffic:
 
 
 def _locate(named: str, choice: Choice) -> tuple[Path, str]:
-    """The file, and what kind of document is in it; none for a trace."""
+    """Return the file, and the kind of document in it; empty for a trace."""
     path = Path(named)
     if not is_path(named) and not path.is_file():
         for kind in ("Workload", "Experiment"):
@@ -176,7 +176,7 @@ def _locate(named: str, choice: Choice) -> tuple[Path, str]:
 
 
 def _as_document(path: Path, choice: Choice) -> Document:
-    """The Workload document that would replay a trace."""
+    """Create the Workload document that replays a trace."""
     plugins = choice.plugins or builtin()
     form = choice.trace_format or format_of(path, plugins)
     plugins.find(TRACES.path, form, TRACES.noun)
@@ -192,7 +192,7 @@ def _as_document(path: Path, choice: Choice) -> Document:
 def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
     opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
     workload = opened.workload
-    if workload.trace is not None:  # what it is like is recorded, also where a replay waits for answers
+    if workload.trace is not None:  # its recorded requests are described even if a replay waits for answers
         workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
     if choice.generating and _waits(workload, plugins):
@@ -240,14 +240,14 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
 
 
 def _waits(workload: Workload, plugins: Registry) -> bool:
-    """Whether it takes a cluster to know when requests come: some clients wait for answers."""
+    """Whether arrivals depend on a cluster, because some clients wait for answers."""
     if workload.trace is not None:
         return workload.trace.pacing == "answers"
     return hasattr(create_source(workload, 0, plugins), "on_ended")
 
 
 def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
-    """The requests of an open-loop workload; of a trace also what is left out of it."""
+    """Return the requests of an open-loop workload; for a trace also what is left out of it."""
     if workload.trace is None:
         return generate(workload, seed, plugins), ()
     source = TraceSource(read_trace(workload.trace, plugins), workload.requests)
@@ -255,15 +255,15 @@ def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterato
 
 
 def _recorded(source: TraceSource) -> Iterator[Asked]:
-    """The requests of a trace."""
+    """Iterate over the requests of a trace."""
     while (request := source.next_request()) is not None:
         yield Asked(request=request, client="", e2e_us=source.table.took_us(request.index))
 
 
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
-    """The requests of an open-loop workload, each with its client.
+    """Generate the requests of an open-loop workload, each with its client.
 
-    Requests do not know their client, so the tenants, which nothing depends on, carry its number meanwhile.
+    Requests do not know their client. Nothing depends on tenants here, so they temporarily carry the client's number.
     """
     clients = workload.clients
     marked = [replace(client, tenant=str(number)) for number, client in enumerate(clients)]
@@ -275,14 +275,14 @@ def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked
 
 
 def _simulated(experiment: Experiment) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
-    """The requests of a run, in order of arrival, and what is left out of its trace."""
+    """Return the requests of a run, in order of arrival, and what is left out of its trace."""
     simulation = Simulation(experiment)
     simulation.run()
     return _asked(simulation), simulation.left_out
 
 
 def _asked(simulation: Simulation) -> Iterator[Asked]:
-    """The requests of a run that is over."""
+    """Iterate over the requests of a finished run."""
     rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
     for number, row in enumerate(rows):
         head = ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else ()
@@ -309,7 +309,7 @@ def _asked(simulation: Simulation) -> Iterator[Asked]:
 
 
 def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
-    """Where requests are from, as lines of comment for what is made of them."""
+    """Describe the origin of requests, as lines of comment for documents made of them."""
     trace = traffic.workload.trace
     if trace is None:
         return (f"Made by blis-tui {__version__} from {requests:,} requests of `{traffic.name}`, seed {traffic.seed}.",)
@@ -318,7 +318,7 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
     return (*made, *(f"Left out: {one}." for one in traffic.left_out))
 
 
-# Which format a trace has, by words that stand in the files of one tool only.
+# Detection of trace formats by words that occur only in the files of one tool.
 
 OTHERWISE: Final = "requests"
 _LOOKED_AT: Final = 64 * 1024
@@ -332,11 +332,11 @@ _WORDS: Final = (
     ("azure", b"", (b"ContextTokens",)),
     ("tracev2", b"", (b"last_chunk_time_us",)),
 )
-"""Format, what its files begin with (empty = a letter), and words of which one is at their beginning."""
+"""Format, first characters of its files (empty = a letter), and words of which one is near their beginning."""
 
 
 def format_of(path: Path, plugins: Registry) -> str:
-    """The format of a file; ``requests``, whose reader says what it misses, where nothing tells.
+    """Detect the format of a file; ``requests``, whose reader reports what it misses, if none is recognized.
 
     Raises:
         InputError: the file cannot be read.
@@ -348,7 +348,7 @@ def format_of(path: Path, plugins: Registry) -> str:
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, _LOOKED_AT)
         except zlib.error:
-            return OTHERWISE  # its reader will say what is wrong
+            return OTHERWISE  # its reader will report what is wrong
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     line = head if start in (b"{", b"[") else head.partition(b"\n")[0]
     for name, begins, words in _WORDS:

@@ -1,4 +1,4 @@
-"""A described workload as one self-contained HTML page: no scripts, nothing from elsewhere."""
+"""A workload description as one self-contained HTML page, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STYLE: Final = "rect, polygon { fill: #4c7bd9; }\n"
 
 
 def page(found: Description) -> str:
-    """Tables of all figures, the course of arrivals and the lengths."""
+    """Create a page with tables of all figures, the arrival curve and the lengths."""
     parts = [
         plain_table((), ((name, text) for name, text in facts(found).items()), numbers=False),
         "<h2>Requests over time</h2>",

@@ -1,4 +1,4 @@
-"""Sessions in a trace: each kind of them becomes a client of a fitted workload that holds sessions."""
+"""Sessions in a trace; each kind becomes a client of a fitted workload that holds sessions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NEARLY_ALL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talks:
-    """Sessions that are alike in what is no number.
+    """Sessions with the same non-numeric attributes.
 
     Attributes:
         sessions: the rows of each, in order of arrival.
-        history: whether prompts begin with what was said before, as their lengths tell.
-        dropped: whether reasoning is no part of that, likewise.
+        history: whether prompts begin with the earlier conversation, judging by their lengths.
+        dropped: whether that omits the reasoning, judging by the lengths.
     """
 
     tenant: str
@@ -38,17 +38,17 @@ class Talks:
 
     @property
     def name(self) -> str:
-        """What to call them."""
+        """A descriptive name."""
         prefix = self.prefix.group if self.prefix else ""
         parts = (self.tenant, self.slo_class if self.slo_class != "standard" else "", self.model, prefix, "sessions")
         return "-".join(part for part in parts if part)[-150:]
 
     def rows(self) -> list[int]:
-        """All requests."""
+        """Return the rows of all requests."""
         return [row for session in self.sessions for row in session]
 
     def new_tokens(self, ledger: Ledger) -> list[int]:
-        """New text of each prompt."""
+        """Number of new text tokens of each prompt."""
         head = self.prefix.tokens if self.prefix else 0
         found: list[int] = []
         for session in self.sessions:
@@ -59,7 +59,7 @@ class Talks:
         return found
 
     def new_media(self, ledger: Ledger) -> list[Media]:
-        """What each prompt has beside text that those before it had not."""
+        """Return the new media of each prompt."""
         found: list[Media] = []
         for session in self.sessions:
             before = NO_MEDIA
@@ -70,7 +70,7 @@ class Talks:
         return found
 
     def gaps_ms(self, ledger: Ledger, *, answered: bool) -> list[int]:
-        """From each request to the next of its session, or from its answer; at least 1."""
+        """Return the times from each request, or from its answer, to the next one of its session; at least 1."""
         found = []
         for before, row in ((one, two) for session in self.sessions for one, two in pairwise(session)):
             since = ledger.arrival_us[before] + (max(0, ledger.e2e_us[before]) if answered else 0)
@@ -78,7 +78,7 @@ class Talks:
         return found
 
     def answered(self, ledger: Ledger) -> bool:
-        """Whether it is known when answers were there, and none of them came after the next request."""
+        """Whether answer times are known, and fewer than half of the answers came after the next request."""
         pairs = [pair for session in self.sessions for pair in pairwise(session)]
         known = [ledger.e2e_us[one] >= 0 for one, _ in pairs]
         late = [ledger.arrival_us[two] < ledger.arrival_us[one] + ledger.e2e_us[one] for one, two in pairs]
@@ -86,7 +86,7 @@ class Talks:
 
 
 def talks_of(ledger: Ledger) -> list[Talks]:
-    """The sessions, told apart by tenant, SLO class, model, and a prefix that several of them share; most first."""
+    """Group sessions by tenant, SLO class, model, and a prefix that several of them share; the largest group first."""
     rows: dict[str, list[int]] = {}
     for row, code in enumerate(ledger.sessions.rows):
         if name := ledger.sessions.values[code]:
@@ -106,7 +106,7 @@ def talks_of(ledger: Ledger) -> list[Talks]:
     for key, members in groups.items():
         kept = _said(ledger, members, dropped=False)
         dropped = _said(ledger, members, dropped=True)
-        # What was kept makes every prompt long enough; what was dropped, many too short.
+        # If reasoning is kept, every prompt is long enough for it; if dropped, many are too short.
         drops = kept < _NEARLY_ALL and dropped > kept
         history = (dropped if drops else kept) * _HALF >= 1
         tenant, slo_class, model, prefix = key
@@ -128,7 +128,7 @@ _TOLD = ("tenant", "slo_class", "model")
 
 
 def _said(ledger: Ledger, sessions: Sequence[Sequence[int]], *, dropped: bool) -> float:
-    """The share of the later prompts that are long enough for what was said before, with or without the reasoning."""
+    """Share of later prompts that are long enough for the earlier conversation, with or without reasoning."""
     new = [_new(ledger, before, row, dropped=dropped) > 0 for session in sessions for before, row in pairwise(session)]
     return new.count(True) / len(new) if new else 0.0
 

@@ -1,4 +1,4 @@
-"""A described workload for a terminal: tables, the course of arrivals, and how long prompts and answers are."""
+"""A workload description for a terminal: tables, the arrival curve, and length histograms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN_CLASS: Final = "standard"
 
 
 def as_text(found: Description) -> str:
-    """Several blocks of text, lines no longer than about 100 characters."""
+    """Return blocks of text with lines of at most about 100 characters."""
     blocks = ["\n".join(_facts(found)), _lengths({"prompts": found.input_tokens, "outputs": found.output_tokens})]
     blocks += [_groups(heading, groups) for heading, groups in groupings(found).items()]
     blocks += [_course(found.arrivals), _histograms(found.input_histogram, found.output_histogram)]
@@ -35,7 +35,7 @@ def as_text(found: Description) -> str:
 
 
 def groupings(found: Description) -> dict[str, Mapping[str, Group]]:
-    """What tells requests apart, under the headings of their tables; nothing where all are alike."""
+    """Return the groups under the headings of their tables, for attributes in which requests differ."""
     classes = found.slo_classes
     return {
         heading: groups
@@ -50,7 +50,7 @@ def groupings(found: Description) -> dict[str, Mapping[str, Group]]:
 
 
 def facts(found: Description) -> dict[str, str]:
-    """The figures of all requests, each with its name."""
+    """Return the figures of all requests, by name."""
     rate, burst, reuse = found.rate, found.burstiness, found.prefix_reuse
     seed = "" if found.seed is None else f", seed {found.seed}"
     cut = "" if found.cut is None else ", the first of a workload that nothing ends"
@@ -77,7 +77,7 @@ def facts(found: Description) -> dict[str, str]:
 
 
 def fit_text(fitted: Fitted) -> str:
-    """How good a fit is: each figure of the trace beside that of the document, and what was chosen for each client."""
+    """Describe the quality of a fit: figures of trace and document, and what was chosen for each client."""
     figures = [("", "trace", "fitted", "KS")]
     for name, one in fitted.agreement.items():
         write = share_text if name == "prefix reuse" else number_text
@@ -92,7 +92,7 @@ def fit_text(fitted: Fitted) -> str:
 
 
 def group_cells(group: Group) -> tuple[str, ...]:
-    """The cells of a group's row, as ``GROUP_COLUMNS`` has them."""
+    """Return the cells of a group's row, in the order of ``GROUP_COLUMNS``."""
     return (
         f"{group.requests:,}",
         share_text(group.share),
@@ -108,7 +108,7 @@ GROUP_COLUMNS: Final = ("requests", "share", "requests/s", "CV of gaps", "tokens
 
 
 def length_cells(lengths: Lengths) -> tuple[str, ...]:
-    """The cells of a row of ``LENGTH_COLUMNS``."""
+    """Return the cells of a row of ``LENGTH_COLUMNS``."""
     return tuple(f"{getattr(lengths, column):,.1f}".removesuffix(".0") for column in _COLUMNS)
 
 

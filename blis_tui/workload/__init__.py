@@ -1,1 +1,1 @@
-"""Where requests come from: generated from distributions, or read from recorded traces."""
+"""Sources of requests: generated from distributions, or read from recorded traces."""

@@ -1,4 +1,4 @@
-"""Which LoRA adapter a request asks for."""
+"""The LoRA adapters that requests ask for."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class AdapterDraws:
-    """The adapters of a client, one request (or session) after the other.
+    """Draws a client's adapters, one per request (or session).
 
     Args:
-        mix: what there is to choose from.
-        stream: a stream of its own, of which each draw takes one number.
+        mix: the adapters to choose from.
+        stream: a stream of its own; each draw takes one number.
     """
 
     __slots__ = ("_bounds", "_names", "_stream")
@@ -27,10 +27,10 @@ class AdapterDraws:
         self._stream = stream
 
     def draw(self) -> str:
-        """The next one."""
+        """Draw the next adapter."""
         place = bisect_right(self._bounds, self._stream.uniform() * self._bounds[-1])
         return self._names[min(place, len(self._names) - 1)]
 
     def state(self) -> tuple[object, ...]:
-        """Where its stream stands."""
+        """Return its stream's position."""
         return self._stream.state()

@@ -1,6 +1,6 @@
 """Arrival processes: the gaps between the requests of one client, in whole microseconds.
 
-Gaps are truncated and at least 1 us, as in BLIS, so the realised rate is a hair above the declared one.
+Gaps are truncated and at least 1 us, as in BLIS, so the actual rate is slightly above the declared one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import PluginConfig
 
 CLOSED_LOOP: Final = "closed-loop"
-"""The arrival process that has no rate: its users wait for their answers."""
+"""The arrival process without a rate: its users wait for their answers."""
 
 _SMALLEST_GAMMA_SHAPE: Final = 0.01
 _WEIBULL_SHAPES: Final = (0.1, 100.0)
@@ -27,15 +27,15 @@ _BISECTIONS: Final = 60
 
 
 class Gaps(Protocol):
-    """A distribution of gaps between arrivals."""
+    """A distribution of interarrival gaps."""
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1."""
+        """Return the next gap in microseconds, at least 1."""
         ...
 
 
 ARRIVALS: Final = PlugPoint[[float], Gaps]("workload.clients.arrivals", "arrival process", Gaps)
-"""They get the mean gap in microseconds."""
+"""Plug-ins get the mean gap in microseconds."""
 
 _CV: Final = "Coefficient of variation of the gaps between requests: 1 = as irregular as Poisson, more = burstier."
 
@@ -51,13 +51,13 @@ class PoissonGaps:
         self._mean_us = mean_us
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1."""
+        """Return the next gap in microseconds, at least 1."""
         return int(self._mean_us * stream.exponential()) or 1
 
 
 @ARRIVALS.plugin("constant", "Equal gaps.")
 class ConstantGaps:
-    """The same gap for ever."""
+    """Constant gaps."""
 
     __slots__ = ("_gap_us",)
 
@@ -65,14 +65,14 @@ class ConstantGaps:
         del settings
         self._gap_us = int(mean_us) or 1
 
-    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (one signature for all)
-        """The next gap in microseconds, at least 1."""
+    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (the protocol's signature)
+        """Return the next gap in microseconds, at least 1."""
         return self._gap_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GammaSettings:
-    """Of gamma arrivals."""
+    """Settings of gamma arrivals."""
 
     cv: float = setting(_CV, default=1.0, exclusiveMinimum=0, maximum=100)
 
@@ -92,20 +92,20 @@ class GammaGaps:
         self._scale_us = mean_us * cv * cv
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1."""
+        """Return the next gap in microseconds, at least 1."""
         return int(self._scale_us * stream.gamma(self._shape)) or 1
 
 
 @ARRIVALS.plugin("gamma", "Gamma-distributed gaps.", GammaSettings)
 def gamma_gaps(settings: GammaSettings, mean_us: float) -> Gaps:
-    """BLIS draws Poisson arrivals below the smallest shape (cv > 10), where gamma samples underflow."""
+    """Create gamma arrivals, or, as BLIS does, Poisson ones for cv > 10, where gamma samples underflow."""
     cv = _positive("gamma", "cv", settings.cv)
     return GammaGaps(mean_us, cv) if cv * cv * _SMALLEST_GAMMA_SHAPE <= 1.0 else PoissonGaps(None, mean_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeibullSettings:
-    """Of Weibull arrivals: shapes from 100 down to 0.1 reach a cv in about [0.013, 429]."""
+    """Settings of Weibull arrivals: shapes from 100 down to 0.1 reach a cv in about [0.013, 429]."""
 
     cv: float = setting(_CV, default=1.0, minimum=0.01, maximum=10.4)
 
@@ -122,12 +122,12 @@ class WeibullGaps:
         self._scale_us = mean_us / gamma(1.0 + 1.0 / shape)
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1."""
+        """Return the next gap in microseconds, at least 1."""
         return int(self._scale_us * power(stream.exponential(), self._inverse_shape)) or 1
 
 
 def weibull_shape(cv: float) -> float:
-    """The shape whose coefficient of variation is ``cv``: bisection, as it falls steadily with the shape."""
+    """Find the shape with the coefficient of variation ``cv`` by bisection, as cv decreases with the shape."""
     low, high = _WEIBULL_SHAPES
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
@@ -146,7 +146,7 @@ def _positive(kind: str, name: str, value: float) -> float:
 
 
 def create_gaps(plugins: Registry, arrivals: PluginConfig, rate_per_s: float) -> Gaps:
-    """The arrival process of a client that sends ``rate_per_s`` requests per second on average.
+    """Create the arrival process of a client that sends ``rate_per_s`` requests per second on average.
 
     Raises:
         PolicyError: no such process, or its rate or coefficient of variation is not positive and finite.

@@ -1,4 +1,4 @@
-"""The requests of single clients: what they ask for, and the gaps between them."""
+"""The requests of single clients: their contents, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 class ClientSource(Kept):
     """The endless requests of one client.
 
-    Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
-    those of other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own, and
-    so have budgets, the choice of adapters, the shares of reasoning, and what prompts have beside text.
+    Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from those of
+    other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own, and so have
+    output budgets, adapters, reasoning shares, and media.
 
     Attributes:
         gaps: its arrival process.
-        sessions: its sessions; ``None`` = its requests stand for themselves.
+        sessions: its sessions; ``None`` = its requests are independent.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class ClientSource(Kept):
         self._outputs = _lengths(plugins, client.output_tokens)
         prefix = client.prefix
         head = 0 if prefix is None else prefix.tokens
-        # One tuple for all requests with the same prompt: comparing and pickling it costs nothing.
+        # One tuple for all requests with the same prompt makes comparing and pickling cheap.
         segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
         self._budget_stream = streams.stream(f"{path}/budget")
         self._budgets = None if client.max_output_tokens is None else Budgets(client.max_output_tokens, plugins)
@@ -119,7 +119,7 @@ class ClientSource(Kept):
         return self.gaps.sample(self._arrival_stream)
 
     def state(self) -> tuple[object, ...]:
-        """Where its three streams stand, and whose turn it is where prompts repeat."""
+        """Return the positions of its streams, and the next prompt's turn if prompts repeat."""
         streams: tuple[object, ...]
         streams = (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
         if self._adapters is not None:
@@ -137,9 +137,9 @@ class ClientSource(Kept):
         return (*streams, self._sent) if self._prompts else streams
 
     def request(self, index: int, arrival_us: int, user: int = -1) -> Request:
-        """The request that arrives at ``arrival_us``, the ``index``-th of all clients.
+        """Return the request that arrives at ``arrival_us``, the ``index``-th of all clients.
 
-        Where prompts repeat, ``user`` tells which one it is; -1 = they take turns.
+        If prompts repeat, ``user`` selects the prompt; -1 = they take turns.
         """
         if self._prompts:
             turn = self._sent if user < 0 else user
@@ -161,7 +161,7 @@ class ClientSource(Kept):
         return request
 
     def _new_text(self) -> tuple[int, DrawnMedia]:
-        """Tokens of the next prompt, and which of them are no text."""
+        """Draw the number of tokens of the next prompt, and its media."""
         tokens = self._inputs.sample(self._input_stream)
         if self._media is None:
             return tokens, NOTHING_DRAWN
@@ -169,7 +169,7 @@ class ClientSource(Kept):
         return tokens + drawn.media.tokens, drawn
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
-        """A call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
+        """Return a call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
         segments, answer = session.send(number)
         tokens = 0
         for _, length in segments:
@@ -223,7 +223,7 @@ class ClientSource(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Budgets(Kept):
-    """What a client's requests declare of the length of their answers."""
+    """The output budgets that a client's requests declare."""
 
     __slots__ = ("_ratio", "_tokens")
 
@@ -232,14 +232,14 @@ class Budgets(Kept):
         self._tokens = None if budget.tokens is None else _lengths(plugins, budget.tokens)
 
     def draw(self, stream: Stream, output_tokens: int) -> int | None:
-        """The next one; None = nothing is declared."""
+        """Draw the next budget; None = undeclared."""
         if self._tokens is not None:
             return self._tokens.sample(stream)
         return None if self._ratio is None else max(1, int(self._ratio * output_tokens + 0.5))
 
 
 def _cut_at(client: Client, answers: TokenCounts) -> int:
-    """What a client declares whose answers end by themselves, if it says nothing of that; 0 = just what it will get."""
+    """Default budget of a client whose answers end by EOS; 0 = declare exactly what it will get."""
     tells = client.session is not None and client.session.calls
     return answers.max_tokens if isinstance(answers, UntilEosTokens) and not tells else 0
 
@@ -250,7 +250,7 @@ def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:
 
 def _gaps_of(client: Client, share: float, workload: Workload, plugins: Registry) -> Gaps:
     if client.arrivals.kind == CLOSED_LOOP:
-        return create_gaps(plugins, client.arrivals, 1.0)  # the rate is never used
+        return create_gaps(plugins, client.arrivals, 1.0)  # the rate is not used
     if client.rate_curve is not None:
         return CurvedGaps(create_gaps(plugins, client.arrivals, 1.0), client.rate_curve, workload.rate_per_s * share)
     if not workload.stages:
@@ -261,7 +261,7 @@ def _gaps_of(client: Client, share: float, workload: Workload, plugins: Registry
 
 
 def client_sources(workload: Workload, seed: int, plugins: Registry) -> list[ClientSource]:
-    """The clients of a workload that send anything.
+    """Create the sources of all clients that send anything.
 
     Raises:
         PolicyError: none does, or a distribution cannot be built.

@@ -1,4 +1,4 @@
-"""Requests of clients who wait for answers: users of a closed loop, and clients with sessions."""
+"""Requests of clients that wait for answers: closed-loop users, and clients with sessions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 BACK_OFF_US: Final = 1_000_000
-"""A user whose prompt was turned away or lost waits this long: at once, it would be turned away for ever."""
+"""Waiting time of a user whose prompt was rejected or lost; without it, rejections could repeat for ever."""
 
 _NO_USER: Final = -1
 _NONE: Final = 0
-"""The number of no session."""
+"""Number that stands for no session."""
 _START: Final = -1
-"""The call of a session that has not begun."""
+"""Call number of a session that has not begun."""
 _NEVER: Final = 1 << 62
 
 
@@ -34,7 +34,7 @@ class Sessions(Protocol):
     """The sessions of a client."""
 
     def begin(self, user: int) -> SessionRun:
-        """The next one, which that user holds; -1 = no user in particular."""
+        """Begin the next session, held by that user; -1 = no particular user."""
 
 
 class Sender(Protocol):
@@ -46,23 +46,23 @@ class Sender(Protocol):
 
     @property
     def sessions(self) -> Sessions | None:
-        """Its sessions; ``None`` = its requests stand for themselves."""
+        """Its sessions; ``None`` = its requests are independent."""
 
     def next_gap_us(self) -> int:
-        """Time to its next request, from the last arrival or, in a closed loop, answer; -1 = there is none."""
+        """Time to its next request, from the last arrival or, in a closed loop, from the answer; -1 = there is none."""
 
     def request(self, index: int, arrival_us: int, user: int) -> Request:
-        """The request that arrives then, from that user; -1 = there are no users."""
+        """Return the request that arrives at that time from that user; -1 = there are no users."""
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
-        """A call of a session that arrives then."""
+        """Return a call of a session that arrives at that time."""
 
     def state(self) -> tuple[object, ...]:
-        """What decides all further requests, as plain values (for digests)."""
+        """Return everything that determines further requests, as plain values (for digests)."""
 
 
 class Due(NamedTuple):
-    """A prompt whose time is known. They sort as they are sent."""
+    """A prompt whose time is known; sorts in the order of sending."""
 
     time_us: int
     client: int
@@ -72,12 +72,12 @@ class Due(NamedTuple):
 
 
 class SessionCounts(NamedTuple):
-    """What became of the sessions so far.
+    """Session counts so far.
 
     Attributes:
-        started: those whose first prompt was sent.
-        completed: those of which every call was answered.
-        cancelled: those that ended because a call was not answered.
+        started: sessions whose first prompt was sent.
+        completed: sessions of which every call was answered.
+        cancelled: sessions that ended because a call was not answered.
         unfinished: the names of the others.
     """
 
@@ -90,16 +90,16 @@ class SessionCounts(NamedTuple):
 class InteractiveSource:
     """Requests of a workload in which clients wait for answers.
 
-    Whose turn it is at the same microsecond: the clients', then the users', then the sessions', in order. A client's
-    prompts outside of sessions are drawn in the order in which they are sent, by any user.
+    At the same microsecond, clients come first, then users, then sessions, each in order. A client's prompts outside
+    sessions are drawn in the order in which they are sent, by any user.
 
     Args:
         clients: the clients of the workload; some of them wait for answers.
-        requests_limit: stop after so many; ``None`` = never.
-        sessions_limit: begin so many sessions; ``None`` = any number.
+        requests_limit: stop after this number of requests; ``None`` = never.
+        sessions_limit: number of sessions to begin; ``None`` = unlimited.
 
     Attributes:
-        sent: what there is to tell of the latest request; ``None`` = it belongs to no session.
+        sent: details of the latest request for its record; ``None`` = it belongs to no session.
     """
 
     __slots__ = (
@@ -143,24 +143,24 @@ class InteractiveSource:
 
     @property
     def silent(self) -> bool:
-        """Whether no request will come, unless one ends."""
+        """Whether no request will come unless one ends."""
         return self._produced == self._limit or not self._next
 
     @property
     def next_us(self) -> int:
-        """When the next request comes, as far as is known."""
+        """Time of the next known request."""
         return _NEVER if self.silent else self._next[0].time_us
 
     @property
     def sessions(self) -> SessionCounts | None:
-        """What became of the sessions so far; ``None`` where no client holds any."""
+        """Session counts so far; ``None`` = no client has sessions."""
         if all(client.sessions is None for client in self._clients):
             return None
         unfinished = tuple(session.name for session in self._sessions.values())
         return SessionCounts(self._started, self._completed, self._cancelled, unfinished)
 
     def audit(self) -> str:
-        """What is wrong with the books of sessions; empty = nothing."""
+        """Check the books of sessions; return what is wrong, or an empty string."""
         ended, going = self._completed + self._cancelled, len(self._sessions)
         if self._started != ended + going:
             return f"{self._started} sessions began, but {ended} have ended and {going} have not"
@@ -169,12 +169,12 @@ class InteractiveSource:
         return f"session {stuck[0]} has not ended, and no call of it is sent or will be" if stuck else ""
 
     def take_due(self) -> list[int]:
-        """Times of arrivals, in microseconds, that have become known since it was asked last."""
+        """Return arrival times, in microseconds, that have become known since the last call."""
         due, self._due = self._due, []
         return due
 
     def next_request(self) -> Request | None:
-        """The earliest request that is known so far; ``None`` where there is none."""
+        """Return the earliest known request; ``None`` = there is none."""
         if self.silent:
             return None
         index = self._produced
@@ -200,7 +200,7 @@ class InteractiveSource:
         return request
 
     def on_ended(self, request: Request, e2e_us: int, now: int) -> None:
-        """A request has come to its end, or is known to; ``e2e_us`` is what its client measured, -1 = no answer."""
+        """Handle the end of a request, which may lie ahead; ``e2e_us`` is what its client measured, -1 = no answer."""
         due = self._senders.pop(request.index, None)
         if due is None:
             return
@@ -218,7 +218,7 @@ class InteractiveSource:
             self._schedule(Due(start, due.client, due.user, _NONE, _START))
 
     def _begin(self, start: Due, sessions: Sessions) -> Due:
-        """Begin a session; its first call is sent at once, others that wait for none at their times."""
+        """Begin a session: send its first call at once, and schedule others that wait for no call."""
         self._started += 1
         if self._started == self._sessions_limit:
             self._keep([due for due in self._next if not self._begins_session(due)])
@@ -229,7 +229,7 @@ class InteractiveSource:
         return first
 
     def _end_call(self, due: Due, session: SessionRun, request: Request, now: int, *, answered: bool) -> bool:
-        """A call of a session has come to its end then; says whether the session has, too."""
+        """Handle the end of a session's call; return whether the session has ended, too."""
         session.unanswered -= 1
         session.ended_us = max(session.ended_us, now)
         session.failed = session.failed or not answered
@@ -248,14 +248,14 @@ class InteractiveSource:
         return True
 
     def _cancel(self, number: int, session: SessionRun) -> None:
-        """The rest of a session is not sent."""
+        """Cancel the rest of a session."""
         del self._sessions[number]
         self._cancelled += 1
         if session.scheduled:
             self._keep([due for due in self._next if due.session != number])
 
     def _keep(self, due: list[Due]) -> None:
-        """Only these prompts will be sent of all whose times are known."""
+        """Keep only these of all scheduled prompts."""
         self._next = due
         heapify(due)
 
@@ -273,7 +273,7 @@ class InteractiveSource:
         self._due.append(due.time_us)
 
     def state(self) -> tuple[object, ...]:
-        """Requests so far, who sends when, who waits for which answer, and where the streams stand."""
+        """Return requests so far, schedules, pending answers, and stream positions."""
         return (
             self._produced,
             tuple(sorted(self._next)),
@@ -286,13 +286,13 @@ class InteractiveSource:
 
 # A closed loop: users who send their next prompt when the answer to the last one is complete.
 #
-# So the load follows the cluster: slower answers, fewer requests. This is how ``vllm bench serve --max-concurrency``
-# and GuideLLM's concurrent profile load a server. Clients with other arrivals may stand beside such users.
+# The load therefore follows the cluster: slower answers, fewer requests. ``vllm bench serve --max-concurrency`` and
+# GuideLLM's concurrent profile load a server this way. A workload may also have clients with other arrivals.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoopSettings:
-    """Of a closed loop."""
+    """Settings of a closed loop."""
 
     users: int = setting(
         "Users; all send their first prompt at the start, and the next one when the answer is complete.",
@@ -307,7 +307,7 @@ class ClosedLoopSettings:
     CLOSED_LOOP, "Users who each send the next prompt when the answer to the last is complete.", ClosedLoopSettings
 )
 class ClosedLoop:
-    """So many users.
+    """A fixed number of users.
 
     Attributes:
         users: how many.
@@ -316,9 +316,9 @@ class ClosedLoop:
     __slots__ = ("users",)
 
     def __init__(self, settings: ClosedLoopSettings, mean_us: float) -> None:
-        del mean_us  # the rate is what the cluster makes it
+        del mean_us  # the cluster determines the rate
         self.users = settings.users
 
-    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (one signature for all)
-        """From the end of an answer to the user's next prompt, in microseconds: nothing."""
+    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (the protocol's signature)
+        """Return 0, the time in microseconds from the end of an answer to the user's next prompt."""
         return 0

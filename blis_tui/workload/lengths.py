@@ -1,13 +1,13 @@
 """Distributions of prompt and output lengths, in whole tokens, at least 1.
 
-Samples are rounded to the nearest whole number, halves up. What is no number of tokens (an overflow to
-infinity, or beyond 2**53) counts as 1, as in BLIS.
+Samples are rounded to the nearest whole number, halves up. A sample that is not a valid number of tokens (an overflow
+to infinity, or beyond 2**53) counts as 1, as in BLIS.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping  # noqa: TC003  (schemas are made from the types of settings)
+from collections.abc import Mapping  # noqa: TC003  (schemas are generated from the types of settings)
 from math import fsum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _INFINITY: Final = float("inf")
 _TOO_LONG: Final = 2.0**53
 _MOST: Final = 10**9
-"""Tokens that a document may ask for."""
+"""Maximum number of tokens in documents."""
 _ENDED_SHARE: Final = 0.753
-"""Tokens of answers to random prompts, relative to their limit: 123,383 of 160 x 1,024 (DeepSeek R1, vLLM's pull
+"""Mean length of answers to random prompts relative to their limit: 123,383 of 160 x 1,024 (DeepSeek R1, vLLM's pull
 request 28227, which made ``ignore_eos`` the default of ``vllm bench serve`` for random prompts in November 2025)."""
 _LONGEST_ANSWERS: Final = 1e6
-"""The longest answers that are looked for, relative to their limit: one in a million ends by itself."""
+"""Longest mean lengths considered, relative to the limit: one answer in a million ends by EOS."""
 _HALVINGS: Final = 100
 
 
@@ -35,7 +35,7 @@ class TokenCounts(Protocol):
     """A distribution of token counts."""
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         ...
 
 
@@ -43,34 +43,34 @@ LENGTHS: Final = PlugPoint[[], TokenCounts]("workload.clients.lengths", "length 
 
 
 def _tokens(value: float) -> int:
-    """Round to whole tokens, at least 1; 1 for what is out of all bounds, NaN included."""
+    """Round to whole tokens, at least 1; return 1 for anything out of bounds, NaN included."""
     return (int(value + 0.5) or 1) if 0.0 < value < _TOO_LONG else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantSettings:
-    """Of constant lengths."""
+    """Settings of constant lengths."""
 
     value: int = setting("Tokens.", minimum=1, maximum=_MOST, examples=(256,))
 
 
 @LENGTHS.plugin("constant", "Always the same.", ConstantSettings)
 class ConstantTokens:
-    """Always the same: ``value``."""
+    """The constant ``value``."""
 
     __slots__ = ("_value",)
 
     def __init__(self, settings: ConstantSettings) -> None:
         self._value = _tokens(settings.value)
 
-    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (one signature for all)
-        """A number of tokens, at least 1."""
+    def sample(self, stream: Stream) -> int:  # noqa: ARG002  (the protocol's signature)
+        """Return the number of tokens, at least 1."""
         return self._value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformSettings:
-    """Of uniform lengths."""
+    """Settings of uniform lengths."""
 
     min: int = setting("Smallest value in tokens.", minimum=1, maximum=_MOST)
     max: int = setting("Largest value in tokens.", minimum=1, maximum=_MOST)
@@ -78,7 +78,7 @@ class UniformSettings:
 
 @LENGTHS.plugin("uniform", "Every length from min to max is as likely as the others.", UniformSettings)
 class UniformTokens:
-    """Every whole number from ``min`` to ``max``, as the random data set of ``vllm bench serve`` has them."""
+    """Uniform over the whole numbers from ``min`` to ``max``, as in the random data set of ``vllm bench serve``."""
 
     __slots__ = ("_count", "_min")
 
@@ -91,13 +91,13 @@ class UniformTokens:
         self._count = settings.max - settings.min + 1
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         return self._min + stream.below(self._count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSettings:
-    """Of Gaussian lengths."""
+    """Settings of Gaussian lengths."""
 
     mean: float = setting("Mean in tokens.", exclusiveMinimum=0, maximum=_MOST)
     std_dev: float = setting("Standard deviation in tokens.", minimum=0, maximum=_MOST)
@@ -107,7 +107,7 @@ class GaussianSettings:
 
 @LENGTHS.plugin("gaussian", "Normal distribution, clamped to [min, max] and rounded.", GaussianSettings)
 class GaussianTokens:
-    """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond gather there."""
+    """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond accumulate at the bounds."""
 
     __slots__ = ("_max", "_mean", "_min", "_std_dev")
 
@@ -116,27 +116,27 @@ class GaussianTokens:
         self._min, self._max = settings.min, settings.max
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         drawn = self._mean + self._std_dev * stream.normal()
-        # (min() and max() are calls, and this is asked twice for each request)
+        # (avoids calls of min() and max(), as this runs twice for each request)
         return self._max if drawn > self._max else self._min if drawn < self._min else int(drawn + 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bounds:
-    """Optional ones."""
+    """Optional bounds."""
 
     min: int | None = setting("Smallest value in tokens; absent = 1.", default=None, minimum=1, maximum=_MOST)
     max: int | None = setting("Largest value in tokens; absent = unlimited.", default=None, minimum=1, maximum=_MOST)
 
     def pair(self) -> tuple[float, float]:
-        """As numbers."""
+        """Return both bounds as numbers."""
         return (0 if self.min is None else self.min, _INFINITY if self.max is None else self.max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LognormalSettings(_Bounds):
-    """Of lognormal lengths."""
+    """Settings of lognormal lengths."""
 
     mu: float = setting("Mean of the logarithm of the tokens.", minimum=-20, maximum=20)
     sigma: float = setting("Standard deviation of the logarithm.", minimum=0, maximum=10)
@@ -154,14 +154,14 @@ class LognormalTokens:
         self._min, self._max = settings.pair()
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         value = exp(self._mu + self._sigma * stream.normal())
         return _tokens(min(self._max, max(self._min, value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialSettings(_Bounds):
-    """Of exponential lengths."""
+    """Settings of exponential lengths."""
 
     mean: float = setting("Mean in tokens.", exclusiveMinimum=0, maximum=_MOST)
 
@@ -177,13 +177,13 @@ class ExponentialTokens:
         self._min, self._max = settings.pair()
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         return _tokens(min(self._max, max(self._min, self._mean * stream.exponential())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntilEosSettings:
-    """Of answers that end by themselves, or at a limit."""
+    """Settings of answers that end by EOS or at a limit."""
 
     max: int = setting("Tokens at which an answer is cut (`max_tokens`).", minimum=1, maximum=_MOST, examples=(1024,))
     mean: float | None = setting(
@@ -202,12 +202,12 @@ class UntilEosSettings:
     UntilEosSettings,
 )
 class UntilEosTokens:
-    """Exponential, cut at ``max``, so that the mean after the cut is ``mean``.
+    """Exponential, cut at ``max``, with the mean after the cut equal to ``mean``.
 
-    With a chance of 1/m at each token, answers cut at M have ``m (1 - exp(-M/m))`` tokens in the mean.
+    With an EOS probability of 1/m at each token, answers cut at M have a mean of ``m (1 - exp(-M/m))`` tokens.
 
     Attributes:
-        max_tokens: where answers are cut: what the client declares.
+        max_tokens: where answers are cut, which is what the client declares.
     """
 
     __slots__ = ("_max", "_mean", "max_tokens")
@@ -229,13 +229,13 @@ class UntilEosTokens:
         self._mean = high
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         return _tokens(min(self._max, self._mean * stream.exponential()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoLognormalSettings:
-    """Of a mixture."""
+    """Settings of a mixture."""
 
     alpha: float = setting("Shape of the Pareto part.", exclusiveMinimum=0, maximum=1000)
     xm: float = setting("Smallest value of the Pareto part, in tokens.", exclusiveMinimum=0, maximum=_MOST)
@@ -268,7 +268,7 @@ class ParetoLognormalTokens:
         self._mix_weight = settings.mix_weight
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         if stream.uniform() < self._mix_weight:
             root = power(stream.uniform_open(), self._inverse_alpha)
             return _tokens(self._xm / root) if root > 0.0 else 1
@@ -277,7 +277,7 @@ class ParetoLognormalTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmpiricalSettings:
-    """Of a table."""
+    """Settings of a table."""
 
     weights: Mapping[str, float] = setting(
         "Weight of each token count; the keys are quoted whole numbers. Need not add up to 1.",
@@ -289,7 +289,7 @@ class EmpiricalSettings:
 
 @LENGTHS.plugin("empirical", "Drawn from a table of weights.", EmpiricalSettings)
 class EmpiricalTokens:
-    """Listed token counts with their weights; weights that are not positive are left out."""
+    """Listed token counts with weights; entries whose weight is not positive are left out."""
 
     __slots__ = ("_cumulative", "_tokens")
 
@@ -303,11 +303,11 @@ class EmpiricalTokens:
         for _, weight in kept:
             so_far += weight
             cumulative.append(so_far / total)
-        # Rounding may leave the last one below a sample.
+        # Rounding may leave the last bound below a sample.
         cumulative[-1] = 1.0
         self._tokens = tuple(max(1, tokens) for tokens, _ in kept)
         self._cumulative = tuple(cumulative)
 
     def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
+        """Return a number of tokens, at least 1."""
         return self._tokens[bisect_left(self._cumulative, stream.uniform())]

@@ -1,4 +1,4 @@
-"""Images, audio and video in prompts: how many tokens they take."""
+"""Images, audio and video in prompts, and their numbers of tokens."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class DrawnItem(NamedTuple):
 
     tokens: int
     content: str
-    """Its name; empty = it is like no other, but for those of prompts that are the same."""
+    """Content name; empty = unique, except that repeated prompts share it."""
 
 
 class DrawnMedia(NamedTuple):
-    """What a prompt has beside text."""
+    """The media of a prompt."""
 
     media: Media
     items: tuple[DrawnItem, ...]
-    """They stand before its text, in this order."""
+    """The items in order; they precede the prompt's text."""
 
 
 NOTHING_DRAWN: Final = DrawnMedia(NO_MEDIA, ())
 
 
 def placed(request: Request, drawn: Iterable[DrawnItem], place: int) -> tuple[MediaItem, ...]:
-    """The items of a prompt that stand there, one behind the other."""
+    """Return the items of a prompt, one after the other from position ``place`` on."""
     from blis_tui.engine.encoder.items import content_at  # noqa: PLC0415  (most workloads have none)
 
     found: list[MediaItem] = []
@@ -49,12 +49,12 @@ def placed(request: Request, drawn: Iterable[DrawnItem], place: int) -> tuple[Me
 
 
 class MediaDraws:
-    """What prompts of a client have beside text.
+    """Draws the media of a client's prompts.
 
     Args:
         client: its name.
-        mix: which modalities, how often, and how many tokens an item takes.
-        plugins: what the names of distributions may refer to.
+        mix: the modalities, how often they occur, and how many tokens an item takes.
+        plugins: where distributions are looked up.
 
     Raises:
         PolicyError: a distribution cannot be built.
@@ -67,7 +67,7 @@ class MediaDraws:
         self._items = [_Items(f"{client}/{name}", one, plugins) for name, one in kinds.items()]
 
     def draw(self, stream: Stream) -> DrawnMedia:
-        """Those of the next prompt; each modality that the client has takes at least one number."""
+        """Draw the media of the next prompt; each of the client's modalities takes at least one number."""
         found: list[DrawnItem] = []
         counts: list[int] = []
         for one in self._items:
@@ -81,7 +81,7 @@ class MediaDraws:
 
 
 class _Items:
-    """One modality."""
+    """Draws the items of one modality."""
 
     __slots__ = ("_counts", "_distinct", "_known", "_name", "_probability", "_tokens")
 
@@ -89,7 +89,7 @@ class _Items:
         self._name = name
         self._distinct = 0 if modality is None else modality.distinct
         self._known: dict[int, int] = {}
-        """Tokens of those that come again, by their number."""
+        """Number of a repeated item -> its tokens."""
         self._probability = 0.0 if modality is None else modality.probability
         self._counts: TokenCounts | None = None
         self._tokens: TokenCounts | None = None

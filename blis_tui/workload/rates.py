@@ -1,4 +1,4 @@
-"""Rates that change over time: linear between points, once or again and again."""
+"""Rates that change over time: piecewise linear, once or periodically, or in stages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _END: Final = -1
 class CurvedGaps:
     """Any arrival process whose clock runs at a rate that changes over time.
 
-    The next request comes where the area below the curve reaches the process' next gap at one request a second. For
-    Poisson arrivals that is the inhomogeneous Poisson process (Cinlar, Introduction to Stochastic Processes, 4.7);
-    others are as irregular at every rate.
+    The next request comes when the area below the curve reaches the next gap of the process at one request a second.
+    For Poisson arrivals that is the inhomogeneous Poisson process (Cinlar, Introduction to Stochastic Processes, 4.7);
+    other processes are equally irregular at every rate.
 
     Args:
         gaps: the process at one request a second.
@@ -48,7 +48,7 @@ class CurvedGaps:
         self._last_us = 0
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1; -1 = no request will come any more."""
+        """Return the next gap in microseconds, at least 1; -1 = no more requests."""
         due = self._gaps.sample(stream) / 1e6
         at_s = self._next(due)
         if at_s < 0.0:
@@ -59,7 +59,7 @@ class CurvedGaps:
         return gap
 
     def _next(self, due: float) -> float:
-        """When so many more requests have come, on average; below 0 = never."""
+        """Return when ``due`` more requests have come, on average; negative = never."""
         period = self._repeat_s
         cycle = self._at_s // period * period if period else 0.0
         start = self._at_s - cycle
@@ -71,7 +71,7 @@ class CurvedGaps:
                 rate = before + slope * (max(start, begin) - begin)
                 left = (rate + after) / 2.0 * (end - max(start, begin))
                 if due <= left and left > 0.0:
-                    # The root of rate x + slope x^2 / 2 = due, in the form that does not cancel.
+                    # The root of rate x + slope x^2 / 2 = due, in the form without cancellation.
                     inside = max(0.0, rate * rate + 2.0 * slope * due)
                     return cycle + max(start, begin) + 2.0 * due / (rate + sqrt(inside))
                 due -= left
@@ -85,16 +85,16 @@ class CurvedGaps:
             start = 0.0
 
 
-# Load in stages: a rate for some time, then another one, then the end.
+# Load in stages: one rate after the other, each for some time.
 
 
 class DrawnStages:
-    """Any arrival process whose clock runs at each stage's rate; how many requests a stage gets is up to chance.
+    """Any arrival process whose clock runs at each stage's rate; a stage's number of requests is random.
 
     Args:
         gaps: the process at one request a second.
-        stages: rates and durations, one after the other.
-        share: of each rate.
+        stages: successive rates and durations.
+        share: the client's share of each rate.
     """
 
     __slots__ = ("_at_us", "_end_us", "_gaps", "_last_us", "_stage", "_stages")
@@ -108,7 +108,7 @@ class DrawnStages:
         self._last_us = 0
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1; -1 after the last stage."""
+        """Return the next gap in microseconds, at least 1; -1 after the last stage."""
         due = self._gaps.sample(stream) / 1e6
         while self._stage < len(self._stages):
             rate_per_s = self._stages[self._stage][0]
@@ -127,15 +127,15 @@ class DrawnStages:
 
 
 class ExactStages:
-    """Poisson arrivals of which each stage gets exactly rate x duration, rounded: as inference-perf sends them.
+    """Poisson arrivals with exactly rate x duration requests per stage, rounded, as inference-perf sends them.
 
-    A Poisson process whose number of arrivals is known has them independently and uniformly distributed; of ``k`` such
-    times in what is left of a stage, the first comes after the share ``1 - U^(1/k)`` of it (Devroye, Non-Uniform Random
-    Variate Generation, V.3).
+    Given the number of arrivals of a Poisson process, their times are independent and uniformly distributed. Of ``k``
+    such times in the rest of a stage, the first comes after the share ``1 - U^(1/k)`` of it (Devroye, Non-Uniform
+    Random Variate Generation, V.3).
 
     Args:
-        stages: rates and durations, one after the other.
-        share: of each rate.
+        stages: successive rates and durations.
+        share: the client's share of each rate.
     """
 
     __slots__ = ("_at_us", "_end_us", "_last_us", "_left", "_stage", "_stages")
@@ -150,7 +150,7 @@ class ExactStages:
         self._last_us = 0
 
     def sample(self, stream: Stream) -> int:
-        """The next gap in microseconds, at least 1; -1 after the last stage."""
+        """Return the next gap in microseconds, at least 1; -1 after the last stage."""
         while not self._left:
             self._stage += 1
             if self._stage == len(self._stages):

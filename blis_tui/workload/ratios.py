@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping  # noqa: TC003  (schemas are made from the types of settings)
+from collections.abc import Mapping  # noqa: TC003  (schemas are generated from the types of settings)
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -22,7 +22,7 @@ class Ratios(Protocol):
     """A distribution of shares."""
 
     def sample(self, stream: Stream) -> float:
-        """A share, from 0 to 1."""
+        """Return a share, from 0 to 1."""
         ...
 
 
@@ -31,28 +31,28 @@ RATIOS: Final = PlugPoint[[], Ratios]("workload.clients.reasoning.ratio", "distr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantRatioSettings:
-    """Of a constant ratio."""
+    """Settings of a constant ratio."""
 
     value: float = setting("Share, 0 to 1.", minimum=0, maximum=1, examples=(0.7,))
 
 
 @RATIOS.plugin("constant", "Always the same.", ConstantRatioSettings)
 class ConstantRatio:
-    """Always the same: ``value``."""
+    """The constant ``value``."""
 
     __slots__ = ("_value",)
 
     def __init__(self, settings: ConstantRatioSettings) -> None:
         self._value = float(settings.value)
 
-    def sample(self, stream: Stream) -> float:  # noqa: ARG002  (one signature for all)
-        """A share, from 0 to 1."""
+    def sample(self, stream: Stream) -> float:  # noqa: ARG002  (the protocol's signature)
+        """Return the share, from 0 to 1."""
         return self._value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformRatioSettings:
-    """Of a uniform ratio."""
+    """Settings of a uniform ratio."""
 
     min: float = setting("Smallest share.", default=0.0, minimum=0, maximum=1)
     max: float = setting("Largest share.", default=1.0, minimum=0, maximum=1)
@@ -60,7 +60,7 @@ class UniformRatioSettings:
 
 @RATIOS.plugin("uniform", "Every share from min to max is as likely as the others.", UniformRatioSettings)
 class UniformRatio:
-    """Between ``min`` and ``max``."""
+    """Uniform between ``min`` and ``max``."""
 
     __slots__ = ("_min", "_width")
 
@@ -68,13 +68,13 @@ class UniformRatio:
         self._min, self._width = settings.min, settings.max - settings.min
 
     def sample(self, stream: Stream) -> float:
-        """A share, from 0 to 1."""
+        """Return a share, from 0 to 1."""
         return self._min + self._width * stream.uniform()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianRatioSettings:
-    """Of a Gaussian ratio."""
+    """Settings of a Gaussian ratio."""
 
     mean: float = setting("Mean share.", minimum=0, maximum=1)
     std_dev: float = setting("Standard deviation.", minimum=0, maximum=1)
@@ -84,7 +84,7 @@ class GaussianRatioSettings:
 
 @RATIOS.plugin("gaussian", "Normal distribution, clamped to [min, max].", GaussianRatioSettings)
 class GaussianRatio:
-    """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond gather there."""
+    """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond accumulate at the bounds."""
 
     __slots__ = ("_settings",)
 
@@ -92,14 +92,14 @@ class GaussianRatio:
         self._settings = settings
 
     def sample(self, stream: Stream) -> float:
-        """A share, from 0 to 1."""
+        """Return a share, from 0 to 1."""
         one = self._settings
         return min(one.max, max(one.min, one.mean + one.std_dev * stream.normal()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BetaRatioSettings:
-    """Of a beta-distributed ratio."""
+    """Settings of a beta-distributed ratio."""
 
     alpha: float = setting("First shape; the mean is alpha / (alpha + beta).", exclusiveMinimum=0, maximum=1000)
     beta: float = setting("Second shape.", exclusiveMinimum=0, maximum=1000)
@@ -115,14 +115,14 @@ class BetaRatio:
         self._alpha, self._beta = settings.alpha, settings.beta
 
     def sample(self, stream: Stream) -> float:
-        """A share, from 0 to 1."""
+        """Return a share, from 0 to 1."""
         x, y = stream.gamma(self._alpha), stream.gamma(self._beta)
         return x / (x + y) if x + y > 0.0 else self._alpha / (self._alpha + self._beta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmpiricalRatioSettings:
-    """Of a table."""
+    """Settings of a table."""
 
     weights: Mapping[str, float] = setting(
         "Weight of each share; the keys are quoted numbers from 0 to 1. Need not add up to 1.",
@@ -135,7 +135,7 @@ class EmpiricalRatioSettings:
 
 @RATIOS.plugin("empirical", "Drawn from a table of weights.", EmpiricalRatioSettings)
 class EmpiricalRatio:
-    """Listed shares with their weights; weights that are not positive are left out."""
+    """Listed shares with weights; entries whose weight is not positive are left out."""
 
     __slots__ = ("_bounds", "_values")
 
@@ -147,18 +147,18 @@ class EmpiricalRatio:
         self._bounds = list(accumulate(weight for _, weight in kept))
 
     def sample(self, stream: Stream) -> float:
-        """A share, from 0 to 1."""
+        """Return a share, from 0 to 1."""
         place = bisect_left(self._bounds, stream.uniform() * self._bounds[-1])
         return self._values[min(place, len(self._values) - 1)]
 
 
 def tokens_of(ratio: float, output_tokens: int) -> int:
-    """How many of the output tokens that share is, to the nearest whole one."""
+    """Convert a share to a number of output tokens, rounded to the nearest."""
     return int(ratio * output_tokens + 0.5)
 
 
 def ratios_of(client: Client, plugins: Registry) -> Ratios | None:
-    """The shares of reasoning in a client's answers; None = it has none.
+    """Create the distribution of reasoning shares in a client's answers; None = it has none.
 
     Raises:
         PolicyError: the distribution cannot be built.

@@ -1,4 +1,4 @@
-"""What plug-ins draw is looked at: a workload made of other numbers than asked for would be wrong without a word."""
+"""Validation of plug-ins' samples, without which invalid numbers would silently change the workload."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ N = TypeVar("N", bound=float)
 
 
 class Samples(Protocol[N_co]):
-    """A distribution, or a process of arrivals."""
+    """A distribution or arrival process."""
 
     def sample(self, stream: Stream) -> N_co:
-        """The next number."""
+        """Return the next number."""
 
 
 class _Looked(Plugged, Generic[N]):
-    """A plug-in's distribution whose numbers are looked at.
+    """A plug-in's distribution whose samples are validated.
 
     Args:
-        plugged: it.
-        kind: what documents call it.
-        look: what makes a number of an answer, or raises ``TypeError`` or ``ValueError``.
-        wanted: what it should have returned.
+        plugged: the distribution.
+        kind: its name in documents.
+        look: converts an answer to a number, or raises ``TypeError`` or ``ValueError``.
+        wanted: describes what it should have returned.
     """
 
     def __init__(self, plugged: Samples[N], kind: str, look: Callable[[object], N], wanted: str) -> None:
@@ -42,10 +42,10 @@ class _Looked(Plugged, Generic[N]):
         self._wanted = wanted
 
     def sample(self, stream: Stream) -> N:
-        """What the plug-in draws.
+        """Return the plug-in's next sample.
 
         Raises:
-            SimulationError: it is no such number.
+            SimulationError: it is not a valid number.
         """
         answer: object = self._drawn.sample(stream)
         try:
@@ -56,12 +56,12 @@ class _Looked(Plugged, Generic[N]):
 
 
 def counts(made: Samples[int], kind: str) -> Samples[int]:
-    """A distribution of whole numbers, or an arrival process, that is looked at where it is a plug-in's."""
+    """Wrap a distribution of whole numbers, or an arrival process, in validation if it is a plug-in's."""
     return made if is_ours(type(made)) else _Looked(made, kind, _count, "a whole number, at least 1")
 
 
 def shares(made: Samples[float], kind: str) -> Samples[float]:
-    """The same for shares."""
+    """Wrap a distribution of shares in validation if it is a plug-in's."""
     return made if is_ours(type(made)) else _Looked(made, kind, _share, "a share, from 0 to 1")
 
 

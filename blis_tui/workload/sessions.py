@@ -1,8 +1,8 @@
 """Sessions: requests that belong together, such as the turns of a conversation or the calls of an agent.
 
 A session is a sequence of turns, a turn is a graph of calls, and a call is one request. A call is sent when all calls
-that it waits for have been answered, and its prompt begins with what was said before. What a session asks for is drawn
-when it starts, from a stream of its own: it does not depend on how fast the cluster answers, nor on other sessions.
+that it waits for have been answered, and its prompt begins with the earlier conversation. A session's contents are
+drawn when it starts, from a stream of its own, so they do not depend on the cluster's speed or on other sessions.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from blis_tui.workload.modalities import DrawnMedia
 
 MAX_CALLS: Final = 100_000
-"""Calls of one session. Each takes some 200 bytes while the session lasts."""
+"""Maximum number of calls of one session. Each takes some 200 bytes while the session lasts."""
 
 _ONE_CALL: Final = (SessionCall(id="turn"),)
-"""What a turn is where nothing else is said."""
+"""The default turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a session, as it was drawn.
+    """One drawn request of a session.
 
     Attributes:
-        input_tokens: new text of its prompt, beside what was said before.
+        input_tokens: new text of its prompt, in addition to the history.
         output_tokens: its answer.
-        wait_us: from the answers that it waits for until it is sent.
+        wait_us: time from the answers that it waits for until it is sent.
         after: the calls that it waits for, by their position in the session.
-        history: the first of them, where its prompt begins with the prompt and the answer of that; -1 = it does not.
-        reasoning_tokens: those of its answer that are reasoning; they come first.
-        drawn: what its new text has beside text.
+        history: the first of them, if the prompt begins with that call's prompt and answer; -1 = it does not.
+        reasoning_tokens: reasoning tokens of its answer; they come first.
+        drawn: the media in its new text.
     """
 
     input_tokens: int
@@ -61,16 +61,16 @@ class Call:
 
 
 class Sent(NamedTuple):
-    """What there is to tell of a call that was sent.
+    """Details of a sent call for its record.
 
     Attributes:
         session: the session's name.
-        call: its position there, from 0.
-        calls: how many the session has.
+        call: its position in the session, from 0.
+        calls: number of the session's calls.
         after: the requests that it waited for.
-        last: the one of them that was the last to be answered or, by the clock, sent; of equals the first.
-        waited_us: since then.
-        said_tokens: what its prompt begins with, beside its new text.
+        last: the one of them that was answered last or, with clock pacing, sent last; among equals the first.
+        waited_us: time since then.
+        said_tokens: tokens of its prompt other than its new text.
     """
 
     session: str
@@ -83,18 +83,18 @@ class Sent(NamedTuple):
 
 
 class SessionRun:
-    """A session under way.
+    """A session in progress.
 
     Attributes:
         name: its name.
         adapter: the LoRA adapter that its calls ask for; empty = the base model.
-        user: who holds it, in a closed loop; -1 = an open loop.
-        paced_by_answers: whether calls wait for answers; else for the sending of those before them.
-        drops_reasoning: whether later prompts leave the reasoning of answers out.
+        user: the user who holds it, in a closed loop; -1 = an open loop.
+        paced_by_answers: whether calls wait for answers; otherwise for the sending of earlier calls.
+        drops_reasoning: whether later prompts omit the reasoning of answers.
         failed: whether a call of it got no answer.
-        scheduled: calls that have a time and are not sent yet.
-        unanswered: calls that have not come to their end.
-        ended_us: when the latest of the others did.
+        scheduled: number of calls that have a time but are not sent yet.
+        unanswered: number of calls that have not ended.
+        ended_us: when the latest ended call ended.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class SessionRun:
         self._contents: list[Segments] = [()] * len(calls)
         self._media = [NO_MEDIA] * len(calls)
         self._places = [0] * len(calls)
-        """Where the new text of each begins in its prompt."""
+        """Position of each call's new text in its prompt."""
         self._answers = [call.output_tokens for call in calls]
         self._followers: list[list[int]] = [[] for _ in calls]
         for number, call in enumerate(calls):
@@ -149,17 +149,17 @@ class SessionRun:
         self._unsent_followers = [len(followers) for followers in self._followers]
 
     def begin(self) -> list[int]:
-        """The calls that start it."""
+        """Return the calls that start the session."""
         first = [number for number, missing in enumerate(self._missing) if not missing]
         self.scheduled = len(first)
         return first
 
     def offset_us(self, number: int) -> int:
-        """How long after its beginning a call is sent that waits for no other."""
+        """Time from the session's beginning to the sending of a call that waits for no other."""
         return self._calls[number].wait_us
 
     def send(self, number: int) -> tuple[Segments, int]:
-        """A call is sent: what its prompt consists of, all of it shareable, and the tokens that its answer takes."""
+        """Send a call: return its prompt's segments, all of which are shareable, and the tokens of its answer."""
         call = self._calls[number]
         self.scheduled -= 1
         segments = self._head
@@ -176,11 +176,11 @@ class SessionRun:
         for one in call.after:
             self._unsent_followers[one] -= 1
             if not self._unsent_followers[one]:
-                self._contents[one] = ()  # not needed any more, and it grows with every turn
+                self._contents[one] = ()  # no longer needed, and it grows with every turn
         return segments, call.output_tokens
 
     def tell(self, number: int, request: Request) -> Sent:
-        """What there is to tell of a call that this request is."""
+        """Return the details of a call that was sent as this request."""
         self._names[number] = request.request_id
         call = self._calls[number]
         after = tuple(self._names[one] for one in call.after)
@@ -189,19 +189,19 @@ class SessionRun:
         return Sent(self.name, number, len(self._calls), after, self._last[number], waited_us, said_tokens)
 
     def content(self, number: int) -> Segments:
-        """What the KV blocks of a call come to hold: its prompt and its answer."""
+        """Return the eventual content of a call's KV blocks: its prompt and its answer."""
         return self._contents[number]
 
     def reasoning_tokens(self, number: int) -> int:
-        """How many tokens of the answer to a call are reasoning."""
+        """Number of reasoning tokens in a call's answer."""
         return self._calls[number].reasoning_tokens
 
     def media(self, number: int) -> Media:
-        """Tokens of a call's prompt that are no text, what was said before included."""
+        """Media tokens of a call's prompt, its history included."""
         return self._media[number]
 
     def media_items(self, number: int, request: Request) -> tuple[MediaItem, ...]:
-        """The same one by one, in the prompt of the request that the call is."""
+        """Return the media items of a call's prompt."""
         found: list[tuple[MediaItem, ...]] = []
         while number >= 0:
             call = self._calls[number]
@@ -210,7 +210,7 @@ class SessionRun:
         return tuple(chain.from_iterable(reversed(found)))
 
     def follow(self, number: int, time_us: int, answer_tokens: int | None = None) -> list[tuple[int, int]]:
-        """What follows a call that was answered then, or (with ``None`` tokens) sent then: calls and their times."""
+        """Return calls and times that follow a call's answer or (if ``answer_tokens`` is None) its sending."""
         if answer_tokens is not None and answer_tokens != self._answers[number]:
             self._answers[number] = answer_tokens
             self._contents[number] = self._with_answer(self._contents[number][:-1], number)
@@ -230,14 +230,15 @@ class SessionRun:
         return (*prompt, (self._answer(number), tokens)) if tokens else prompt
 
     def _heard(self, number: int) -> Segments:
-        """What a prompt begins with that goes on from a call: its prompt and what was said to that."""
+        """Return the beginning of a prompt that continues a call: the call's prompt and its answer as retained."""
         content = self._contents[number]
         return content[:-1] + self._said(number) if self._dropped(number) else content
 
     def _said(self, number: int) -> Segments:
-        """What later prompts have of an answer.
+        """Return what later prompts have of an answer.
 
-        Without its reasoning it is other content for an engine: it does not stand behind that any more.
+        Without its reasoning, the answer is different content for an engine, because it no longer follows the
+        reasoning.
         """
         dropped = self._dropped(number)
         if not dropped:
@@ -246,21 +247,21 @@ class SessionRun:
         return ((f"{self.name}/{number}/said", left),) if left else ()
 
     def _dropped(self, number: int) -> int:
-        """Tokens of an answer that later prompts leave out."""
+        """Number of tokens of an answer that later prompts omit."""
         return min(self._answers[number], self._calls[number].reasoning_tokens) if self.drops_reasoning else 0
 
     def _answer(self, number: int) -> str:
         return f"{self.name}/{number}/answer"
 
     def state(self) -> tuple[object, ...]:
-        """What decides its future, as plain values (for digests)."""
+        """Return everything that determines its future, as plain values (for digests)."""
         parts = (tuple(self._missing), tuple(self._ready_us), tuple(self._answers))
         return (self.name, self.user, self.failed, self.scheduled, self.unanswered, self.ended_us, *parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One call of every turn: how it is drawn, and its place among the calls of the turn."""
+    """One call of every turn: its distributions, and its place among the calls of the turn."""
 
     inputs: TokenCounts
     outputs: TokenCounts
@@ -270,7 +271,7 @@ class _Node:
 
 
 class _Streams(NamedTuple):
-    """Where the numbers of one session come from."""
+    """The random streams of one session."""
 
     said: Stream
     reasoning: Stream
@@ -282,10 +283,10 @@ class SessionDraws:
 
     Args:
         client: the client.
-        session: how its requests belong together.
-        streams: the experiment's.
-        plugins: what the names of distributions may refer to.
-        adapters: what there is to ask for; all calls of a session ask for the same.
+        session: the session settings.
+        streams: the experiment's streams.
+        plugins: where distributions are looked up.
+        adapters: the adapters to choose from; all calls of a session ask for the same one.
 
     Raises:
         PolicyError: a distribution cannot be built.
@@ -330,10 +331,10 @@ class SessionDraws:
             self._nodes += [node] * call.parallel
         awaited = {place for node in self._nodes for place in node.after}
         self._last = tuple(place for place in range(len(self._nodes)) if place not in awaited)
-        """The calls that end a turn: no other waits for them."""
+        """The calls that end a turn: no other call waits for them."""
 
     def begin(self, user: int) -> SessionRun:
-        """The next session, which that user holds; -1 = an open loop.
+        """Begin the next session, held by that user; -1 = an open loop.
 
         Raises:
             PolicyError: it has more calls than any session may have.
@@ -350,7 +351,7 @@ class SessionDraws:
         return run
 
     def state(self) -> int:
-        """How many have begun: with the seed, what decides all others."""
+        """Return the number of sessions begun, which with the seed determines all further ones."""
         return self._begun
 
     def _draw(self, streams: _Streams) -> list[Call]:
@@ -373,7 +374,7 @@ class SessionDraws:
         return calls
 
     def _draw_turn(self, streams: _Streams, first: int) -> list[Call]:
-        """The calls of a turn; ``first`` is the position of the first of them in the session."""
+        """Draw the calls of a turn; ``first`` is the position of its first call in the session."""
         stream = streams.said
         think_ms = self._think_ms.sample(stream) if first and self._think_ms is not None else 0
         previous = tuple(first - len(self._nodes) + place for place in self._last) if first else ()
@@ -393,7 +394,7 @@ class SessionDraws:
         return calls
 
     def _context(self, call: Call, calls: Sequence[Call], contexts: Sequence[int]) -> int:
-        """Tokens of a prompt and its answer."""
+        """Number of tokens of a prompt and its answer."""
         tokens = call.input_tokens + call.output_tokens
         if call.history < 0:
             return tokens + (self._head[0][1] if self._head else 0)

@@ -1,4 +1,4 @@
-"""Where the engine gets its requests: one at a time, in order of arrival.
+"""Request sources of the engine: one request at a time, in order of arrival.
 
 A source pickles into a few numbers per client (or a cursor into a trace), however long the workload is.
 """
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 
 
 AT_ONCE: Final = 16
-"""How many requests are made in one go: in a loop of their own they take less time than among all else."""
+"""Number of requests created in one go, which is faster than one by one between other work."""
 
 
 class RequestSource(Protocol):
     """A sequence of requests in order of arrival.
 
-    One that does not depend on what happens meanwhile says so: ``at_once`` is how many requests may be asked for before
-    the first of them arrives.
+    A source that does not depend on the simulation has an attribute ``at_once``: how many requests may be fetched
+    before the first of them arrives.
     """
 
     def next_request(self) -> Request | None:
-        """The next request, not earlier than the last; ``None`` when there are no more."""
+        """Return the next request, not earlier than the last; ``None`` = there are no more."""
         ...
 
     def state(self) -> tuple[object, ...]:
-        """What decides all further requests, as plain values (for digests)."""
+        """Return everything that determines further requests, as plain values (for digests)."""
         ...
 
 
 def awaits_answers(source: object) -> TypeGuard[InteractiveSource]:
-    """Whether its clients wait for answers: some of its requests come when others have ended."""
+    """Whether its clients wait for answers, so that some requests come when others have ended."""
     return hasattr(source, "on_ended")
 
 
 def table_of(source: RequestSource) -> TraceTable | None:
-    """The trace that a source replays; None = it replays none."""
+    """Return the trace that a source replays; None = it replays none."""
     table: TraceTable | None = getattr(source, "table", None)
     return table
 
@@ -55,16 +55,16 @@ def table_of(source: RequestSource) -> TraceTable | None:
 class GeneratedSource(Kept):
     """Requests drawn from the distributions of a workload's clients, merged by arrival.
 
-    Requests that arrive in the same microsecond come in the order of their clients. Each client starts with a
-    gap: nothing arrives at time 0.
+    Requests that arrive in the same microsecond come in the order of their clients. Each client starts with a gap:
+    nothing arrives at time 0.
 
     Args:
         workload: a workload with clients and a positive rate.
         seed: the experiment's seed.
-        plugins: what the names of processes and distributions may refer to.
+        plugins: where processes and distributions are looked up.
 
     Attributes:
-        at_once: as above; an error of a plug-in of one's own comes with its request.
+        at_once: as above; 1 with plug-ins, so that an error is raised at its request.
 
     Raises:
         PolicyError: the rate or all shares are zero, or a distribution cannot be built.
@@ -84,7 +84,7 @@ class GeneratedSource(Kept):
         heapify(self._next)
 
     def next_request(self) -> Request | None:
-        """The next request; ``None`` after ``workload.requests`` of them, or after the last stage."""
+        """Return the next request; ``None`` after ``workload.requests`` of them, or after the last stage."""
         index = self._produced
         if index == self._limit or not self._next:
             return None
@@ -99,7 +99,7 @@ class GeneratedSource(Kept):
         return client.request(index, arrival_us)
 
     def state(self) -> tuple[object, ...]:
-        """Requests so far, each client's next arrival, and where their streams stand."""
+        """Return requests so far, each client's next arrival, and stream positions."""
         return (self._produced, tuple(sorted(self._next)), tuple(client.state() for client in self._clients))
 
 
@@ -109,7 +109,7 @@ class TraceSource(Kept):
 
     Args:
         table: the trace; shared, never changed, so a checkpoint may keep only a reference to it.
-        requests_limit: stop after so many; ``None`` = all.
+        requests_limit: stop after this number of requests; ``None`` = all.
 
     Attributes:
         at_once: as above.
@@ -125,19 +125,19 @@ class TraceSource(Kept):
 
     @property
     def table(self) -> TraceTable:
-        """The trace it reads."""
+        """The trace it replays."""
         return self._table
 
     @property
     def fixed(self) -> TraceTable:
-        """What of it never changes."""
+        """The part that never changes."""
         return self._table
 
     def __len__(self) -> int:
         return self._end
 
     def next_request(self) -> Request | None:
-        """The next request; ``None`` at the end of the trace or of the limit."""
+        """Return the next request; ``None`` at the end of the trace or of the limit."""
         cursor = self._cursor
         if cursor >= self._end:
             return None
@@ -149,21 +149,18 @@ class TraceSource(Kept):
         return Request(cursor, f"request_{cursor}", arrivals[cursor], inputs[cursor], outputs[cursor])
 
     def state(self) -> tuple[object, ...]:
-        """Requests so far."""
+        """Return the number of requests so far."""
         return (self._cursor,)
 
 
-# From the resolved workload to a source of requests.
-
-
 def fixed_part(source: RequestSource) -> object:
-    """What of a source never changes, and need not be part of checkpoints; ``None`` = there is no such part."""
+    """Return the part of a source that never changes and need not be in checkpoints; ``None`` = there is none."""
     found: object = getattr(source, "fixed", None)
     return found
 
 
 def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSource:
-    """Build the source of ``workload``; a trace is read here, and does not depend on ``seed``.
+    """Create the source of ``workload``; a trace is read here, and does not depend on ``seed``.
 
     Raises:
         PolicyError: a generated workload cannot be generated as declared, or the trace's format is unknown.
@@ -171,7 +168,7 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
         TraceError: rows of the trace are wrong.
     """
     if workload.trace is not None:
-        from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (generated workloads need none of it)
+        from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (generated workloads do not need it)
 
         table = read_trace(workload.trace, plugins)
         if workload.trace.pacing == "answers":
@@ -180,7 +177,7 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
             return TracedSource(table, workload.requests)
         return TraceSource(table, workload.requests)
     if any(client.arrivals.kind == CLOSED_LOOP or client.session is not None for client in workload.clients):
-        from blis_tui.workload.clients import client_sources  # noqa: PLC0415  (and traces none of this)
+        from blis_tui.workload.clients import client_sources  # noqa: PLC0415  (traces do not need it)
         from blis_tui.workload.interactive import InteractiveSource  # noqa: PLC0415
 
         return InteractiveSource(client_sources(workload, seed, plugins), workload.requests, workload.sessions)

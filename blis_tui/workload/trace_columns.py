@@ -1,7 +1,7 @@
-"""Which column of a trace says what: the names that are known, the layouts of other tools, and a mapping of the user's.
+"""The meaning of a trace's columns: by known names, by the layouts of other tools, or by the user's mapping.
 
-Nothing is guessed. A column counts when it has a known name or is named under ``columns``; what is unknown, missing or
-said twice is one problem, whose advice is the line to write.
+Nothing is guessed. A column counts if it has a known name or is named under ``columns``. Anything unknown, missing or
+ambiguous is one problem, whose advice is the line to write.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "e2e": ("e2e_us",),
     }
 )
-"""What a trace can say -> the names of columns that say it, in any case and with any separators."""
+"""Field -> the names of columns for it, in any case and with any separators."""
 
 FIELDS: Final = tuple(KNOWN_NAMES)
 
@@ -75,18 +75,18 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "ns": ("ns", "nsec", "nanos", "nanosecond", "nanoseconds"),
     }
 )
-"""Unit -> how the end of a column's name says it."""
+"""Unit -> suffixes of column names that denote it."""
 _NATIVE: Final = ("arrival_time_us", "arrival_us")
 """Arrivals since the start of the simulation, as this package writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The files of one tool: three columns by which they are recognised, and what else there is in them."""
+    """The files of one tool: three columns that identify them, and the other columns in them."""
 
     columns: Mapping[str, str]
     unit: str = ""
-    """Unit of the arrivals, by the tool's own definition; empty = their name says it."""
+    """Unit of the arrivals by the tool's own definition; empty = by their name."""
     unused: tuple[str, ...] = ()
 
 
@@ -126,7 +126,7 @@ _LAYOUTS: Final = (
 )
 _NO_GUESS: Final = "NAME"
 _INDEX: Final = re.compile(r"|Unnamed: \d+")
-"""The column of row numbers that pandas writes: without a name, and with one once it was read again."""
+"""The column of row numbers that pandas writes: unnamed, or with a name after it was read and written again."""
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "arrival": r"arriv|time|start|date|created|\bat\b|\bts\b",
@@ -134,7 +134,7 @@ _HINTS: Final[Mapping[str, str]] = MappingProxyType(
         "output_tokens": r"output|completion|generat|response|decode|\bout\b",
     }
 )
-"""For advice only: names that look as if they said it."""
+"""For advice only: patterns of names that seem to mean a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,11 @@ class Columns:
     """The columns of one file."""
 
     names: Mapping[str, str]
-    """What is said -> the name of the column that says it."""
+    """Field -> column name."""
     unit: str
-    """Unit of the arrivals; empty = nothing tells."""
+    """Unit of the arrivals; empty = unknown."""
     native: bool
-    """Whether arrivals count from the start of the simulation, whatever they are."""
+    """Whether arrivals count from the start of the simulation, whatever their values are."""
 
 
 def resolve_columns(
@@ -157,12 +157,12 @@ def resolve_columns(
     Args:
         header: the names in its first line.
         first: the cells of its first row, for advice.
-        given: what the user says: field -> column.
-        time_unit: the user's unit of the arrivals; empty = not said.
-        problems: where to note what is wrong.
+        given: the user's mapping: field -> column.
+        time_unit: the user's unit of the arrivals; empty = not given.
+        problems: collects what is wrong.
 
     Raises:
-        TraceError: a column is missing, unknown, or meant by two names.
+        TraceError: a column is missing, unknown, or ambiguous.
     """
     _check_shape(header, given, problems)
     familiar = _is_familiar(header, given)
@@ -215,7 +215,7 @@ def resolve_columns(
 
 
 def _check_shape(header: Sequence[str], given: Mapping[str, str], problems: Problems) -> None:
-    """Whether the first line can be the names of columns at all."""
+    """Check whether the first line can be column names at all."""
     if len(header) == 1 and (mark := re.search(r"[;\t|]", header[0])) is not None:
         problems.add(1, "", f"the columns are separated by {mark.group()!r}", "separate them with commas")
     elif not any(re.search(r"[^\W\d]", name) for name in header):
@@ -225,7 +225,7 @@ def _check_shape(header: Sequence[str], given: Mapping[str, str], problems: Prob
 
 
 def _is_familiar(header: Sequence[str], given: Mapping[str, str]) -> bool:
-    """Whether the first line has anything of a trace; of another file, which a document may name, nothing is quoted."""
+    """Whether the first line resembles a trace's; of other files, which a document may name, errors quote nothing."""
     if any(name in header for name in given.values()) or any(_fitting(what, header, None) for what in FIELDS):
         return True
     guesses = dict.fromkeys(_guess(what, header) for what in REQUIRED)
@@ -233,13 +233,13 @@ def _is_familiar(header: Sequence[str], given: Mapping[str, str]) -> bool:
 
 
 def _fits(layout: _Layout, header: Sequence[str], given: Mapping[str, str]) -> bool:
-    """Whether the file has the layout's columns, and the user says nothing else about them."""
+    """Whether the file has the layout's columns and the user's mapping does not contradict them."""
     keys = [_key(name) for name in header]
     return all(_key(given.get(what, name)) == _key(name) in keys for what, name in layout.columns.items())
 
 
 def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[str]:
-    """The different columns with a name that is known to say this."""
+    """Return the different columns whose name is known to mean this field."""
     if layout is not None and what in layout.columns:
         wanted = [_key(layout.columns[what])]
     else:
@@ -250,8 +250,8 @@ def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[s
 
 
 def _guess(what: str, names: Sequence[str]) -> str:
-    """For advice: the name that most looks as if it said this; capitals where none does."""
-    from difflib import get_close_matches  # noqa: PLC0415  (for advice alone)
+    """For advice: return the name that most resembles this field's; a capitalized placeholder if none does."""
+    from difflib import get_close_matches  # noqa: PLC0415  (only for advice)
 
     keys = {_key(name): name for name in reversed(names)}
     for known in KNOWN_NAMES[what]:
@@ -263,16 +263,16 @@ def _guess(what: str, names: Sequence[str]) -> str:
 
 @cache
 def _key(name: str) -> str:
-    """A name without its case and separators."""
+    """Normalize a name: no case and no separators."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def _unit(name: str) -> str:
-    """The unit that the end of a column's name says; empty = none."""
+    """Return the unit in a column name's suffix; empty = none."""
     last = re.split(r"[^a-z]+", name.casefold().rstrip(")] "))[-1]
     return next((unit for unit, words in _UNITS.items() if last in words and _key(name) != last), "")
 
 
 def _base(name: str) -> str:
-    """A column's name without its unit."""
+    """Return a column's name without its unit."""
     return re.sub(r"[^A-Za-z]+[A-Za-z]+[)\] ]*\Z", "", name) if _unit(name) else name

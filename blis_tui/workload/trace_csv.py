@@ -1,7 +1,7 @@
-"""The rows of a trace that is a CSV file.
+"""The rows of a CSV trace.
 
-A block of rows is read twice at most. The fast way takes whole columns and gives up (``Suspicious``) at the first
-sign of trouble; only then is it walked row by row, to say what is wrong and where.
+A block of rows is read at most twice. The fast way takes whole columns and gives up (``Suspicious``) at the first sign
+of trouble. Only then is the block read row by row, to report what is wrong and where.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MISSING: Final = "cells that say nothing are empty, but their commas are there"
 
 
 def read_columns(text: str, width: int, most: int) -> tuple[Sequence[Sequence[str]], int]:
-    """The cells of ``width`` columns, the fast way, and in how many lines they are: one row in each.
+    """Read ``width`` columns the fast way; return their cells and the number of lines, one row in each.
 
     Args:
         text: whole rows.
-        width: how many columns there must be.
-        most: rows that are read.
+        width: the required number of columns.
+        most: maximum number of rows to read.
 
     Raises:
         Suspicious: rows differ in length or span lines, quoting is broken, or there are no rows.
@@ -46,7 +46,7 @@ def read_columns(text: str, width: int, most: int) -> tuple[Sequence[Sequence[st
 
 
 def read_header(text: str, problems: Problems) -> tuple[tuple[str, ...], str, int]:
-    """The column names in the first line, without blanks around them, what follows, and how many lines they take.
+    """Return the column names in the first line, stripped, the text that follows, and the header's number of lines.
 
     Raises:
         TraceError: the line cannot be read.
@@ -61,7 +61,7 @@ def read_header(text: str, problems: Problems) -> tuple[tuple[str, ...], str, in
 
 
 def first_row(text: str, width: int) -> tuple[str, ...]:
-    """The cells of the first row. Where it cannot be read, they are empty: it is told when the rows are read."""
+    """Return the cells of the first row; empty if it cannot be read, which is reported when the rows are read."""
     nothing = ("",) * width
     try:
         first = tuple(next(filter(None, _reader(text)), nothing))
@@ -71,25 +71,25 @@ def first_row(text: str, width: int) -> tuple[str, ...]:
 
 
 def first_cell(text: str, place: int) -> tuple[str, int]:
-    """The first cell of a column that is not empty, and its line; an empty one where there is none."""
+    """Return the first non-empty cell of a column and its line; an empty cell if there is none."""
     rows = _reader(text)
     try:
         for row in rows:
             if len(row) > place and row[place].strip():
                 return row[place], rows.line_num
-    except csv.Error:  # found again, and told, when the rows are read
+    except csv.Error:  # found again and reported when the rows are read
         pass
     return "", 1
 
 
 def read_rows(text: str, first_line: int, width: int, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-    """Rows of the right length with the number of their line, noting the others; blank lines are skipped.
+    """Iterate over rows of the right length with their line numbers, noting others; blank lines are skipped.
 
     Args:
         text: whole rows.
         first_line: number of the first line.
-        width: how many cells a row must have.
-        problems: where to note what is wrong.
+        width: the required number of cells of a row.
+        problems: collects what is wrong.
     """
     rows = _reader(text)
     line = first_line
@@ -111,5 +111,5 @@ def read_rows(text: str, first_line: int, width: int, problems: Problems) -> Ite
 
 
 def _reader(text: str) -> Reader:
-    """Records by RFC 4180, but spaces after commas are ignored."""
+    """Create a reader by RFC 4180 that ignores spaces after commas."""
     return csv.reader(StringIO(text, newline=""), strict=True, skipinitialspace=True)

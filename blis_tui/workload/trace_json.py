@@ -1,4 +1,4 @@
-"""Traces that are JSON: one value a line, a list of values, or one large value; and what their keys say."""
+"""JSON traces: one value per line, a list of values, or one large value; and access to their keys."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _LARGEST_VALUE: Final = 1 << 26
-"""Characters of one value in a list."""
+"""Maximum number of characters of one value in a list."""
 _TOO_DEEP: Final = "the value is nested too deeply"
 _SHALLOW: Final = "is it a trace? a request has few levels"
 
 
 def csv_only(trace: Trace, problems: Problems) -> None:
-    """Refuse what says how a CSV file is to be read.
+    """Reject settings that only apply to CSV files.
 
     Raises:
-        TraceError: the workload says it of a file that is none.
+        TraceError: the workload has such a setting for a file of another format.
     """
     for key, said in (("columns", trace.columns), ("time_unit", trace.time_unit)):
         if said:
@@ -37,7 +37,7 @@ def csv_only(trace: Trace, problems: Problems) -> None:
 
 
 def json_lines(text: TraceText) -> Iterator[tuple[int, object]]:
-    """The values of a file with one a line, with their lines; what is none is noted."""
+    """Iterate over the values of a file with one per line, with line numbers, noting invalid lines."""
     for number, line in text.lines():
         try:
             value: object = json.loads(line)
@@ -50,9 +50,9 @@ def json_lines(text: TraceText) -> Iterator[tuple[int, object]]:
 
 
 def json_values(text: TraceText) -> Iterator[tuple[int, object]]:
-    """The values of a file that is one list, or has one value after the other, with the lines where they begin.
+    """Iterate over the values of a list, or of a sequence of values, with the lines where they begin.
 
-    They are read one by one, so the file may be larger than what fits into memory.
+    They are read one by one, so the file may be larger than memory.
 
     Raises:
         TraceError: it is not JSON.
@@ -76,7 +76,7 @@ def json_values(text: TraceText) -> Iterator[tuple[int, object]]:
                 value, end = decoder.raw_decode(buffer, start)
             except RecursionError:
                 text.problems.fail(line + buffer.count("\n", place, start), "", _TOO_DEEP, _SHALLOW)
-            except ValueError as error:  # or there is more of it in the next piece
+            except ValueError as error:  # or the value continues in the next piece
                 failure = (
                     error
                     if isinstance(error, json.JSONDecodeError)
@@ -99,10 +99,10 @@ def json_values(text: TraceText) -> Iterator[tuple[int, object]]:
 
 
 def json_document(text: TraceText) -> object:
-    """The one value of a file.
+    """Return the one value of a file.
 
     Raises:
-        TraceError: it is none.
+        TraceError: it is not JSON.
     """
     try:
         value: object = json.loads(text.whole())
@@ -118,32 +118,32 @@ def json_document(text: TraceText) -> object:
 
 @dataclass(frozen=True, slots=True)
 class JsonRow:
-    """One object of a trace, whose keys are read with what is wrong noted."""
+    """One object of a trace; its accessors note invalid values."""
 
     line: int
     data: Mapping[str, object]
     problems: Problems
     where: str = ""
-    """Its place within the value that begins in that line, such as ``[7]``; empty = it is that value."""
+    """Its path within the value that begins in that line, such as ``[7]``; empty = it is that value."""
 
     @classmethod
     def of(cls, line: int, value: object, problems: Problems, where: str = "") -> JsonRow | None:
-        """The row of a value; what is no object is noted."""
+        """Wrap a value in a row; note a value that is not an object, and return None."""
         if isinstance(value, dict):
             return cls(line, value, problems, where)
         problems.add(line, where, f"{brief(value)} is not an object", "each request is an object: {…}")
         return None
 
     def at(self, key: str) -> str:
-        """The place of a key, for people."""
+        """Return the path of a key, for messages."""
         return f"{self.where}.{key}" if self.where and key else self.where or key
 
     def note(self, key: str, message: str, advice: str | None = None, *, cell: str = "") -> None:
-        """Note that something is wrong with a key."""
+        """Note a problem with a key."""
         self.problems.add(self.line, self.at(key), message, advice, cell=cell)
 
     def whole(self, key: str, *, least: int = 0) -> int | None:
-        """A count; None = what is there is none, which is noted."""
+        """Return a count; None = it is invalid, which is noted."""
         value = self.data.get(key)
         if key not in self.data:
             self.note(key, f"there is no `{key}`", nearest(key, list(self.data)))
@@ -151,7 +151,7 @@ class JsonRow:
         return whole_of(value, self.line, self.at(key), self.problems, least=least)
 
     def time_us(self, key: str, us: float) -> int | None:
-        """A time in microseconds, from a number of units of ``us`` each; None = it is none, which is noted."""
+        """Return a time in microseconds, from a number of units of ``us`` each; None = invalid, which is noted."""
         value = self.data.get(key)
         if key not in self.data:
             self.note(key, f"there is no `{key}`", "it says when the request arrives")
@@ -165,13 +165,13 @@ class JsonRow:
         return None
 
     def text(self, key: str) -> str:
-        """Text; empty where there is none."""
+        """Return text; empty if there is none."""
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 
 
 def whole_of(value: object, line: int, column: str, problems: Problems, *, least: int = 0) -> int | None:
-    """A value as a count; what is wrong with it is noted, and ``None`` returned."""
+    """Return a value as a count; note an invalid value, and return ``None``."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -189,7 +189,7 @@ def whole_of(value: object, line: int, column: str, problems: Problems, *, least
 
 
 def brief(value: object) -> str:
-    """A value for a message, as JSON, shortened."""
+    """Format a value for a message: as JSON, shortened."""
     if isinstance(value, dict | list):
         return "a list" if isinstance(value, list) else "an object"
     if isinstance(value, str):
@@ -198,7 +198,7 @@ def brief(value: object) -> str:
 
 
 def _skip(text: str, place: int) -> int:
-    """The next place that is not blank."""
+    """Return the next position that is not blank."""
     found = _BLANK.match(text, place)
     return place if found is None else found.end()
 

@@ -1,7 +1,7 @@
-"""From the text of a trace, a CSV file with a header and one request a line, to columns of numbers.
+"""Parses a trace, a CSV file with a header and one request per line, into columns of numbers.
 
 ``prefix_group`` shares the head of the prompt: ``prefix_length`` tokens that come before the ``input_tokens``, or
-``prefix_tokens`` of them; ``prefix_segments`` is such a head in parts. ``deadline_us`` is absolute, 0 or empty meaning
+``prefix_tokens`` of them; ``prefix_segments`` is such a head in parts. ``deadline_us`` is absolute; 0 or empty means
 none.
 """
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from blis_tui.workload.trace_times import Clock
 
 Cells = Mapping[str, Sequence[str]]
-"""A block of rows: the name of a column, or what it says -> its cells."""
+"""A block of rows: column name or field -> its cells."""
 _COUNTS: Final = ("input_tokens", "output_tokens")
 _INSTEAD: Final = {"input_tokens": str(LARGEST_NUMBER)}
-"""Of numbers that are wrong, for which 0 would be wrong, too."""
+"""Substitutes for invalid numbers where 0 would be invalid, too."""
 _LONGEST_NS: Final = 2**62
 _UNIQUE: Final = "give every request an id of its own, or drop the column"
 _SHARE: Final = re.compile(r"[0-9.]{1,40}(?:[eE][-+]?[0-9]{1,3})?")
@@ -49,15 +49,15 @@ _OPTIONAL_NUMBERS: Final = (
 
 
 class Adjust(Protocol):
-    """What a format does with the cells of a block before they are read; rows of failed requests may go."""
+    """A format's transformation of a block's cells before they are parsed; it may remove rows of failed requests."""
 
     def __call__(self, cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
-        """The cells by column name, and the lines that their rows stand in, of what shall be read."""
+        """Return the cells by column name, and the lines of their rows, that are to be parsed."""
         ...
 
 
 def as_they_are(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
-    """All of them."""
+    """Return all cells unchanged."""
     return cells, lines
 
 
@@ -75,11 +75,11 @@ def read(
 
     Args:
         text: the file.
-        given: which column says what, where its name does not: field -> column.
-        time_unit: unit of the arrivals where nothing else tells it; empty = not said.
-        limit: rows that are read; None = all.
-        adjust: what is done with cells before they are read.
-        dropped: why it leaves requests out: words behind ``requests``.
+        given: mapping for columns whose name does not tell: field -> column.
+        time_unit: unit of the arrivals if nothing else tells it; empty = not given.
+        limit: maximum number of rows to read; None = all.
+        adjust: transforms cells before they are parsed.
+        dropped: why it leaves requests out, as words that follow ``requests``.
         from_first: whether arrivals count from the first request, whatever their unit.
 
     Raises:
@@ -99,7 +99,7 @@ def read(
 
 
 class _Reader:
-    """Columns of a file, as far as it was read."""
+    """The columns of a file, as far as read."""
 
     def __init__(self, header: Sequence[str], found: Columns, problems: Problems, adjust: Adjust) -> None:
         self._header = header
@@ -108,11 +108,11 @@ class _Reader:
         self._adjust = adjust
         self._clock: Clock | None = None
         self._first = 0
-        """What arrivals are counted from until the earliest is known: an array holds no nanoseconds since long ago."""
+        """Offset of arrivals until the earliest is known: an array cannot hold nanoseconds since long ago."""
         self._growing = GrowingColumns()
         self._lines: list[Sequence[int]] = []
         self.left_out = 0
-        """Rows that the format did not take."""
+        """Number of rows that the format left out."""
 
     def read(self, text: str, before: int, most: int) -> tuple[int, int]:
         """Read a block.
@@ -120,7 +120,7 @@ class _Reader:
         Args:
             text: whole rows.
             before: number of the line before them.
-            most: rows that are read.
+            most: maximum number of rows to read.
 
         Returns:
             The number of its last line, and how many more rows may be read.
@@ -140,7 +140,7 @@ class _Reader:
         return before + lines, most - lines
 
     def _clock_of(self, text: str, before: int) -> Clock:
-        """How arrivals are read, as the first cell that has one tells."""
+        """Return how to read arrivals, determined by the first non-empty cell."""
         if self._clock is not None:
             return self._clock
         arrival = self._found.names["arrival"]
@@ -151,7 +151,7 @@ class _Reader:
         return clock
 
     def _inspect(self, text: str, before: int, most: int, clock: Clock) -> tuple[int, int]:
-        """Walk a block row by row and note all problems; unusual but valid rows are read here, too."""
+        """Read a block row by row and note all problems; unusual but valid rows are accepted here, too."""
         rows: list[list[str]] = []
         lines: list[int] = []
         for line, row in islice(read_rows(text, before + 1, len(self._header), self._problems), most):
@@ -171,7 +171,7 @@ class _Reader:
         return before + len(text.splitlines()), most - len(rows)
 
     def _add(self, times: Sequence[int], columns: Cells, lines: Sequence[int]) -> None:
-        """Keep rows; ``Suspicious`` when any cell may be wrong."""
+        """Add rows. Raises ``Suspicious`` if any cell may be wrong."""
         block = _build(columns, times)
         if not self._growing.rows and self._clock is not None and not self._clock.unit:
             self._first = times[0]
@@ -185,7 +185,7 @@ class _Reader:
         self._lines.append(lines)
 
     def columns(self, *, from_first: bool) -> TraceColumns:
-        """All of them.
+        """Return all columns.
 
         Raises:
             TraceError: anything was wrong.
@@ -208,7 +208,7 @@ class _Reader:
         return replace(columns, arrival_us=arrivals)
 
     def _check_ids(self, names: Sequence[str] | None) -> None:
-        """Every request has one of its own, if any has."""
+        """Check that request ids are unique, and that all requests have one if any has."""
         if names is None or ("" not in (different := dict.fromkeys(names)) and len(different) == len(names)):
             return
         column = self._found.names["request_id"]
@@ -222,7 +222,7 @@ class _Reader:
                 seen[name] = line
 
     def _check_deadlines(self, deadlines: Sequence[int] | None, arrivals: Sequence[int]) -> None:
-        """No request is late before it comes."""
+        """Check that no deadline is before the arrival."""
         for line, end, time in zip(
             chain.from_iterable(self._lines), deadlines or (), arrivals, strict=deadlines is not None
         ):
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
-    """Whole columns at once; ``Suspicious`` when any cell may be wrong."""
+    """Convert whole columns at once. Raises ``Suspicious`` if any cell may be wrong."""
     prompts = whole_numbers(columns["input_tokens"])
     extra = _optional_numbers(columns, "prefix_length")
     within = _optional_numbers(columns, "prefix_tokens")
@@ -273,7 +273,7 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
 
 
 def _durations(cells: Sequence[str] | None) -> Sequence[int] | None:
-    """What answers took; -1 where a cell is empty."""
+    """Parse durations of answers; -1 for empty cells."""
     if cells is None:
         return None
     found = whole_numbers([cell or "0" for cell in cells])
@@ -281,7 +281,7 @@ def _durations(cells: Sequence[str] | None) -> Sequence[int] | None:
 
 
 def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
-    """Reasoning tokens as they are counted, or by their share; None where there are none."""
+    """Return reasoning tokens, as counted or by their share; None = there are none."""
     tokens = _optional_numbers(columns, "reasoning_tokens")
     if tokens is None and (cells := columns.get("reason_ratio")) is not None:
         tokens = list(map(tokens_of, map(_ratio, cells), answers))
@@ -293,7 +293,7 @@ def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
 
 
 def _endless(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
-    """Which answers nothing but their budget ends; None where the file does not say."""
+    """Return which answers use their whole budget; None = the file does not say."""
     cells = columns.get("ignore_eos")
     if cells is None:
         return None
@@ -307,14 +307,14 @@ def _endless(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
 
 
 def _ratio(cell: str) -> float:
-    """A share from 0 to 1; empty = 0."""
+    """Parse a share from 0 to 1; empty = 0."""
     if not _SHARE.fullmatch(text := cell.strip() or "0") or not 0.0 <= (share := float(text)) <= 1.0:
         raise Suspicious
     return share
 
 
 def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
-    """What of the prompts is no text; None where all of it is."""
+    """Return the media tokens of the prompts; None = there are none."""
     if not any(name in columns for name in _MEDIA):
         return None
     counts = [_optional_numbers(columns, name) or repeat(0, len(prompts)) for name in _MEDIA]
@@ -327,7 +327,7 @@ def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
 
 
 def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
-    """A column that may be missing, whose empty cells mean 0."""
+    """Parse an optional column, whose empty cells mean 0."""
     cells = columns.get(name)
     if cells is None:
         return None
@@ -335,7 +335,7 @@ def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
 
 
 def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segments]:
-    """The shared heads of the prompts, equal ones being one object."""
+    """Return the shared heads of the prompts; equal ones are one object."""
     if groups is None:
         raise Suspicious
     known: dict[tuple[str, int], Segments] = {}
@@ -353,7 +353,7 @@ def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segm
 
 
 def _parted(cells: Sequence[str], prompts: Sequence[int], others: Sequence[Segments] | None) -> list[Segments]:
-    """The shared heads that have several parts, and those of the other prompts."""
+    """Return the shared heads, with several parts where the cell has them."""
     heads = [()] * len(cells) if others is None else others
     try:
         found = [read_segments(cell, prompt) or head for cell, prompt, head in zip(cells, prompts, heads, strict=True)]
@@ -363,7 +363,7 @@ def _parted(cells: Sequence[str], prompts: Sequence[int], others: Sequence[Segme
 
 
 def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:
-    """Service classes, ``standard`` where the cell is empty."""
+    """Return SLO classes; empty cells mean ``standard``."""
     if cells is None:
         return None
     different = dict.fromkeys(cells)
@@ -373,9 +373,9 @@ def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:
 
 
 class _Inspector:
-    """Looks at one row after the other, notes what is wrong, and keeps the rows in plain form.
+    """Examines rows one by one, notes problems, and keeps the rows in plain form.
 
-    What is wrong is replaced by something that is not, so that more can be found out about the rows.
+    Invalid cells are replaced by valid ones, so that further problems can be found.
     """
 
     def __init__(self, names: Mapping[str, str], clock: Clock, problems: Problems) -> None:
@@ -386,7 +386,7 @@ class _Inspector:
         self._problems = problems
 
     def row(self, line: int, cells: Mapping[str, str]) -> None:
-        """Look at the next row: field -> cell."""
+        """Examine the next row: field -> cell."""
         time = self._clock.read(cells["arrival"], line, self._problems)
         self.times.append(time)
         plain = dict(cells)
@@ -432,7 +432,7 @@ class _Inspector:
             plain["prefix_tokens"] = "0"
 
     def _parts(self, line: int, plain: dict[str, str], prompt: int) -> None:
-        """Reasoning is part of an answer, media are part of a prompt."""
+        """Check that reasoning fits into the answer, and media into the prompt."""
         thought, answer = int(plain.get("reasoning_tokens", 0)), int(plain["output_tokens"])
         if thought > answer:
             message = f"an answer of {answer} tokens cannot have {thought} of reasoning"
@@ -453,7 +453,7 @@ class _Inspector:
             plain |= dict.fromkeys((name for name in _MEDIA if name in plain), "0")
 
     def _budget(self, line: int, plain: dict[str, str], answer: int) -> None:
-        """An answer that nothing but its budget ends is not longer than that."""
+        """Check that an answer limited only by its budget does not exceed it."""
         said = plain.get("ignore_eos", "")
         endless = _FLAGS.get(said.strip().lower())
         if endless is None:

@@ -1,4 +1,4 @@
-"""The shared head of a prompt that has several parts, in one cell: ``[["system", 512], ["manual", 64]]``."""
+"""A prompt's shared head with several parts in one cell: ``[["system", 512], ["manual", 64]]``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 def segments_cell(segments: Segments) -> str:
-    """The cell; empty where nothing is shared."""
+    """Write the cell; empty if nothing is shared."""
     return json.dumps(segments, ensure_ascii=False, separators=(",", ":")) if segments else ""
 
 
 def read_segments(cell: str, prompt_tokens: int) -> Segments:
-    """What :func:`segments_cell` wrote.
+    """Read a cell that :func:`segments_cell` wrote.
 
     Raises:
-        ValueError: it is something else, or longer than the prompt; the message says what.
+        ValueError: it is invalid, or longer than the prompt; the message says how.
     """
     if not cell:
         return ()

@@ -1,7 +1,7 @@
-"""A recorded workload whose sessions are a closed loop: the next prompt is sent when the answer to the last is there.
+"""Recorded sessions replayed as a closed loop: the next prompt is sent after the answer to the last.
 
-What was thought, or what a tool worked, is the time from an answer to the next prompt in the trace. Where the file does
-not say when answers were complete, it is the time between the prompts: too long, for answers took a part of it.
+The time for thinking or tool calls is the time from an answer to the next prompt in the trace. If the file does not say
+when answers were complete, the time between the prompts is used, which is too long, as it includes the answer.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from blis_tui.workload.trace_table import TraceTable
 
 _NO_GAPS: Final = PoissonGaps(None, 1.0)
-"""The times are recorded."""
+"""A placeholder, as the times are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedSession:
-    """A session as it was recorded.
+    """A recorded session.
 
     Attributes:
         name: its name in the file.
         rows: its requests, by their rows in the table.
-        calls: the same, with what each waited for.
-        declared: whether the file says what prompts consist of; else what was said before is told by their lengths.
-        drops_reasoning: whether prompts are so short that they cannot have the reasoning of answers.
+        calls: its requests, with what each waited for.
+        declared: whether the file gives the prompts' contents; otherwise the history is derived from their lengths.
+        drops_reasoning: whether prompts are too short to contain the reasoning of answers.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TraceSessions:
     """The sessions of a trace, in order of their first prompts, and the requests that belong to none.
 
     Args:
-        table: the trace. It is kept, and never changed.
+        table: the trace, which is kept and never changed.
     """
 
     __slots__ = ("alone", "sessions", "table")
@@ -93,7 +93,7 @@ def _recorded(table: TraceTable, name: str, rows: list[int]) -> TracedSession:
 
 
 def _new_text(requests: Sequence[Request], heads: Sequence[int], number: int, history: int, *, dropped: bool) -> int:
-    """Tokens of a prompt beside what was said before; less than 1 = that is not in it."""
+    """Number of a prompt's tokens in addition to its history; less than 1 = the history is not in it."""
     if history < 0:
         return max(1, requests[number].input_tokens - heads[number])
     before = requests[history]
@@ -102,9 +102,9 @@ def _new_text(requests: Sequence[Request], heads: Sequence[int], number: int, hi
 
 
 def _links(arrivals: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
-    """What each call waited for, and how long then: the answers that had come and that no earlier call waited for.
+    """Infer what each call waited for, and for how long: the answers that had come and that no earlier call waited for.
 
-    Calls sent while an answer was awaited are sent beside it: they wait for what that one waited for.
+    Calls sent before an answer came are parallel to that call: they wait for what it waited for.
     """
     yield (), 0
     waiting = [0]
@@ -128,10 +128,10 @@ def _length(segments: Segments) -> int:
 
 
 class TracedRun(SessionRun):
-    """A session under way whose prompts were recorded.
+    """A session in progress whose prompts were recorded.
 
     Attributes:
-        recorded: what there is to know of it.
+        recorded: the recorded session.
     """
 
     __slots__ = ("_prompts", "recorded")
@@ -143,12 +143,12 @@ class TracedRun(SessionRun):
         self._prompts = prompts
 
     def send(self, number: int) -> tuple[Segments, int]:
-        """A call is sent: its prompt as it was recorded, or with what was said before."""
+        """Send a call: return its prompt, as recorded or built from its history."""
         segments, answer = super().send(number)
         return (self._prompts[number] if self.recorded.declared else segments), answer
 
     def content(self, number: int) -> Segments:
-        """What the KV blocks of a call come to hold; the answer is named as the prompts that begin with it do."""
+        """Return the eventual content of a call's KV blocks, naming the answer as the prompts that begin with it do."""
         if not self.recorded.declared:
             return super().content(number)
         prompt, answer = self._prompts[number], self.recorded.calls[number].output_tokens
@@ -160,7 +160,7 @@ class TracedRun(SessionRun):
 
 
 class _Alone:
-    """Sends what belongs to no session, by the clock."""
+    """Sends the requests that belong to no session, by the clock."""
 
     gaps: Gaps = _NO_GAPS
     sessions = None
@@ -180,23 +180,23 @@ class _Alone:
         return gap
 
     def request(self, index: int, arrival_us: int, user: int) -> Request:
-        """The next one."""
+        """Return the next request."""
         del arrival_us, user
         request = self._recorded.table.request(self._recorded.alone[self._sent], index)
         self._sent += 1
         return request
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
-        """Never asked for."""
+        """Not supported: there are no sessions here."""
         raise NotImplementedError((index, arrival_us, session, number))
 
     def state(self) -> tuple[object, ...]:
-        """How far it is."""
+        """Return its position."""
         return (self._announced, self._sent)
 
 
 class _Conversing:
-    """Holds the sessions; each begins when it did in the trace."""
+    """Sends the sessions; each begins when it did in the trace."""
 
     gaps: Gaps = _NO_GAPS
 
@@ -206,7 +206,7 @@ class _Conversing:
 
     @property
     def sessions(self) -> _Conversing:
-        """Its own."""
+        """Return itself."""
         return self
 
     def next_gap_us(self) -> int:
@@ -220,7 +220,7 @@ class _Conversing:
         return gap
 
     def begin(self, user: int) -> TracedRun:
-        """The next one."""
+        """Begin the next session."""
         del user
         session = self._recorded.sessions[self._begun]
         self._begun += 1
@@ -228,12 +228,12 @@ class _Conversing:
         return TracedRun(session, () if session.declared else prompts[0], prompts)
 
     def request(self, index: int, arrival_us: int, user: int) -> Request:
-        """Never asked for."""
+        """Not supported: all requests belong to sessions."""
         raise NotImplementedError((index, arrival_us, user))
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
-        """A call of a session, as it was recorded but for its time."""
-        assert isinstance(session, TracedRun)  # noqa: S101  (it begins no others)
+        """Return a call of a session, as recorded except for its time."""
+        assert isinstance(session, TracedRun)  # noqa: S101  (it begins no other kind)
         segments, _ = session.send(number)
         request = self._recorded.table.request(session.recorded.rows[number], index)
         if request.deadline_us:
@@ -245,7 +245,7 @@ class _Conversing:
         return request
 
     def state(self) -> tuple[object, ...]:
-        """How far it is."""
+        """Return its position."""
         return (self._announced, self._begun)
 
 
@@ -254,7 +254,7 @@ class TracedSource(InteractiveSource):
 
     Args:
         table: the trace.
-        requests_limit: stop after so many; ``None`` = all.
+        requests_limit: stop after this number of requests; ``None`` = all.
     """
 
     __slots__ = ("_end", "fixed")
@@ -266,7 +266,7 @@ class TracedSource(InteractiveSource):
 
     @property
     def table(self) -> TraceTable:
-        """The trace it reads."""
+        """The trace it replays."""
         return self.fixed.table
 
     def __len__(self) -> int:

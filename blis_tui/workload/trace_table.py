@@ -1,4 +1,4 @@
-"""A recorded workload in memory: columns of numbers, repeated texts stored once."""
+"""A recorded workload in memory: columns of numbers, with repeated texts stored once."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _Cell = TypeVar("_Cell")
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What of a file is no request that is replayed, although it is no mistake."""
+    """Parts of a file that are valid but not replayed as requests."""
 
     count: int
     what: str
-    """One of them, such as ``request``."""
+    """The kind of part, such as ``request``."""
     why: str
-    """Behind it, such as ``without an answer``."""
+    """The reason, as words that follow it, such as ``without an answer``."""
 
     def __str__(self) -> str:
         return f"{self.count:,} {self.what}{'' if self.count == 1 else 's'} {self.why}"
@@ -49,11 +49,11 @@ class TraceColumns:
     max_output_tokens: Sequence[int] | None = None
     """Declared budgets; 0 = undeclared. Without this column requests declare exactly what they generate."""
     ignore_eos: Sequence[int] | None = None
-    """1 = the request generates its whole declared budget."""
+    """1 = the request uses its whole declared budget."""
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
     answer: Sequence[str] | None = None
-    """The segment that later prompts use for its answer; empty = none is known."""
+    """The segment that later prompts use for its answer; empty = unknown."""
     slo_class: Sequence[str] | None = None
     tenant: Sequence[str] | None = None
     deadline_us: Sequence[int] | None = None
@@ -62,21 +62,21 @@ class TraceColumns:
     model: Sequence[str] | None = None
     adapter: Sequence[str] | None = None
     reasoning_tokens: Sequence[int] | None = None
-    """Tokens at the beginning of the answer; with this column all requests report reasoning."""
+    """Reasoning tokens at the beginning of the answer; with this column all requests report reasoning."""
     media: Sequence[Media] | None = None
     e2e_us: Sequence[int] | None = None
     """Time from request to complete answer in the trace; -1 = unknown."""
     left_out: tuple[LeftOut, ...] = ()
-    """What else was in the file; only parts that occur."""
+    """Parts that are not replayed; only kinds that occur."""
 
 
 class _Column(Sequence[_Cell]):
-    """What has a length and cells, and nothing else of a sequence."""
+    """A sequence that only supports its length and access to cells."""
 
     __slots__ = ()
 
     def cell(self, row: int) -> _Cell:
-        """The cell of a row."""
+        """Return the cell of a row."""
         raise NotImplementedError
 
     @overload
@@ -92,7 +92,7 @@ class _Column(Sequence[_Cell]):
 
 
 class Interned(_Column[_Value], Generic[_Value]):
-    """A column of few different values: each stored once, rows as numbers of four bytes."""
+    """A column with few different values: each stored once, rows as numbers of four bytes."""
 
     __slots__ = ("_codes", "_known", "_values")
 
@@ -109,7 +109,7 @@ class Interned(_Column[_Value], Generic[_Value]):
         self._values.extend(islice(known, len(self._values), None))
 
     def cell(self, row: int) -> _Value:
-        """The value of a row."""
+        """Return the value of a row."""
         return self._values[self._codes[row]]
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Interned(_Column[_Value], Generic[_Value]):
 
 
 class Texts(_Column[str]):
-    """A column of different texts, as one text."""
+    """A column of different texts, stored as one text."""
 
     __slots__ = ("_bytes", "_ends")
 
@@ -134,7 +134,7 @@ class Texts(_Column[str]):
         self._bytes += b"".join(parts)
 
     def cell(self, row: int) -> str:
-        """The text of a row."""
+        """Return the text of a row."""
         return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ def _integers(values: Iterable[int] = ()) -> array[int]:
 
 
 class _Growing(Protocol):
-    """A column that takes more rows."""
+    """A column that can be extended."""
 
     def extend(self, values: Iterable[object], /) -> None: ...
 
@@ -173,20 +173,20 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "ignore_eos": (Interned, 0),
     }
 )
-"""Column -> how it is kept, and what it says where a file says nothing."""
+"""Column -> how it is stored, and the default if a file does not have it."""
 
 
 _ASKED: Final = tuple(name for name in _KINDS if name not in ("arrival_us", "input_tokens", "output_tokens", "e2e_us"))
-"""What requests are told beside when they come and how long they are: most files have few of these columns."""
+"""The columns of request attributes besides arrival and length; most files have few of these."""
 
 
 class GrowingColumns:
     """Columns to which blocks of rows are added.
 
-    A row takes 8 bytes for each number, 4 for each text of which there are few, and an id its bytes and 8.
+    A row takes 8 bytes for each number, 4 for each repeated text, and for an id its length plus 8 bytes.
 
     Attributes:
-        rows: how many there are.
+        rows: number of rows.
     """
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class GrowingColumns:
         self._columns: dict[str, _Growing] = {}
 
     def add(self, block: TraceColumns) -> None:
-        """Add rows; a column that only some blocks have says nothing in the others."""
+        """Add rows; a column that only some blocks have gets its default in the others."""
         rows = len(block.input_tokens)
         for name, (make, nothing) in _KINDS.items():
             cells = getattr(block, name)
@@ -206,7 +206,7 @@ class GrowingColumns:
         self.rows += rows
 
     def columns(self) -> TraceColumns:
-        """All rows so far."""
+        """Return all rows so far."""
         made = TraceColumns(arrival_us=None, input_tokens=(), output_tokens=())
         return replace(made, **cast("dict[str, Sequence[int]]", self._columns))  # type: ignore[arg-type]  # each its own
 
@@ -214,17 +214,17 @@ class GrowingColumns:
 class TraceTable:
     """The requests of a trace, in order of arrival; rows that arrive together keep the file's order.
 
-    Never changed after construction, so sources and checkpoints may share one.
+    It is never changed after construction, so sources and checkpoints may share one.
 
     Args:
-        columns: what was read, in any order.
-        limit: only so many, the first of the file; None = all.
-        window_us: only what arrives from the first time on and before the second, counted from the first.
-        scale: arrivals are divided by it; how long requests may take stays as it is.
+        columns: the columns, in any order.
+        limit: use only the first ``limit`` rows of the file; None = all.
+        window_us: use only arrivals from the first time on and before the second, counted from the first.
+        scale: divisor of arrival times; deadlines keep their distance from the arrival.
 
     Attributes:
-        left_out: what of the file its format leaves out.
-        plain: arrivals, input and output tokens, where the file says nothing else; ``None`` = it does.
+        left_out: parts of the file that its format leaves out.
+        plain: arrivals, input and output tokens, if the file has nothing else; otherwise ``None``.
     """
 
     __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale", "left_out", "plain")
@@ -281,7 +281,7 @@ class TraceTable:
     _ignore_eos: Sequence[int]
 
     def _move(self, start: int, scale: float) -> None:
-        """Count arrivals from ``start``, and compress them; deadlines go with them."""
+        """Count arrivals from ``start`` and compress them; deadlines move with them."""
         before = self._arrival_us
         self._arrival_us = array("q", (int((time - start) / scale) for time in before))
         if not isinstance(self._deadline_us, _Same):
@@ -292,31 +292,31 @@ class TraceTable:
         return len(self._arrival_us)
 
     def session(self, row: int) -> str:
-        """The session that a request belongs to; empty = none."""
+        """Return the session of a request; empty = none."""
         return self._session_id[row]
 
     def round(self, row: int) -> int:
-        """Its position there, if the file says so."""
+        """Return the request's position in its session, if the file gives it."""
         return self._round_index[row]
 
     def arrival_us(self, row: int) -> int:
-        """When it arrives."""
+        """Return the request's arrival time."""
         return self._arrival_us[row]
 
     def recorded_us(self, row: int) -> int:
-        """The same as it was before arrivals were divided."""
+        """Return the arrival time before arrivals were divided by ``scale``."""
         return self._arrival_us[row] if self._scale == 1.0 else int(self._arrival_us[row] * self._scale + 0.5)
 
     def took_us(self, row: int) -> int:
-        """What its answer took; -1 = the file does not say."""
+        """Return the duration of its answer; -1 = unknown."""
         return self._e2e_us[row]
 
     def answered_us(self, row: int) -> int:
-        """When its answer was complete, on the same clock; -1 = the file does not say."""
+        """Return when its answer was complete, on the recorded clock; -1 = unknown."""
         return -1 if self._e2e_us[row] < 0 else self.recorded_us(row) + self._e2e_us[row]
 
     def request(self, row: int, index: int | None = None) -> Request:
-        """A new request from row ``row``, which becomes its index where no other is given."""
+        """Create the request of a row; ``index`` defaults to the row."""
         index = row if index is None else index
         arrival_us, input_tokens, output_tokens = (
             self._arrival_us[row],
@@ -342,12 +342,15 @@ class TraceTable:
         return request
 
     def says(self, column: str) -> bool:
-        """Whether the file says anything there."""
+        """Whether the file has this column."""
         return not isinstance(getattr(self, f"_{column}"), _Same)
 
 
 def _with_answer(request: Request, answer: str) -> Segments:
-    """What the KV blocks of a request come to hold, where its whole prompt is shareable and its answer is named."""
+    """Return the eventual content of a request's KV blocks.
+
+    It includes the answer if that is named and the whole prompt is shareable.
+    """
     shared = 0
     for _, tokens in request.segments:
         shared += tokens
@@ -356,15 +359,15 @@ def _with_answer(request: Request, answer: str) -> Segments:
 
 
 class _Same(_Column[_Cell]):
-    """A column that says the same in every row."""
+    """A column with the same value in every row."""
 
     __slots__ = ("_value",)
 
     def __init__(self, value: _Cell) -> None:
         self._value = value
 
-    def cell(self, row: int) -> _Cell:  # noqa: ARG002  (any)
-        """The value."""
+    def cell(self, row: int) -> _Cell:  # noqa: ARG002  (the same for any row)
+        """Return the value."""
         return self._value
 
     def __len__(self) -> int:
@@ -372,7 +375,7 @@ class _Same(_Column[_Cell]):
 
 
 def _order(arrivals: Sequence[int], rows: int) -> list[int] | None:
-    """The first rows in order of arrival; ``None`` when that is how all of them are."""
+    """Return the first ``rows`` rows in order of arrival; ``None`` = the file is already in that order."""
     if all(map(le, arrivals, islice(arrivals, 1, None))):
         return None if rows == len(arrivals) else list(range(rows))
     return sorted(range(rows), key=arrivals.__getitem__)

@@ -1,4 +1,4 @@
-"""The text of a trace, numbers in it, and the collecting of everything that is wrong with it."""
+"""The text of a trace, numbers in it, and the collection of its problems."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 LARGEST_NUMBER: Final = 2**53
-"""Times and token counts beyond it would lose digits in step-time formulas."""
+"""Larger times and token counts would lose digits in step-time formulas."""
 _WHOLE: Final = re.compile(r"([0-9]+)(?:\.0*)?")
 _BLOCK: Final = 1 << 20
-"""Bytes that are looked at together: some ten thousand rows of numbers."""
+"""Bytes processed together: some ten thousand rows of numbers."""
 _LONGEST_LINE: Final = 1 << 26
 _LONGEST_CELL: Final = 1 << 20
-"""Of a CSV file: what its parser takes, with a margin."""
+"""Maximum length of a CSV cell: what the parser accepts, with a margin."""
 _LARGEST_WHOLE: Final = 1 << 28
 _HEAD: Final = 4096
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-"""Bytes that are in no text, whatever its encoding, but for those of two bytes to a letter."""
+"""Bytes that occur in no text of any encoding, except those with two bytes per letter."""
 _SHOWN: Final = 40
 _LISTED: Final = 12
 
@@ -38,7 +38,7 @@ class Suspicious(Exception):  # noqa: N818  (not an error yet)
 
 
 class Problems:
-    """What is wrong with one file, in order of lines, up to fifty entries.
+    """The problems of one file, sorted by line, up to fifty.
 
     Args:
         file: the path to report.
@@ -51,7 +51,7 @@ class Problems:
         self._found: list[TraceProblem] = []
 
     def add(self, line: int, column: str, message: str, advice: str | None = None, *, cell: str = "") -> None:
-        """Note one problem; an empty ``column`` means the whole line; ``cell`` is how the message begins.
+        """Note one problem; an empty ``column`` means the whole line; ``cell`` is the quoted beginning of the message.
 
         Raises:
             TraceError: this was the fiftieth.
@@ -63,7 +63,7 @@ class Problems:
             raise TraceError(self._found)
 
     def fail(self, line: int, column: str, message: str, advice: str | None = None) -> NoReturn:
-        """Note one problem after which nothing more can be read.
+        """Note one problem that prevents further reading.
 
         Raises:
             TraceError: always, with all that was noted.
@@ -78,15 +78,15 @@ class Problems:
 
 
 class TraceText:
-    """The text of a trace, piece by piece, so that no file need ever be in memory as a whole.
+    """The text of a trace in pieces, so that a file need never be in memory as a whole.
 
     Args:
         chunks: its bytes, in any pieces.
-        problems: where to note what is wrong with it.
-        most: of a longer text, only the whole lines within so many bytes; None = all.
+        problems: collects what is wrong.
+        most: for a longer text, read only the whole lines within this number of bytes; None = all.
 
     Attributes:
-        problems: what is wrong with it.
+        problems: the problems noted so far.
         cut: whether there was more than ``most``, once it has been read.
     """
 
@@ -98,7 +98,7 @@ class TraceText:
         self._line = 1
 
     def blocks(self) -> Iterator[str]:
-        """Pieces of some MiB that end with a line, and not within a quoted cell that has several.
+        """Iterate over pieces of about a MiB that end with a line, but not within a quoted cell of several lines.
 
         Raises:
             TraceError: it is not UTF-8 text, or empty.
@@ -112,7 +112,7 @@ class TraceText:
         self._check_empty(nothing)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """The lines that are not blank, with their numbers. Raises as :meth:`blocks`."""
+        """Iterate over the non-blank lines, with their numbers. Raises as :meth:`blocks`."""
         nothing = True
         for piece in self._pieces(quotes=False):
             first = self._line
@@ -123,7 +123,7 @@ class TraceText:
         self._check_empty(nothing)
 
     def head(self) -> str:
-        """How it begins, blanks left out, for a look at what it is; it is read all the same."""
+        """Return the beginning without leading blanks, to detect the format; nothing is consumed."""
         start = b""
         try:
             while len(start) < _HEAD and (chunk := next(self._chunks, b"")):
@@ -134,7 +134,7 @@ class TraceText:
         return start[:_HEAD].removeprefix(BOM_UTF8).decode("utf-8", "replace").lstrip()
 
     def pieces(self) -> Iterator[str]:
-        """The text in pieces that end anywhere. Raises as :meth:`blocks`."""
+        """Iterate over the text in arbitrary pieces. Raises as :meth:`blocks`."""
         decoder = getincrementaldecoder("utf-8-sig")()
         left = self._most
         try:
@@ -151,7 +151,7 @@ class TraceText:
             self._fail_to_decode(error)
 
     def whole(self) -> str:
-        """All of it, whatever ``most`` says.
+        """Return the whole text, regardless of ``most``.
 
         Raises:
             TraceError: it is not UTF-8 text, empty, or larger than what is read at once.
@@ -214,7 +214,7 @@ class TraceText:
         return text
 
     def _fail_to_decode(self, error: UnicodeDecodeError) -> NoReturn:
-        """What is no text at all has no line, and no encoding to save it in."""
+        """Report undecodable bytes; a file that is not text at all gets no line and no advice about its encoding."""
         data = error.object
         if self._line == 1 and _CONTROL.search(data, 0, _HEAD):
             self.problems.fail(0, "", "the file is not text", "is it the right one? traces are CSV or JSON, in UTF-8")
@@ -223,32 +223,32 @@ class TraceText:
 
 
 def _end(data: bytes, *, quotes: bool) -> int:
-    """Behind the last whole line of these, or, with ``quotes``, behind the last that does not end in a quoted cell."""
+    """Return the end of the last whole line or, with ``quotes``, of the last line that ends outside a quoted cell."""
     last = end = _line_end(data, len(data))
     while quotes and data.count(b'"', 0, end) % 2:
         end = _line_end(data, data.rindex(b'"', 0, end))
-        if last - end > _LONGEST_CELL:  # no cell is that long: the quotes are none
+        if last - end > _LONGEST_CELL:  # no cell is that long, so these are not quotes
             return last
     return end
 
 
 def _line_end(data: bytes, before: int) -> int:
-    # A carriage return that comes last may be half of a line's end.
+    # A trailing carriage return may be half of a line end.
     return (data.rfind(b"\n", 0, before) + 1) or (data.rfind(b"\r", 0, min(before, len(data) - 1)) + 1)
 
 
 @contextmanager
 def open_trace(path: str, problems: Problems, digest: str = "", most: int | None = None) -> Iterator[TraceText]:
-    """The text of a file, expanded where it is compressed.
+    """Open a file's text, decompressing it if necessary.
 
     Args:
         path: the file.
-        problems: where to note what is wrong with it.
-        digest: the SHA-256 it must have; empty = any.
+        problems: collects what is wrong.
+        digest: the required SHA-256; empty = any.
         most: as for :class:`TraceText`.
 
     Raises:
-        InputError: the file cannot be read, or is not the one that was meant.
+        InputError: the file cannot be read, or has another digest.
     """
     name = f"the trace {path}"
     with open_input(path, name, limit=MAX_TRACE_BYTES) as file:
@@ -258,7 +258,7 @@ def open_trace(path: str, problems: Problems, digest: str = "", most: int | None
 
 
 def whole_numbers(cells: Sequence[str]) -> list[int]:
-    """All cells as numbers, the fast way.
+    """Convert all cells to numbers, the fast way.
 
     Raises:
         Suspicious: a cell is anything but digits (``.0`` may follow them), or too large.
@@ -271,7 +271,7 @@ def whole_numbers(cells: Sequence[str]) -> list[int]:
         raise Suspicious
     try:
         numbers = list(map(int, cells))
-    except ValueError as error:  # more digits than int() takes
+    except ValueError as error:  # more digits than int() accepts
         raise Suspicious from error
     if max(numbers) > LARGEST_NUMBER:
         raise Suspicious
@@ -279,7 +279,7 @@ def whole_numbers(cells: Sequence[str]) -> list[int]:
 
 
 def whole_number(cell: str, line: int, column: str, problems: Problems) -> int | None:
-    """One cell as a number; what is wrong with it is noted, and ``None`` returned."""
+    """Convert one cell to a number; note an invalid cell, and return ``None``."""
     text = cell.strip()
     if not text:
         problems.add(line, column, "the cell is empty", "write a whole number")
@@ -299,19 +299,19 @@ def whole_number(cell: str, line: int, column: str, problems: Problems) -> int |
 
 
 def nearest(name: str, found: Sequence[str]) -> str | None:
-    """Advice for a name that is not there: the closest one that is. The others may be those of any file."""
-    from difflib import get_close_matches  # noqa: PLC0415  (for advice alone)
+    """Suggest the closest existing name; other names are not quoted, as the file may be any file."""
+    from difflib import get_close_matches  # noqa: PLC0415  (only for advice)
 
     close = get_close_matches(name, found, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 
 
 def shown(text: str) -> str:
-    """A cell for a message, shortened."""
+    """Format a cell for a message, shortened."""
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names of columns for a message; of many, the first dozen."""
+    """Format column names for a message; of many, the first dozen."""
     first = ", ".join(shown(name) for name in names[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"

@@ -1,7 +1,7 @@
-"""When the requests of a trace arrive: numbers in a unit that is known, or dates and times of day.
+"""Arrival times of traces: numbers in a known unit, or dates and times of day.
 
 Dates count from the earliest one, in whole microseconds; so do Unix times. Other numbers count from the start of the
-simulation. A number whose unit nothing tells is a problem: the file is not read in a unit that might be wrong.
+simulation. A number of unknown unit is a problem: the file is not read in a unit that might be wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _US_IN: Final[Mapping[str, Decimal]] = MappingProxyType(
 )
 _WORDS: Final = MappingProxyType({"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"})
 _UNIX_FROM_US: Final = 10**15
-"""2001-09-09: numbers from there on are Unix times; no simulation lasts 31 years."""
+"""2001-09-09: larger numbers are Unix times; no simulation lasts 31 years."""
 _UNIX_UNTIL_US: Final = 4_102_444_800 * 10**6
-"""2100-01-01: numbers from there on are in another unit."""
+"""2100-01-01: larger numbers are in another unit."""
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?|\.[0-9]+")
 _NUMERIC: Final = frozenset("0123456789.eE+-")
 _LARGEST_CELL: Final = 1000 * LARGEST_NUMBER
@@ -37,7 +37,7 @@ _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ?(?:Z|UTC|([+-])(\d\d):?(\d\d))?", re.ASCII
 )
 _MINUTE: Final = slice(0, 17)
-"""``2023-11-16 18:17:``: few rows differ in it, so each minute is parsed once."""
+"""``2023-11-16 18:17:``: few rows differ in this part, so each minute is parsed only once."""
 _USUAL_LENGTH: Final = len("2023-11-16 18:17:03.9799600")
 _SECOND: Final = 10**9
 _MAX_SECONDS: Final = 60 * 10**7
@@ -51,10 +51,10 @@ class Clock:
     unit: str
     """``s``, ``ms``, ``us`` or ``ns``; empty = dates and times of day."""
     native: bool
-    """Whether the numbers count from the start of the simulation, whatever they are."""
+    """Whether the numbers count from the start of the simulation, whatever their values are."""
 
     def read_all(self, cells: Sequence[str]) -> list[int]:
-        """A whole column, in nanoseconds for dates, else in microseconds.
+        """Convert a whole column: dates to nanoseconds, numbers to microseconds.
 
         Raises:
             Suspicious: a cell is unusual, or wrong.
@@ -71,7 +71,7 @@ class Clock:
             raise Suspicious from error
 
     def read(self, cell: str, line: int, problems: Problems) -> int | None:
-        """One cell as :meth:`read_all` has it; what is wrong with it is noted, and ``None`` returned."""
+        """Convert one cell like :meth:`read_all`; note an invalid cell, and return ``None``."""
         text = cell.strip()
         if not text:
             problems.add(line, self.column, "the cell is empty", "give the arrival time of the request")
@@ -99,15 +99,15 @@ class Clock:
             return None
 
     def arrivals(self, times: array[int], first: int, problems: Problems) -> array[int]:
-        """Times as read, in whole microseconds since the start.
+        """Convert times as read to whole microseconds since the start.
 
         Args:
-            times: of all rows, less the one that was read first.
-            first: that.
-            problems: where to note that they cannot be meant.
+            times: of all rows, minus the one that was read first.
+            first: that one.
+            problems: where to note implausible times.
 
         Raises:
-            TraceError: they cannot be in the unit they are said to be in.
+            TraceError: they cannot be in the stated unit.
         """
         if not times:
             return times
@@ -127,18 +127,18 @@ _LIKE: Final = "write it like 2023-11-16 18:17:03.9799600"
 
 
 def clock_of(column: str, unit: str, first: str, line: int, problems: Problems, *, native: bool) -> Clock:
-    """How to read the arrivals of a file.
+    """Determine how to read the arrivals of a file.
 
     Args:
-        column: the one with the arrivals.
-        unit: theirs, as far as something says it; empty = nothing does.
+        column: the arrival column.
+        unit: its unit, if known; empty = unknown.
         first: the first cell with an arrival.
-        line: where that is.
-        problems: where to note that nothing tells the unit.
+        line: the line of that cell.
+        problems: where to note an unknown unit.
         native: whether arrivals count from the start of the simulation.
 
     Raises:
-        TraceError: nothing tells the unit.
+        TraceError: the unit is unknown.
     """
     if _TIMESTAMP.match(first.strip()):
         unit = ""
@@ -154,7 +154,7 @@ def clock_of(column: str, unit: str, first: str, line: int, problems: Problems, 
 
 
 def likely_unit(cell: str) -> str:
-    """For advice: the unit in which a number is a Unix time of our days, else seconds; empty when it is no number."""
+    """For advice: the unit in which a number is a present-day Unix time, otherwise seconds; empty = not a number."""
     if not _NUMBER.fullmatch(cell.strip()):
         return ""
     number = _EXACT.create_decimal(cell.strip())
@@ -163,7 +163,7 @@ def likely_unit(cell: str) -> str:
 
 
 def _microseconds(number: Decimal, unit: str) -> int:
-    """A time in whole microseconds, rounded half up. Raises Suspicious when it is out of range."""
+    """Convert to whole microseconds, rounded half up. Raises Suspicious if out of range."""
     if not 0 <= number <= _LARGEST_CELL:
         raise Suspicious
     rounded = int(_EXACT.multiply(number, _US_IN[unit]).to_integral_value(ROUND_HALF_UP, _EXACT))
@@ -173,7 +173,9 @@ def _microseconds(number: Decimal, unit: str) -> int:
 
 
 def _usual_times(stamps: Sequence[str]) -> list[int]:
-    """Timestamps of the published files (2023: seven decimals; 2024: up to six and UTC) in nanoseconds, column-wise.
+    """Convert timestamps of Azure's published files to nanoseconds, column-wise.
+
+    Those of 2023 have seven decimals; those of 2024 have up to six and are in UTC.
 
     Raises:
         Suspicious: any of them looks different.
@@ -200,7 +202,7 @@ def _usual_times(stamps: Sequence[str]) -> list[int]:
 
 
 def timestamp_ns(text: str) -> int | None:
-    """A timestamp in nanoseconds since the day before 0001-01-01; ``None`` if it is none."""
+    """Convert a timestamp to nanoseconds since the day before 0001-01-01; ``None`` = invalid."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None

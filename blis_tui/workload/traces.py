@@ -1,4 +1,4 @@
-"""Reading a recorded workload from a file, in one of the formats of ``blis_tui.workload.formats``."""
+"""Reads recorded workloads, in one of the formats of ``blis_tui.workload.formats``."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 TRACES: Final = PlugPoint[[TraceText, Trace, Problems], TraceColumns](
     "workload.trace.format", "trace format", TraceColumns
 )
-"""They get the file's text, what the workload says about it, and where to note what is wrong with it."""
+"""Plug-ins get the file's text, the workload's trace settings, and the collector of problems."""
 
 _MOST_CHECKED_BYTES: Final = 4 * 1024 * 1024
-"""Of a longer file, only so much is checked: some hundred thousand requests, within seconds."""
+"""Maximum number of bytes to check: some hundred thousand requests, within seconds."""
 _US_PER_S: Final = 1_000_000
 
 
 def check_trace(trace: Trace, plugins: Registry) -> None:
-    """Look for wrong rows, in as much of the file as takes some seconds at most. Raises as :func:`read_trace`."""
+    """Check as many rows of a file as take some seconds at most. Raises as :func:`read_trace`."""
     problems = Problems(trace.path)
     with open_trace(trace.path, problems, most=_MOST_CHECKED_BYTES) as text:
         columns = _columns(plugins, text, trace, problems)
@@ -38,11 +38,11 @@ def check_trace(trace: Trace, plugins: Registry) -> None:
 
 
 def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
-    """Read a trace file whole; rows are sorted by arrival, stably.
+    """Read a whole trace file; rows are sorted by arrival, stably.
 
     Raises:
         InputError: the file cannot be read, or has changed.
-        PolicyError: its format is unknown, or a plug-in's whose columns cannot be.
+        PolicyError: its format is unknown, or a plug-in's with invalid columns.
         TraceError: it is not a trace of that format; carries all problems found, up to fifty.
     """
     plugins.find(TRACES.path, trace.format, TRACES.noun)
@@ -53,10 +53,10 @@ def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
 
 
 def _columns(plugins: Registry, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """What a format makes of a file; a plug-in's is looked at.
+    """Read the columns of a file with its format; those of a plug-in are validated.
 
     Raises:
-        PolicyError: its columns do not belong together, or have numbers that there cannot be.
+        PolicyError: they are inconsistent or have impossible numbers.
     """
     kind = trace.format
     columns = plugins.create(TRACES, kind, {}, text, trace, problems)
@@ -72,21 +72,21 @@ def _columns(plugins: Registry, text: TraceText, trace: Trace, problems: Problem
             raise PolicyError(message, help="every column has a row for each request")
         least = _LEAST.get(one.name)
         for row, cell in enumerate(cells or () if least is not None else ()):
-            if not hasattr(cell, "__index__") or index(cell) < cast("int", least):  # NumPy's count, too
+            if not hasattr(cell, "__index__") or index(cell) < cast("int", least):  # accepts NumPy integers, too
                 message = f"row {row} of `{one.name}` of the trace format `{kind}` is {cell!r}"
                 raise PolicyError(message, help=f"it must be a whole number, at least {least}")
     return columns
 
 
 _LEAST: Final = {"arrival_us": 0, "input_tokens": 1, "output_tokens": 0, "max_output_tokens": 0}
-"""Of columns of numbers, the smallest that there may be."""
+"""Smallest allowed value of number columns."""
 
 
 def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTable:
-    """What of a file is replayed, and when.
+    """Create the table of what is replayed, with arrival times.
 
     Raises:
-        TraceError: nothing is, or there are no times.
+        TraceError: nothing is replayed, or there are no times.
     """
     rows = len(columns.input_tokens)
     if columns.arrival_us is None:
@@ -95,7 +95,7 @@ def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTabl
             problems.fail(1, "", message, "write below `trace:` how many arrive in a second: `rate_per_s: 2`")
         gap_us = _US_PER_S / trace.rate_per_s
         places: Iterable[int] = range(rows)
-        if columns.session_id is not None:  # it is the sessions that arrive
+        if columns.session_id is not None:  # the sessions arrive at that rate
             numbers = {name: number for number, name in enumerate(dict.fromkeys(columns.session_id))}
             places = (numbers[name] for name in columns.session_id)
         columns = replace(columns, arrival_us=array("q", (int(place * gap_us) for place in places)))

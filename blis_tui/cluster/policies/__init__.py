@@ -1,1 +1,1 @@
-"""The control plane's policies: its plug points, and what this package brings for each of them."""
+"""The control plane's built-in policies, by plug point."""

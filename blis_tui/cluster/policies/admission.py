@@ -1,4 +1,4 @@
-"""Admission: may a request enter the cluster?"""
+"""Admission policies: may a request enter the cluster?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @ADMISSION.plugin("always-admit", "Every request is admitted.")
 class AlwaysAdmit:
-    """Every request is admitted."""
+    """Admits every request."""
 
     reads_signals = False
 
@@ -26,17 +26,17 @@ class AlwaysAdmit:
         del settings
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:  # noqa: ARG002
-        """Never."""
+        """Return no reason."""
         return ""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaieLegacySettings:
-    """What counts as saturated."""
+    """Settings: what counts as saturated."""
 
     queue_depth_threshold: float = setting(
         "Queue of an instance that counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
@@ -53,7 +53,7 @@ class GaieLegacySettings:
     of_blis=True,
 )
 class GaieLegacy:
-    """As the Gateway API inference extension did: the mean over instances of the larger of two ratios."""
+    """Admits as the Gateway API inference extension did: by the mean over instances of the larger of two ratios."""
 
     def __init__(self, settings: GaieLegacySettings) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class GaieLegacy:
         )
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:
-        """``saturated`` for a sheddable class."""
+        """Return ``saturated`` for a sheddable class while the fleet is saturated."""
         if context.priority(request) >= 0:
             return ""
         settings = self._settings
@@ -72,13 +72,13 @@ class GaieLegacy:
         return "saturated" if level >= 1.0 else ""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @ADMISSION.plugin("reject-all", "Every request is rejected.")
 class RejectAll:
-    """Every request is rejected."""
+    """Rejects every request."""
 
     reads_signals = False
 
@@ -88,17 +88,17 @@ class RejectAll:
         del settings
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:  # noqa: ARG002
-        """Always."""
+        """Return ``reject-all``."""
         return "reject-all"
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierShedSettings:
-    """When which classes are shed."""
+    """Settings: which classes are shed, and when."""
 
     overload_threshold: int = setting(
         "Load (queue + batch + in flight) of the busiest instance above which requests are shed.",
@@ -125,19 +125,19 @@ class TierShed:
         )
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:
-        """``tier shed`` for a less urgent class under load."""
+        """Return ``tier shed`` for a less urgent class under load."""
         if context.priority(request) >= self._settings.min_priority:
             return ""
         return "tier shed" if max(fleet.loads(), default=0) > self._settings.overload_threshold else ""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenBucketSettings:
-    """Of a token bucket."""
+    """Settings of a token bucket."""
 
     capacity_tokens: float = setting(
         "Tokens the bucket holds at most; it starts full.", default=10000.0, exclusiveMinimum=0, maximum=10**12
@@ -147,7 +147,7 @@ class TokenBucketSettings:
 
 @ADMISSION.plugin("token-bucket", "A request is admitted when the bucket holds its input tokens.", TokenBucketSettings)
 class TokenBucket:
-    """A bucket of prompt tokens that refills at a constant rate and starts full; each request costs its prompt."""
+    """A bucket of prompt tokens that starts full and refills at a constant rate; each request costs its prompt."""
 
     reads_signals = False
 
@@ -161,7 +161,7 @@ class TokenBucket:
         self._filled_us = 0
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:  # noqa: ARG002
-        """``insufficient tokens`` when the bucket holds less than the prompt."""
+        """Return ``insufficient tokens`` if the bucket holds less than the prompt."""
         refill = (context.now_us - self._filled_us) * self._settings.refill_tokens_per_s / 1e6
         self._filled_us = context.now_us
         self._tokens = min(self._settings.capacity_tokens, self._tokens + refill)
@@ -171,5 +171,5 @@ class TokenBucket:
         return ""
 
     def state(self) -> tuple[object, ...]:
-        """The bucket's content and when it was last filled."""
+        """Return the bucket's content and when it was last refilled."""
         return (self._tokens, self._filled_us)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @DECIDER.plugin("always", "Every request is split.")
 class Always:
-    """Every request is split."""
+    """Splits every request."""
 
     rule = "Every request is split."
 
@@ -24,20 +24,20 @@ class Always:
         del settings
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:  # noqa: ARG002
-        """Yes."""
+        """Return yes."""
         return True, "always"
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
-        """Nothing to remember."""
+        """Do nothing, as it has no memory."""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectToDecodeSettings:
-    """From which length on."""
+    """Settings: the length from which prompts are split."""
 
     threshold_tokens: int = setting(
         "Prompts of so many tokens and more are split.", default=256, minimum=0, maximum=10**9
@@ -46,27 +46,27 @@ class DirectToDecodeSettings:
 
 @DECIDER.plugin("direct-to-decode", "Short prompts go straight to an instance that decodes.", DirectToDecodeSettings)
 class DirectToDecode:
-    """Short prompts go straight to an instance that decodes."""
+    """Sends short prompts straight to a decode instance."""
 
     def __init__(self, settings: DirectToDecodeSettings) -> None:
         self._threshold = settings.threshold_tokens
         self.rule = f"Prompts of {settings.threshold_tokens} tokens and more are split."
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:  # noqa: ARG002
-        """Yes, from the threshold on."""
+        """Split from the threshold on."""
         return request.input_tokens >= self._threshold, f"{request.input_tokens} prompt tokens"
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
-        """Nothing to remember."""
+        """Do nothing, as it has no memory."""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @DECIDER.plugin("never", "No request is split.")
 class Never:
-    """No request is split."""
+    """Splits no request."""
 
     rule = "No request is split."
 
@@ -74,14 +74,14 @@ class Never:
         del settings
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:  # noqa: ARG002
-        """No."""
+        """Return no."""
         return False, "never"
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
-        """Nothing to remember."""
+        """Do nothing, as it has no memory."""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
@@ -90,7 +90,7 @@ _CAPACITY_BLOCKS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixThresholdSettings:
-    """From how many tokens on."""
+    """Settings: the number of uncached tokens above which prompts are split."""
 
     threshold_tokens: int = setting(
         "Requests with more prompt tokens than this that are not cached are split.",
@@ -104,10 +104,10 @@ class PrefixThresholdSettings:
     "prefix-threshold", "Requests with many prompt tokens that are not cached are split.", PrefixThresholdSettings
 )
 class PrefixThreshold:
-    """Counts the tokens that are not in the cache of the decode instance.
+    """Decides by the tokens that are not in the cache of the decode instance.
 
-    Where that instance is not known yet, what was sent to the cluster lately counts as cached: one memory of 10,000
-    blocks for all of it, as in BLIS.
+    If that instance is not known yet, what was recently sent to the cluster counts as cached: one memory of 10,000
+    blocks for the whole cluster, as in BLIS.
     """
 
     def __init__(self, settings: PrefixThresholdSettings) -> None:
@@ -116,7 +116,7 @@ class PrefixThreshold:
         self.rule = f"Requests with more than {settings.threshold_tokens} uncached prompt tokens are split."
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:
-        """Yes, above the threshold."""
+        """Split above the threshold."""
         if place is None:
             cached = self._memory.leading(fleet.prompt_keys(request)) * fleet.block_size_tokens
         else:
@@ -125,10 +125,10 @@ class PrefixThreshold:
         return new > self._threshold, f"{new} uncached prompt tokens"
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
-        """Remember its blocks."""
+        """Remember the request's blocks."""
         keys = fleet.prompt_keys(request)
         self._memory.record(keys, request.input_tokens // fleet.block_size_tokens - len(keys))
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers, oldest first."""
+        """Return what it remembers, oldest first."""
         return self._memory.state()

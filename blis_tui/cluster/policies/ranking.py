@@ -1,4 +1,4 @@
-"""The best instance by weighted scores, found without looking at all of them."""
+"""Finds the best instance by weighted scores without examining all instances."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     """See ``FigureScorer.grades``."""
 
 _FINE: Final = "kv_utilization"
-"""The figure that sorts a group."""
+"""The figure by which a group is sorted."""
 
 Group = tuple[float, ...]
-"""The figures that its instances have in common."""
+"""The figures that a group's instances have in common."""
 Term = tuple[float, "Sequence[float] | None", float]
-"""A part of a sum: its share, and the score: each group's (None = the fine figure says it), or, without any, this."""
+"""A term of a sum: its share, the score of each group (None = by the fine figure), or, with no groups, this score."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Ranking:
     """The instances of a fleet in groups of equal figures.
 
-    Instances with equal figures have equal scores. So they stand in groups of equal figures, kept up to date as figures
-    change, and a decision looks at one of each group; within a group they are sorted by the one figure that is nearly
-    always different (KV utilization), of which the smallest is the best. While nothing but decoding happens to an
-    instance that figure only grows: the least it can be sorts the group, and what it is is asked for when the instance
-    comes first. Scores that single instances have for themselves (of prefixes) are added for these alone.
+    Instances with equal figures have equal scores. Groups are kept up to date as figures change, so a decision examines
+    only one instance of each group. Within a group, instances are sorted by the one figure that nearly always differs
+    (KV utilization); the smallest is the best. While an instance only decodes, that figure can only grow. The group is
+    therefore sorted by a lower bound, and the actual figure is computed only when an instance comes first. Scores of
+    individual instances (of prefixes) are added for those instances alone.
 
-    The sums are those of the plain way, bit by bit, because the same numbers are added in the same order.
+    The sums equal those of the plain way bit by bit, because the same numbers are added in the same order.
 
     Args:
         scorers: only of kinds that can be ranked (see ``can_rank``).
-        shares: their parts of all weights.
-        fleet: which instances.
+        shares: their shares of the total weight.
+        fleet: the instances.
     """
 
     def __init__(self, scorers: Sequence[Scorer], shares: Sequence[float], fleet: Fleet) -> None:
         self._parts: list[tuple[float, int, Grades | None, SparseScorer | None]] = []
-        """Of each scorer its share; which of the group's figures it grades, and how; or itself."""
+        """Per scorer: its share; the position of the group figure that it grades, and how; or the scorer itself."""
         self._figures: list[Callable[[SignalBoard, int], float]] = []
         self._has_fine = False
         for scorer, share in zip(scorers, shares, strict=True):
@@ -65,14 +65,14 @@ class Ranking:
         self._members = fleet.members
         self._changed = fleet.board.listen()
         self._groups: dict[Group, list[tuple[float, int]]] = {}
-        """Sorted: fine figure and index of the instance."""
+        """Sorted pairs of fine figure and instance index."""
         self._where: dict[int, tuple[Group, tuple[float, int]]] = {}
-        """Of each instance its group and its entry there."""
+        """Instance -> its group and its entry there."""
         for index in self._members:
             self._insert(index, fleet.board)
 
     def best(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, list[int]]:
-        """The highest sum, and the indices of all instances that have it."""
+        """Return the highest sum, and the indices of all instances that have it."""
         members = fleet.members
         if members is not self._members:
             self._follow(members, fleet.board)
@@ -81,7 +81,7 @@ class Ranking:
         terms: list[Term] = []
         special: list[Mapping[int, float]] = []
         odd: dict[int, int] = {}
-        """The places of those instances that have scores for themselves."""
+        """The places of instances with individual scores."""
         for share, at, grades, sparse in self._parts:
             others = _NONE
             if grades is not None:
@@ -112,7 +112,7 @@ class Ranking:
         return highest, ties
 
     def _usual(self, terms: Sequence[Term], odd: Mapping[int, int], board: SignalBoard) -> tuple[float, list[int]]:
-        """The best of the instances that have no scores for themselves."""
+        """Return the best of the instances without individual scores."""
         highest = -1.0
         ties: list[int] = []
         for number, entries in enumerate(self._groups.values()):
@@ -126,7 +126,7 @@ class Ranking:
                 if total < highest:
                     break
                 if self._has_fine and (now := self._fine(board, index)) != fine:
-                    # It has grown since: others may be before it by now.
+                    # It has grown since, so others may come first now.
                     entry = now, index
                     self._where[index] = self._where[index][0], entry
                     del entries[at]
@@ -139,7 +139,7 @@ class Ranking:
         return highest, ties
 
     def _follow(self, members: Sequence[int], board: SignalBoard) -> None:
-        """Instances have come or gone: they are among those that have changed."""
+        """Update the index after instances have come or gone; these are among the changed ones."""
         self._members = members
         for index in self._changed:
             at = bisect_left(members, index)
@@ -167,10 +167,10 @@ class Ranking:
         self._changed.clear()
 
     def _place(self, index: int, board: SignalBoard) -> tuple[Group, tuple[float, int]]:
-        """The group of an instance, and its entry there."""
+        """Return the group of an instance, and its entry there."""
         entry = (board.least_kv_utilization(index) if self._has_fine else 0.0, index)
         figures = self._figures
-        if len(figures) == 1:  # as mostly: a comprehension would cost more than all else here
+        if len(figures) == 1:  # the usual case, where a comprehension would cost more than everything else here
             return (figures[0](board, index),), entry
         return tuple([figure(board, index) for figure in figures]), entry
 
@@ -191,7 +191,7 @@ _NO_COLUMN: Final[Sequence[float]] = ()
 
 
 def _sum(terms: Sequence[Term], number: int, fine: float) -> float:
-    """The sum of an instance in the group of that number, with that fine figure."""
+    """Return the sum of an instance, given its group's number and its fine figure."""
     total = 0.0
     for share, column, score in terms:
         if column:
@@ -204,10 +204,10 @@ def _sum(terms: Sequence[Term], number: int, fine: float) -> float:
 
 
 def can_rank(scorers: Sequence[Scorer]) -> bool:
-    """Whether all scorers look at one figure each, or say the same about most instances.
+    """Whether each scorer depends on one figure, or gives most instances the same score.
 
-    One of one's own that looks at the fine figure may grade it beside all others there are, which are not asked for;
-    and one that says in its own way what the scores are has to be asked for them.
+    A custom scorer of the fine figure is excluded, because it may grade an instance relative to all others, whose
+    values are not computed. A class that overrides ``scores`` has to be asked for every instance.
     """
     return all(
         (isinstance(one, SparseScorer) and type(one).scores is SparseScorer.scores)
@@ -220,7 +220,7 @@ def can_rank(scorers: Sequence[Scorer]) -> bool:
     )
 
 
-# Scores are cut to 0 to 1; those of scorers that come with this package need not be.
+# Scores are clamped to 0 to 1, which those of built-in scorers do not need.
 
 
 def _graded(scorer: FigureScorer) -> Grades:

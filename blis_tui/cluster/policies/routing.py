@@ -1,4 +1,4 @@
-"""Routing: which instance serves a request? See also ``weighted``."""
+"""Routing policies: which instance serves a request? See also ``weighted``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def pick(places: Sequence[int], context: Context) -> int:
-    """One of these equally good places, drawn where there are several."""
+    """Return one of these equally good places, drawn at random if there are several."""
     return places[0] if len(places) == 1 else places[context.stream.below(len(places))]
 
 
 @ROUTING.plugin("always-busiest", "The instance with the most load: the worst case, for tests of alarms.", of_blis=True)
 class AlwaysBusiest:
-    """The instance with the most load: the worst case, for tests of alarms."""
+    """Chooses the instance with the highest load: the worst case, for tests of alarms."""
 
     rule = "Always-busiest takes the instance with the most requests: queue + batch + in flight."
 
@@ -30,22 +30,22 @@ class AlwaysBusiest:
         del settings
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
-        """The first of the most loaded ones."""
+        """Return the first of the most loaded instances."""
         loads = fleet.loads()
         most = max(loads)
         return loads.index(most), f"load {most}"
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @ROUTING.plugin("least-estimated-ttft", "The instance whose step-time model predicts the earliest first token.")
 class LeastEstimatedTtft:
-    """Predicts how long the prompts in the queue and then this one take beside the batch that is there.
+    """Chooses by the predicted time to compute the queued prompts and then this one beside the current batch.
 
-    A prompt in a queue counts as an average one of those routed so far; of its own prompt what the instance has cached
-    is left out. It looks at every instance.
+    A queued prompt counts as an average one of those routed so far; the part of the request's own prompt that the
+    instance has cached is left out. The policy examines every instance.
     """
 
     rule = (
@@ -59,7 +59,7 @@ class LeastEstimatedTtft:
         self._tokens = 0
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
-        """The shortest prediction; ties are drawn."""
+        """Return the place with the shortest prediction; ties are drawn at random."""
         self._requests += 1
         self._tokens += request.input_tokens
         cached = fleet.cached_blocks(request.segments) if request.segments else [0] * len(fleet)
@@ -73,13 +73,13 @@ class LeastEstimatedTtft:
         return pick(places, context), f"first token in about {least} us"
 
     def state(self) -> tuple[object, ...]:
-        """How many requests it has seen, and their prompt tokens."""
+        """Return the number of requests it has seen, and their prompt tokens."""
         return (self._requests, self._tokens)
 
 
 @ROUTING.plugin("least-loaded", "The instance with the least load; ties are drawn.")
 class LeastLoaded:
-    """The instance with the least load; ties are drawn."""
+    """Chooses the instance with the least load; ties are drawn at random."""
 
     rule = "Least-loaded takes the instance with the fewest requests: queue + batch + in flight."
     shares = (1.0,)
@@ -88,37 +88,37 @@ class LeastLoaded:
         del settings
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
-        """The least loaded one."""
+        """Return a least loaded place."""
         loads = fleet.loads()
         least = min(loads)
         return pick([place for place, load in enumerate(loads) if load == least], context), f"load {least}"
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:  # noqa: ARG002
-        """Its one score: the higher, the less load."""
+        """Return its one score, which decreases with the load."""
         return (("load", [1.0 / (1.0 + load) for load in fleet.loads()]),)
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOfTwoSettings:
-    """Of the draw."""
+    """Settings of the draw."""
 
     choices: int = setting("Instances drawn, all different.", default=2, minimum=1, maximum=100)
 
 
 @ROUTING.plugin("power-of-two", "The least loaded of a few instances drawn at random.", PowerOfTwoSettings)
 class PowerOfTwo:
-    """Draws a few different instances and takes the one with the least load; of equals the first drawn."""
+    """Draws a few different instances and chooses the one with the least load; among equals the first drawn."""
 
     def __init__(self, settings: PowerOfTwoSettings) -> None:
         self._choices = settings.choices
         self.rule = f"Draws {settings.choices} instances and takes the one with the fewest requests."
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
-        """The least loaded of those drawn."""
+        """Return the least loaded of the drawn places."""
         loads = fleet.loads()
         places = list(range(len(loads)))
         for drawn in range(min(self._choices, len(places))):  # the first part of a shuffle
@@ -129,13 +129,13 @@ class PowerOfTwo:
         return best, f"load {loads[best]} of {len(candidates)} drawn"
 
     def state(self) -> tuple[object, ...]:
-        """Nothing: the stream's position is in the context."""
+        """Return nothing: the stream's position is in the context."""
         return ()
 
 
 @ROUTING.plugin("round-robin", "Instances take turns.")
 class RoundRobin:
-    """Each instance in turn."""
+    """Chooses each instance in turn."""
 
     rule = "Round-robin takes the instances in turn; it does not look at their load."
     reads_signals = False
@@ -145,19 +145,19 @@ class RoundRobin:
         self._turn = 0
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
-        """The next one in line."""
+        """Return the next place."""
         turn = self._turn
         self._turn = turn + 1
         return turn % len(fleet.members), f"turn {turn}"
 
     def state(self) -> tuple[object, ...]:
-        """Whose turn it is."""
+        """Return the turn's number."""
         return (self._turn,)
 
 
 @ROUTING.plugin("session-affinity", "All requests of a session go to the same instance, new ones to the least loaded.")
 class SessionAffinity:
-    """Remembers where each session is; a request without a session is one of its own."""
+    """Remembers the instance of each session; a request without a session is routed by load."""
 
     rule = "Session-affinity sends all requests of a session to one instance; new ones go to the least loaded."
 
@@ -166,7 +166,7 @@ class SessionAffinity:
         self._homes: dict[str, int] = {}
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
-        """Where the session is, if that instance can still be chosen."""
+        """Return the session's instance if it can still be chosen; otherwise a least loaded one."""
         session = request.session_id
         home = self._homes.get(session) if session else None
         if home in fleet.members:
@@ -179,9 +179,9 @@ class SessionAffinity:
         return place, f"load {least}"
 
     def forget(self, instance: int) -> None:
-        """The instance has gone with its cache: its sessions may be anywhere."""
+        """Forget the sessions of an instance that is gone with its cache."""
         self._homes = {session: home for session, home in self._homes.items() if home != instance}
 
     def state(self) -> tuple[object, ...]:
-        """Where the sessions are."""
+        """Return the instance of each session."""
         return tuple(self._homes.items())

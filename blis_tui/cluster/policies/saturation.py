@@ -1,4 +1,4 @@
-"""Saturation: how busy are the instances? While they are saturated, the gateway dispatches no request."""
+"""Saturation detectors: how busy are the instances? While they are saturated, the gateway dispatches no request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def utilization(fleet: Fleet, queue_depth: float, kv_utilization: float) -> float:
     """Mean over instances of the larger of queue / ``queue_depth`` and KV utilization / ``kv_utilization``.
 
-    1 and more is saturated; so is a fleet without instances.
+    1 and more means saturated; so does a fleet without instances.
     """
     if not len(fleet):
         return 1.0
@@ -27,7 +27,7 @@ def utilization(fleet: Fleet, queue_depth: float, kv_utilization: float) -> floa
 
 
 def concurrency(fleet: Fleet, per_instance: int) -> float:
-    """Requests in flight of all that the instances should have at most; 1 for a fleet without instances."""
+    """Requests in flight relative to the maximum for all instances; 1 for a fleet without instances."""
     if not len(fleet):
         return 1.0
     in_flight = 0.0
@@ -38,7 +38,7 @@ def concurrency(fleet: Fleet, per_instance: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcurrencySettings:
-    """What counts as saturated."""
+    """Settings: what counts as saturated."""
 
     max_concurrency: int = setting(
         "Requests in flight an instance should have at most.", default=100, minimum=1, maximum=10**9
@@ -47,20 +47,20 @@ class ConcurrencySettings:
 
 @SATURATION.plugin("concurrency", "By requests in flight, of all instances together.", ConcurrencySettings)
 class Concurrency:
-    """In flight / (instances x what each should have at most)."""
+    """In-flight requests / (instances x maximum per instance)."""
 
     def __init__(self, settings: ConcurrencySettings) -> None:
         self._most = settings.max_concurrency
         self.rule = f"Saturation is requests in flight / (instances x {self._most})."
 
     def level(self, fleet: Fleet) -> float:
-        """The share of what may be in flight."""
+        """Return the share of the maximum that is in flight."""
         return concurrency(fleet, self._most)
 
 
 @SATURATION.plugin("never", "The instances never count as saturated.")
 class Never:
-    """Never saturated."""
+    """Never reports saturation."""
 
     rule = "The instances never count as saturated."
 
@@ -68,13 +68,13 @@ class Never:
         del settings
 
     def level(self, fleet: Fleet) -> float:  # noqa: ARG002
-        """Always 0."""
+        """Return 0."""
         return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationSettings:
-    """What counts as saturated."""
+    """Settings: what counts as saturated."""
 
     queue_depth_threshold: float = setting(
         "Queue of an instance that counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9

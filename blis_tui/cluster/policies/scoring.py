@@ -1,4 +1,4 @@
-"""Scoring: how good is each instance for a request? ``weighted`` routing adds the scores up."""
+"""Scorers: how good is each instance for a request? ``weighted`` routing adds the scores up."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """What every scorer is told; those that need more inherit from it."""
+    """The setting that all scorers share; settings of scorers with more of them inherit from it."""
 
     weight: float = setting("How much it counts, relative to the others.", default=1.0, exclusiveMinimum=0, maximum=1e6)
 
 
 class FigureScorer:
-    """A scorer that looks at one figure of each instance and remembers nothing: the smaller the better.
+    """A stateless scorer that depends on one figure of each instance: the smaller the better.
 
-    ``weighted`` need not ask it about every instance: of equal figures one is enough. A class that overrides ``scores``
-    is asked for those.
+    ``weighted`` need not call it for every instance: among equal figures one suffices. A class that overrides
+    ``scores`` is called for those.
 
     Attributes:
-        figure: which one, of ``signals.FIGURES``.
+        figure: its name in ``signals.FIGURES``.
     """
 
     figure: str
@@ -37,52 +37,52 @@ class FigureScorer:
         self.weight = settings.weight
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """The scores for these values; the larger a value, the lower its score.
+        """Return the scores for these values; the larger a value, the lower its score.
 
-        There are no other values, but how many instances have which may not matter: that is not to be seen from them.
+        All values that occur are given, but not how many instances have each, so scores must not depend on that.
         """
         raise NotImplementedError
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
-        """The grade of each instance's figure."""
+        """Return the grade of each instance's figure."""
         return self.grades(fleet.column(self.figure))
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
-        """Nothing to remember."""
+        """Do nothing, as it has no memory."""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 class SparseScorer:
-    """A scorer that says the same about most instances.
+    """A scorer that gives most instances the same score.
 
-    ``weighted`` looks at the others one by one. A class that overrides ``scores`` is asked for those.
+    ``weighted`` handles the other instances one by one. A class that overrides ``scores`` is called for those.
     """
 
     def __init__(self, settings: Weight) -> None:
         self.weight = settings.weight
 
     def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
-        """The usual score, and the places that have another one."""
+        """Return the usual score, and the places with a different one."""
         raise NotImplementedError
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
-        """The usual score, or a place's own."""
+        """Return each place's own score, or the usual one."""
         usual, others = self.sparse(request, fleet)
         return [others.get(place, usual) for place in range(len(fleet))]
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
-        """Nothing to remember."""
+        """Do nothing, as it has no memory."""
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 def least_first(values: Sequence[float]) -> list[float]:
-    """1 for the smallest value, 0 for the largest, in proportion between; 1 for all where they are equal."""
+    """Scale linearly: 1 for the smallest value, 0 for the largest; 1 for all if they are equal."""
     low, high = min(values), max(values)
     if low == high:
         return [1.0] * len(values)
@@ -92,24 +92,24 @@ def least_first(values: Sequence[float]) -> list[float]:
 
 @SCORING.plugin("active-requests", "In flight, relative to the instance that has most.", Weight)
 class ActiveRequests(FigureScorer):
-    """In flight, relative to the instance that has most."""
+    """Scores by requests in flight, relative to the instance with most."""
 
     figure = "in_flight"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """0 for the instances with most in flight, 1 for those with none."""
+        """Return 0 for the instances with most in flight, 1 for those with none."""
         most = max(values)
         return [(most - value) / most for value in values] if most else [1.0] * len(values)
 
 
 @SCORING.plugin("kv-utilization", "The share of KV blocks that is free.", Weight)
 class KvUtilization(FigureScorer):
-    """The share of KV blocks that is free."""
+    """Scores by the share of KV blocks that is free."""
 
     figure = "kv_utilization"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """1 - the share in use."""
+        """Return 1 - the share in use."""
         return [1.0 - value for value in values]
 
 
@@ -118,32 +118,32 @@ _FULL: Final = 128
 
 @SCORING.plugin("load-aware", "Half of what is left of a queue of 128.", Weight)
 class LoadAware(FigureScorer):
-    """Half of what is left of a queue of 128."""
+    """Scores by half of what is left of a queue of 128."""
 
     figure = "waiting"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """0.5 for an empty queue, 0 for one of 128 requests or more."""
+        """Return 0.5 for an empty queue, 0 for one of 128 requests or more."""
         return [0.5 * (1.0 - min(value, _FULL) / _FULL) for value in values]
 
 
 @SCORING.plugin("load-balance", "1 / (1 + queue + batch + in flight).", Weight)
 class LoadBalance(FigureScorer):
-    """1 / (1 + queue + batch + in flight)."""
+    """Scores by 1 / (1 + queue + batch + in flight)."""
 
     figure = "load"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """1 for an idle instance, falling with its load."""
+        """Return 1 for an idle instance, decreasing with its load."""
         return [1.0 / (1.0 + value) for value in values]
 
 
 @SCORING.plugin("lora-affinity", "1 where the request's LoRA adapter is on the accelerators, else 0.", Weight)
 class LoraAffinity(SparseScorer):
-    """1 where its adapter is, as the instances report it; 1 everywhere for requests without an adapter."""
+    """Scores 1 where instances report the request's adapter; 1 everywhere for requests without an adapter."""
 
     def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
-        """0, and 1 for those that have it."""
+        """Return 0, and 1 for the places that have the adapter."""
         if not request.adapter:
             return 1.0, {}
         return 0.0, dict.fromkeys(fleet.with_adapter(request.adapter), 1.0)
@@ -160,7 +160,7 @@ class NoHitLru:
         self._cold: dict[int, None] = {}
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
-        """0.5 for all where a cache has a block of the prompt, else 1 for the first in rank down to 0 for the last."""
+        """Return 0.5 for all if any cache has a block of the prompt, otherwise by rank from 1 (first) to 0 (last)."""
         count = len(fleet)
         if _hit(request, fleet):
             return [0.5] * count
@@ -181,11 +181,11 @@ class NoHitLru:
             self._cold[instance] = None
 
     def forget(self, instance: int) -> None:
-        """The instance has gone: if it comes back, it never got one."""
+        """Forget an instance that is gone."""
         self._cold.pop(instance, None)
 
     def state(self) -> tuple[object, ...]:
-        """The instances that ever got one, the latest last."""
+        """Return the instances that ever got one, the latest last."""
         return tuple(self._cold)
 
 
@@ -195,7 +195,7 @@ def _hit(request: IncomingRequest, fleet: Fleet) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisePrefixCacheSettings(Weight):
-    """What a miss everywhere is worth."""
+    """Settings: the score if no instance has any block cached."""
 
     nobody_has_it: float = setting(
         "The score of all instances where none has any of the prompt.", default=1.0, minimum=0, maximum=1
@@ -206,14 +206,14 @@ class PrecisePrefixCacheSettings(Weight):
     "precise-prefix-cache", "Cached blocks of the prompt, between the fewest and the most.", PrecisePrefixCacheSettings
 )
 class PrecisePrefixCache(SparseScorer):
-    """Cached blocks of the prompt, between the fewest and the most, as the instances report them."""
+    """Scores by the cached blocks of the prompt that instances report, scaled between the fewest and the most."""
 
     def __init__(self, settings: PrecisePrefixCacheSettings) -> None:
         super().__init__(settings)
         self._cold_score = settings.nobody_has_it
 
     def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
-        """1 for the most cached blocks, 0 for the fewest; 1 for all where they have equally many."""
+        """Return 1 for the most cached blocks, 0 for the fewest; 1 for all if they have equally many."""
         if not request.segments:
             return self._cold_score, {}
         blocks = fleet.cached_blocks(request.segments)
@@ -226,7 +226,7 @@ class PrecisePrefixCache(SparseScorer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixAffinitySettings(Weight):
-    """Of the router's memory."""
+    """Settings of the router's memory."""
 
     capacity_blocks: int = setting(
         "Blocks of prompts that are remembered of each instance.", default=10_000, minimum=1, maximum=10**9
@@ -239,9 +239,9 @@ class PrefixAffinitySettings(Weight):
     PrefixAffinitySettings,
 )
 class PrefixAffinity(SparseScorer):
-    """Leading blocks of the prompt that were sent to the instance, of all its full blocks.
+    """Scores by the share of the prompt's full blocks, counted from the first, that were sent to the instance.
 
-    What an instance has cached is not asked: the router remembers the latest blocks that it sent there.
+    It does not ask what the instance has cached: the router remembers the latest blocks that it sent there.
     """
 
     def __init__(self, settings: PrefixAffinitySettings) -> None:
@@ -250,7 +250,7 @@ class PrefixAffinity(SparseScorer):
         self._memories: dict[int, BlockLru] = {}
 
     def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
-        """Matched leading blocks / full blocks; 0 where a prompt has no full block."""
+        """Return matched leading blocks / full blocks; 0 for a prompt without a full block."""
         found: dict[int, float] = {}
         keys = fleet.prompt_keys(request)
         if keys:
@@ -262,7 +262,7 @@ class PrefixAffinity(SparseScorer):
         return 0.0, found
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
-        """Remember its blocks, the first one first."""
+        """Remember the request's blocks, the first one first."""
         instance = fleet.members[place]
         memory = self._memories.get(instance)
         if memory is None:
@@ -271,29 +271,29 @@ class PrefixAffinity(SparseScorer):
         memory.record(keys, request.input_tokens // fleet.block_size_tokens - len(keys))
 
     def forget(self, instance: int) -> None:
-        """The instance has gone with its cache."""
+        """Forget an instance that is gone with its cache."""
         self._memories.pop(instance, None)
 
     def state(self) -> tuple[object, ...]:
-        """What it remembers of each instance."""
+        """Return what it remembers of each instance."""
         return tuple((instance, *self._memories[instance].state()) for instance in sorted(self._memories))
 
 
 class BlockLru:
-    """The latest blocks that were sent somewhere, at most so many.
+    """The latest blocks that were sent somewhere, up to a maximum number.
 
-    Blocks that no other prompt can share are only counted: they take room, and are never looked for.
+    Blocks that no other prompt can share are only counted: they take room, but are never looked up.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._size = 0
         self._entries: dict[int, int] = {}
-        """Oldest first: a block by its key, or (negative) a run of blocks of one prompt -> how many."""
+        """Oldest first: a block's key or, for a run of unshared blocks, a negative number -> number of blocks."""
         self._runs = 0
 
     def leading(self, keys: Sequence[int]) -> int:
-        """How many of these, from the first on, are remembered."""
+        """Number of these keys, from the first on, that are remembered."""
         entries = self._entries
         for found, key in enumerate(keys):
             if key not in entries:
@@ -301,7 +301,7 @@ class BlockLru:
         return len(keys)
 
     def record(self, keys: Sequence[int], own: int) -> None:
-        """These blocks and then ``own`` blocks that no other prompt shares are the latest."""
+        """Make these blocks, followed by ``own`` unshared ones, the latest."""
         entries = self._entries
         for key in keys:
             if key in entries:
@@ -328,13 +328,13 @@ class BlockLru:
             over -= gone
 
     def state(self) -> tuple[object, ...]:
-        """Everything, oldest first."""
+        """Return everything, oldest first."""
         return tuple(self._entries.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepthSettings(Weight):
-    """Which queue is meant."""
+    """Settings: which queue is meant."""
 
     signal: str = setting(
         "What is compared: the waiting queue, or (as in older BLIS versions) queue + batch + in flight.",
@@ -345,34 +345,34 @@ class QueueDepthSettings(Weight):
 
 @SCORING.plugin("queue-depth", "The length of the queue, between the shortest and the longest.", QueueDepthSettings)
 class QueueDepth(FigureScorer):
-    """The length of the queue, between the shortest and the longest."""
+    """Scores by the length of the queue, scaled between the shortest and the longest."""
 
     def __init__(self, settings: QueueDepthSettings) -> None:
         super().__init__(settings)
         self.figure = "load" if settings.signal == "effective-load" else "waiting"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """1 for the shortest, 0 for the longest."""
+        """Return 1 for the shortest queue, 0 for the longest."""
         return least_first(values)
 
 
 @SCORING.plugin("running-requests", "Requests in the batch, between the smallest and the largest.", Weight)
 class RunningRequests(FigureScorer):
-    """Requests in the batch, between the smallest and the largest."""
+    """Scores by the requests in the batch, scaled between the smallest and the largest."""
 
     figure = "running"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """1 for the smallest batch, 0 for the largest."""
+        """Return 1 for the smallest batch, 0 for the largest."""
         return least_first(values)
 
 
 @SCORING.plugin("vllm-dp", "4 x queue + batch, between the smallest and the largest.", Weight)
 class VllmDp(FigureScorer):
-    """4 x queue + batch, between the smallest and the largest."""
+    """Scores by 4 x queue + batch, scaled between the smallest and the largest."""
 
     figure = "vllm_dp"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """1 for the least burdened, 0 for the most."""
+        """Return 1 for the least loaded instance, 0 for the most."""
         return least_first(values)

@@ -1,6 +1,6 @@
-"""``weighted`` routing: scorers, each with its weight, decide together.
+"""``weighted`` routing: scorers, each with a weight, decide together.
 
-It finds the instance with the highest weighted score without looking at all of them: see ``Ranking``.
+It finds the instance with the highest weighted score without examining all of them: see ``Ranking``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 _FORGET: Final = (FigureScorer.routed, SparseScorer.routed)
-"""What scorers do that remember nothing when they hear where a request goes."""
+"""The ``routed`` methods of scorers without memory."""
 _SHOWN: Final = 200
-"""Characters of a wrong answer."""
+"""Number of characters of an invalid answer that errors quote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedSettings:
-    """Of weighted routing."""
+    """Settings of weighted routing."""
 
     scorers: tuple[tuple[str, Scorer], ...] = nested(
         "The scorers and their weights; without it, those of llm-d.",
@@ -47,7 +47,7 @@ class WeightedSettings:
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", WeightedSettings)
 class Weighted:
-    """The highest sum of weight / all weights x score, added up in the order of the scorers; ties are drawn.
+    """Chooses the highest sum of weight / all weights x score, added up in scorer order; ties are drawn at random.
 
     Attributes:
         shares: weight / all weights, of each scorer.
@@ -69,10 +69,10 @@ class Weighted:
         self._can_rank = can_rank(self._scorers)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_ranking": None}  # it is an index, made anew when it is needed
+        return {**self.__dict__, "_ranking": None}  # an index, rebuilt when needed
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
-        """The best place, and its score."""
+        """Return the best place, and its score."""
         if self._can_rank:
             if self._ranking is None:
                 self._ranking = Ranking(self._scorers, self.shares, fleet)
@@ -87,7 +87,7 @@ class Weighted:
         return place, f"score {best:.6f}"
 
     def sums(self, request: IncomingRequest, fleet: Fleet) -> list[float]:
-        """The weighted sum of each place; scores are cut to 0 to 1."""
+        """Return the weighted sum of each place; scores are clamped to 0 to 1."""
         sums = [0.0] * len(fleet)
         for name, share, scorer in zip(self._names, self.shares, self._scorers, strict=True):
             scores = _looked_at(name, scorer, scorer.scores(request, fleet), len(fleet))
@@ -95,26 +95,26 @@ class Weighted:
         return sums
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
-        """Every scorer's name and its scores by place, before weights; it changes nothing."""
+        """Return every scorer's name and its unweighted scores by place, without changing anything."""
         found = (list(scorer.scores(request, fleet)) for scorer in self._scorers)
         return tuple(zip(self._names, found, strict=True))
 
     def forget(self, instance: int) -> None:
-        """The instance has gone with its cache."""
+        """Forget an instance that is gone with its cache."""
         for scorer in self._scorers:
             if isinstance(scorer, Forgetful):
                 scorer.forget(instance)
 
     def state(self) -> tuple[object, ...]:
-        """What the scorers remember."""
+        """Return what the scorers remember."""
         return tuple(scorer.state() for scorer in self._scorers)
 
 
 def _looked_at(name: str, scorer: Scorer, scores: object, places: int) -> Sequence[float]:
-    """What a scorer answers; a plug-in's is looked at.
+    """Return a scorer's answer, after checking it if the scorer is a plug-in's.
 
     Raises:
-        SimulationError: it is no number for each place.
+        SimulationError: it is not a number for each place.
     """
     found = cast("Sequence[float]", scores)
     if is_ours(type(scorer)) or (

@@ -1,1 +1,1 @@
-"""LoRA adapters: which are on an instance, what loading them takes, and what steps with them cost."""
+"""LoRA adapters: which ones an instance holds, how long they take to load, and what they add to steps."""

@@ -1,4 +1,4 @@
-"""The LoRA adapters of one instance: which are on its accelerators, which in the host's memory, and who needs them."""
+"""The LoRA adapters of one instance: those on its accelerators, those in host memory, and the requests using them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARRIVES: Final = 0
 
 
 class Loading(NamedTuple):
-    """A load that runs beside steps; ``number`` counts these."""
+    """A load that runs concurrently with steps; ``number`` identifies it."""
 
     adapter: str
     load_us: int
@@ -37,7 +37,7 @@ class Loading(NamedTuple):
 
 
 class AdapterArrives:
-    """The end of a load that ran beside steps, as an event."""
+    """The end of a concurrent load, as an event."""
 
     __slots__ = ("_adapters", "_loading", "instance_index")
 
@@ -51,39 +51,40 @@ class AdapterArrives:
 
     @property
     def stale(self) -> bool:
-        """Whether the instance has gone meanwhile."""
+        """Whether the load was abandoned, because the instance is gone."""
         return self._adapters.loading != self._loading
 
     def happen(self, now: int) -> bool:
-        """The adapter is there."""
+        """Make the adapter available."""
         if self.stale:
             return False
         self._adapters.arrive(now)
         return True
 
     def drop(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing: no other state depends on it."""
 
 
 class Adapters(StepPart):
-    """What an instance has of adapters, and who waits for them.
+    """The adapters of an instance, and the requests that wait for them.
 
-    An adapter that is in use by a running request stays. Of the others the one whose last use ended first makes room.
+    An adapter in use by a running request stays. Of the others, the one whose last use ended first is evicted first.
 
     Attributes:
-        beside: loads run beside steps, and a request that waits for one is not overtaken (BLIS); else the step that
-            needs an adapter begins with its load, and whose adapter has no place is passed over (vLLM).
-        in_use: adapter -> how many running requests have it, in the order in which the first of each was admitted.
+        beside: whether loads run concurrently with steps, so that a request waiting for one is not overtaken (BLIS).
+            Otherwise the step that needs an adapter begins with its load, and requests whose adapter has no slot are
+            skipped (vLLM).
+        in_use: adapter -> number of running requests that use it, in the order in which the first of each was admitted.
         resident: adapter -> None, for those on the accelerators.
-        loading: what is being loaded beside steps.
-        wake: called with the time when an adapter has arrived: there may be a step to come.
-        told: whether the latest plan found anything to tell.
-        admitted: requests with an adapter that were scheduled; likewise what follows, ever.
-        hits: those of them whose adapter was there.
-        loads: adapters loaded, by the place that they came from.
-        evictions: adapters that made room on the accelerators.
+        loading: the concurrent load; None = there is none.
+        wake: called with the time when an adapter has arrived, as a step may be possible now.
+        told: whether the latest plan has adapter records to emit.
+        admitted: total of requests with an adapter that were scheduled. The following counts are totals, too.
+        hits: those of them whose adapter was resident.
+        loads: adapters loaded, by source.
+        evictions: adapters evicted from the accelerators.
         load_us: time of all loads.
-        holds: requests that were passed over, or waited for a load; again after a preemption.
+        holds: requests that were skipped or waited for a load, counted again after a preemption.
         held_us: how long they were held, if they were scheduled.
         loads_of: adapter -> how often it was loaded.
     """
@@ -152,32 +153,33 @@ class Adapters(StepPart):
         self.wake: Callable[[int], None] | None = None
         self._now = 0
         self._idle: dict[str, None] = {}
-        """Those of ``resident`` that are not in use; whose last use ended first stands first."""
+        """Those of ``resident`` that are not in use, in the order in which their last use ended."""
         self._host: dict[str, None] = {}
-        """In the host's memory alone; what left the accelerators first stands first."""
+        """Adapters in host memory only, in the order in which they left the accelerators."""
         self._held_us: dict[int, int] = {}
         """Request -> since when it has been held."""
         self._missed: dict[int, None] = {}
-        """Requests that a load beside steps was begun for, and that wait."""
+        """Waiting requests for which a concurrent load was started."""
         self._line: list[Request] | None = None
         self._place = 0
         self._number = 0
 
-    # ---- while a step is planned ----
+    # ---- planning ----
 
     def begin_plan(self, now: int) -> None:
-        """A step is to be planned."""
+        """Prepare for the planning of a step."""
         self._now = now
         self.told = False
 
     def end_plan(self) -> None:
-        """It is planned."""
+        """Finish the planning of a step."""
         self._line = None
 
     def next(self, waiting: WaitingQueue, passed: Container[int] = ()) -> Request | None:
-        """The request to be admitted next, but for those that are passed over, by their index; None = none can be.
+        """Return the request to admit next, without those in ``passed`` (indices); None = none can be admitted.
 
-        A request that is passed over in a plan cannot be admitted later in it: it only adds adapters to those in use.
+        A request that is skipped in a plan cannot be admitted later in it, as admissions only add to the adapters in
+        use.
         """
         if self.beside:
             return (
@@ -209,11 +211,11 @@ class Adapters(StepPart):
         return used < self._slots
 
     def has(self, request: Request) -> bool:
-        """Whether a request would not have to wait for its adapter."""
+        """Whether the request need not wait for its adapter."""
         return not self.beside or not request.adapter or request.adapter in self.resident
 
     def ready(self, request: Request) -> bool:
-        """Whether a request that is next can be admitted; where loads run beside steps, its own may begin."""
+        """Whether the next request can be admitted; with concurrent loads, its adapter's load may start."""
         adapter = request.adapter
         if self.has(request):
             return True
@@ -230,11 +232,11 @@ class Adapters(StepPart):
 
     @property
     def slots(self) -> int:
-        """Places for adapters in a batch."""
+        """Number of adapter slots in a batch."""
         return self._slots
 
     def hold(self, request: Request) -> None:
-        """A request is passed over, as its adapter has no place."""
+        """Record that a request is skipped because its adapter has no slot."""
         self._hold(request, "slots")
 
     def _hold(self, request: Request, reason: str) -> None:
@@ -251,7 +253,7 @@ class Adapters(StepPart):
             )
 
     def _bring(self, request: Request) -> int:
-        """Make room for an adapter and begin to load it; returns how long that takes."""
+        """Make room for an adapter and start to load it; return how long that takes."""
         adapter, observers = request.adapter, self._observers
         source = HOST if adapter in self._host else STORAGE
         self._host.pop(adapter, None)
@@ -276,7 +278,7 @@ class Adapters(StepPart):
         return took
 
     def take(self, request: Request) -> None:
-        """A request is admitted."""
+        """Count the adapter of an admitted request as in use."""
         adapter = request.adapter
         if not adapter:
             return
@@ -288,7 +290,7 @@ class Adapters(StepPart):
         self._load.adapters = len(self.in_use)
 
     def leave(self, request: Request) -> None:
-        """A request does not run any more."""
+        """Release the adapter of a request that no longer runs."""
         adapter = request.adapter
         if not adapter:
             return
@@ -300,14 +302,14 @@ class Adapters(StepPart):
         self._load.adapters = len(self.in_use)
 
     def forget(self, request: Request) -> None:
-        """A request does not wait any more."""
+        """Forget a request that no longer waits."""
         for one in (self._held_us, self._missed):
             one.pop(request.index, None)
 
-    # ---- when it runs ----
+    # ---- execution ----
 
     def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
-        """A step begins with the loads of what the requests need that it admits, and that is not there."""
+        """Return the step's duration including loads of non-resident adapters that admitted requests need."""
         self._now = now
         for request in plan.admitted:
             adapter = request.adapter
@@ -320,12 +322,12 @@ class Adapters(StepPart):
             else:
                 duration_us += self._bring(request)
                 self.resident[adapter] = None
-                if adapter not in self.in_use:  # the request has left since it was planned
+                if adapter not in self.in_use:  # the request has left since the step was planned
                     self._idle[adapter] = None
         return duration_us
 
     def arrive(self, now: int) -> None:
-        """The load beside steps is over."""
+        """Finish the concurrent load."""
         loading = self.loading
         if loading is None:
             return
@@ -338,7 +340,7 @@ class Adapters(StepPart):
             self.wake(now)
 
     def wipe(self) -> None:
-        """The instance has gone, and all requests have been taken out."""
+        """Reset everything; the instance is gone and all requests have been taken out."""
         self.resident.clear()
         self._idle.clear()
         self._host.clear()
@@ -346,24 +348,24 @@ class Adapters(StepPart):
         self._missed.clear()
         self.loading = self._line = None
 
-    # ---- what others want to know ----
+    # ---- queries ----
 
     def held_since_us(self, request: Request) -> int:
-        """Since when a waiting request has been held; -1 = it is not."""
+        """Time since when a waiting request has been held; -1 = it is not held."""
         return self._held_us.get(request.index, -1)
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return the whole state as plain values (for digests)."""
         places = (tuple(self.in_use.items()), tuple(self.resident), tuple(self._idle), tuple(self._host), self.loading)
         return (*places, tuple(self._held_us.items()), tuple(self._missed), *self.books())
 
     def books(self) -> tuple[int, ...]:
-        """What it counts."""
+        """Return all counters."""
         counts = (self.admitted, self.hits, *self.loads.values(), self.evictions, self.load_us)
         return (*counts, self.holds, self.held_us)
 
     def audit(self, running: Sequence[Request]) -> str:
-        """What is wrong with the books, given who runs; empty = nothing."""
+        """Check the books against the running requests; return what is wrong, or an empty string."""
         counts: dict[str, int] = {}
         for request in running:
             if request.adapter:

@@ -1,4 +1,4 @@
-"""What LoRA adapters take: memory, time to load, and time in every step."""
+"""Costs of LoRA adapters: memory, load time, and time added to every step."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ HOST: Final = "host"
 STORAGE: Final = "storage"
 
 _BYTES_PER_US: Final = 1000
-"""Of one GB/s."""
+"""Conversion factor from GB/s."""
 _STEP_OVERHEADS: Final = ((8, 0.02), (16, 0.035), (32, 0.06))
-"""Rank, and what each adapter of a batch adds to its steps. Source: BLIS (``lora.step_overhead_tiers``)."""
+"""Pairs of rank and step time share per adapter in the batch. Source: BLIS (``lora.step_overhead_tiers``)."""
 
 
 def bytes_per_rank(model: Model) -> int:
-    """Bytes that each rank of an adapter takes on all accelerators of an instance together.
+    """Bytes per adapter rank, on all accelerators of an instance together.
 
-    An adapter of rank r has, for a weight matrix of m rows and n columns, r (m + n) numbers of the activations' type;
-    it adapts the projections of attention and of dense MLPs (shared experts included), all of them; routed experts are
-    left as they are.
+    For a weight matrix of m rows and n columns, an adapter of rank r has r (m + n) numbers of the activations' type. It
+    adapts all projections of attention and of dense MLPs (shared experts included), but not routed experts.
     """
     hidden = model.hidden_size
     query, key_value = model.num_attention_heads * model.head_dim, model.num_key_value_heads * model.head_dim
@@ -41,25 +40,25 @@ def bytes_per_rank(model: Model) -> int:
 
 
 def reserved_bytes(lora: Lora, model: Model) -> int:
-    """Memory that the places for adapters take, on all accelerators of an instance together."""
+    """Memory reserved for adapter slots, on all accelerators of an instance together."""
     return lora.max_loras * lora.max_lora_rank * (lora.bytes_per_rank or bytes_per_rank(model))
 
 
 def step_overhead(lora: Lora) -> float:
-    """What each adapter of a batch adds to its steps, as a share of them: that of the nearest rank there is."""
+    """Share by which each adapter of a batch lengthens its steps: that of the nearest known rank."""
     if lora.step_overhead is not None:
         return lora.step_overhead
     return min(_STEP_OVERHEADS, key=lambda one: (abs(one[0] - lora.max_lora_rank), one[0]))[1]
 
 
 class LoadTimes:
-    """How long adapters take to get onto the accelerators, each of which loads its share.
+    """Load times of adapters; each accelerator loads its share.
 
     Args:
-        lora: what adapters are like.
+        lora: the adapter settings.
         model: the model that they adapt.
         hardware: one of the accelerators.
-        tensor_parallel: how many there are.
+        tensor_parallel: number of accelerators.
     """
 
     __slots__ = (
@@ -82,7 +81,7 @@ class LoadTimes:
         self._storage_gb_per_s = lora.storage_gb_per_s
 
     def us(self, adapter: str, source: str) -> int:
-        """From the host's memory, or from storage into that and then on; each rounded up."""
+        """Load time from host memory or, in addition, from storage to host memory; each part is rounded up."""
         size = self._bytes_per_rank * self._ranks.get(adapter, self._usual_rank)
         time = self._base_us + ceil(size / (self._gb_per_s * _BYTES_PER_US))
         if source == STORAGE:

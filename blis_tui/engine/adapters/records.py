@@ -1,19 +1,19 @@
-"""What is told of LoRA adapters."""
+"""Records about LoRA adapters."""
 
 from __future__ import annotations
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (kinds come in that order)
+from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (fixes the order of kinds)
 from blis_tui.engine.records import Description, Record
-from blis_tui.engine.speculative.records import DraftsVerified as _DraftsVerified  # noqa: F401  (likewise)
+from blis_tui.engine.speculative.records import DraftsVerified as _DraftsVerified  # noqa: F401  (as above)
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterHeld(Record):
-    """A waiting request was passed over for the first time because of its LoRA adapter.
+    """A waiting request was skipped for the first time because of its LoRA adapter.
 
-    ``reason`` is ``slots``: as many others as may run do (``in_use``); or ``load``: it is not on the accelerators yet.
-    ``in_use`` names first what has been in use for the longest.
+    ``reason`` is ``slots``: the maximum number of other adapters is in use (``in_use``); or ``load``: it is not on the
+    accelerators yet. ``in_use`` starts with the adapter in use for the longest time.
     """
 
     shown = Description(
@@ -34,14 +34,14 @@ class AdapterHeld(Record):
     adapter: str
     """The adapter that it asks for."""
     reason: str
-    """``slots``: as many others as may run do; ``load``: it is not on the GPUs yet."""
+    """``slots``: the maximum number of other adapters is in use; ``load``: it is not on the GPUs yet."""
     in_use: tuple[str, ...]
-    """Adapters in use, first what has been for the longest."""
+    """Adapters in use, the one in use for the longest time first."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterEvicted(Record):
-    """The LoRA adapter that was used least recently makes room for another one."""
+    """The least recently used LoRA adapter was evicted for another one."""
 
     shown = Description(
         "adapter-evicted",
@@ -55,16 +55,16 @@ class AdapterEvicted(Record):
     instance: int
     """Index of the instance."""
     adapter: str
-    """The adapter that makes room."""
+    """The evicted adapter."""
     beneficiary: str
     """The adapter that takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterLoad(Record):
-    """A LoRA adapter is loaded from ``host`` or ``storage``, for a request.
+    """A LoRA adapter is loaded from ``host`` or ``storage`` for a request.
 
-    Under ``blis`` it is there when an event says so (``adapter-ready``); under ``vllm-v1`` the step takes that much
+    With ``blis`` batching, the event ``adapter-ready`` ends the load; with ``vllm-v1``, the step takes that much
     longer.
     """
 
@@ -89,12 +89,12 @@ class AdapterLoad(Record):
     source: str
     """Where it comes from: ``host`` or ``storage``."""
     load_us: int
-    """How long that takes."""
+    """Duration of the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterReady(Record):
-    """A LoRA adapter is on the accelerators that was loaded while steps went on."""
+    """A LoRA adapter that was loaded concurrently with steps is on the accelerators now."""
 
     shown = Description(
         "adapter-ready",
@@ -112,4 +112,4 @@ class AdapterReady(Record):
     adapter: str
     """The adapter's name."""
     load_us: int
-    """How long loading it took."""
+    """Duration of the load."""

@@ -1,1 +1,1 @@
-"""Batch formation: one module an engine's rule."""
+"""Batch formation: one module per engine."""

@@ -1,8 +1,8 @@
-"""How waiting requests are admitted where running requests go first: from the head of the queue, while all fits."""
+"""Admission in engines that serve running requests first: from the head of the queue, while everything fits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003  (compiled, named tuples are made of what annotations say)
+from collections.abc import Sequence  # noqa: TC003  (mypyc evaluates annotations of named tuples)
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import NamedTuple, mypyc_attr
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 class Admits(Protocol):
-    """A rule that may ask for more before a request enters."""
+    """A rule that may impose further conditions on admission."""
 
     @property
     def traits(self) -> Traits:
-        """What sets its batches apart."""
+        """Traits of its batches."""
 
     def admits(self, batch: Batch, request: Request) -> bool:
-        """Whether a waiting request may enter, if its KV blocks are free."""
+        """Whether a waiting request may be admitted, provided its KV blocks are free."""
 
     def why_not(self, batch: Batch, request: Request) -> Stopped | None:
-        """Why one may not; None = the rule does not say."""
+        """Why a request may not be admitted; None = the rule gives no reason."""
 
     def padded_tokens(self, batch: Batch) -> int:
-        """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
+        """Tokens of an admitted request that needs only one, next to decodes with drafts; 0 = no padding."""
 
 
 class _Found(NamedTuple):
-    """What there is of a request's tokens before it enters."""
+    """What exists of a request's tokens before it is admitted."""
 
     cached_blocks: int
     found_blocks: int
-    """These, and what is found in the cache and not taken."""
+    """``cached_blocks`` plus blocks that were found but are not used."""
     findable_blocks: int
-    """Of its blocks, those that may be found in the cache."""
+    """Number of its blocks that may be found in the cache."""
     tiered: Sequence[int]
-    """Content behind the cached blocks that tiers have."""
+    """Content beyond the cached blocks that tiers hold."""
     swapped_tokens: int
 
 
@@ -52,14 +52,15 @@ class _Found(NamedTuple):
 class Admission(Admitting):
     """Admits from the head of the queue for as long as everything fits: no request overtakes another.
 
-    But where nothing runs, and the head is a victim or does not fit, a request that holds KV blocks already goes first:
-    the head could have them only then. So it does where its LoRA adapter is there and the head's is not: with places
-    for one of the two, each would be loaded in turn for ever.
+    There are two exceptions when nothing runs, in which a request that already holds KV blocks goes first. One is that
+    the head is a victim or does not fit: only that request's blocks could make room. The other is that the request's
+    LoRA adapter is resident and the head's is not: with a slot for only one of them, each would be loaded in turn for
+    ever.
 
     Args:
-        rule: which admits.
+        rule: the batching rule.
         batch: the requests.
-        asks: whether the rule asks for more than what all requests need.
+        asks: whether the rule imposes conditions beyond those common to all rules.
     """
 
     __slots__ = (
@@ -88,34 +89,35 @@ class Admission(Admitting):
         self._rule = rule
         self._asks = asks
         self._asks_anew = asks and not is_ours(type(rule))
-        """Whether it may change its mind although nothing has changed: one of a plug-in may go by the time."""
+        """Whether the rule may change its mind although nothing has changed: a plug-in's rule may depend on the
+        time."""
         self._batch = batch
         self._always_computes = 0 if traits.caches_whole_prompts else 1
-        """How many tokens of a prompt a step computes at least."""
+        """Minimum number of prompt tokens that a step computes."""
         self._reserves_whole_prompt = traits.reserves_whole_prompt
         self._splits = traits.chunked_prefill
         self._watermark = traits.spare_blocks(batch.pool.total) if traits.watermark else 0
         self._plain = batch.speculative is None and batch.swapping is None and batch.pool.tiers is None
-        """Whether there are neither drafts nor anything below the KV cache."""
+        """Whether there are neither drafts nor any storage below the KV cache."""
         self._plan = NO_PLAN
         self._budget = self._places = self._padded = 0
         self._beside = False
-        """Whether requests decode that ran before."""
+        """Whether requests that were running before decode in this step."""
         self._stuck = self._reloaded = -1
         self._passes = traits.encoder == "passes"
-        """Whether a request that the encoder has no room for does not hold up those behind it."""
+        """Whether a request that the encoder has no room for does not block those behind it."""
         self._passed: dict[int, Stopped] = {}
-        """Those of this plan, by their index."""
+        """Requests skipped in this plan, by their index."""
 
     def run(self, plan: Plan, budget: int) -> None:
-        """Admit all that it can into the plan of a step, with what is left of its token budget."""
+        """Admit as many waiting requests to the plan as the remaining token budget allows."""
         batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
         self._plan = plan
         self._budget = budget
         self._places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
         self._stuck = self._reloaded = -1
         if batch.speculative is not None:
-            # What requests compute at least, unless ones that ran before are being prefilled.
+            # Minimum number of tokens per request, unless prefills from before continue.
             self._padded = 0 if plan.chunks else self._rule.padded_tokens(batch)
             self._beside = bool(batch.load.decode_requests or plan.ghosts)
         all_may_go = adapters is None and not batch.stale
@@ -140,7 +142,7 @@ class Admission(Admitting):
                 and batch.refused == self._attempt(request)
                 and (batch.encoder is None or not batch.encoder.asks(request))
             ):
-                # Nothing has changed since it did not fit.
+                # Nothing has changed since the head did not fit.
                 self._plan.stopped = batch.stopped
                 if not (batch.reserved and self._gives_way(request)):
                     break
@@ -154,16 +156,16 @@ class Admission(Admitting):
         self._plan = NO_PLAN
 
     def _attempt(self, request: Request) -> tuple[int, ...]:
-        """What decides whether a request fits."""
+        """Return the values that determine whether a request fits."""
         return request.index, self._batch.pool.epoch, self._budget, self._plan.threshold
 
     def _refuse(self, request: Request, stopped: Stopped | None) -> None:
-        """A request does not fit, and will not before something changes."""
+        """Record that a request does not fit and will not until something changes."""
         self._batch.refused = self._attempt(request)
         self._plan.stopped = self._batch.stopped = stopped
 
     def _has_no_encoder(self, request: Request) -> bool:
-        """The encoder has no room for the next item of a request's media: whether another one may be tried."""
+        """Record that the encoder has no room for the next media item; return whether to try another request."""
         encoder = self._batch.encoder
         lack = None if encoder is None else encoder.lack
         stopped = Stopped(ENCODER, request=request) if lack is None else Stopped(ENCODER, lack.need, lack.had, request)
@@ -174,7 +176,7 @@ class Admission(Admitting):
         return self._gives_way(request)
 
     def _first(self, head: Request) -> Request:
-        """Nothing runs, and some who wait hold KV blocks: which of them goes first, or the head."""
+        """Choose between the head and a waiting request that holds KV blocks, while nothing runs."""
         batch, adapters = self._batch, self._batch.adapters
         holder = batch.first_with_blocks() or head
         if adapters is not None and not adapters.has_place(holder):
@@ -183,7 +185,7 @@ class Admission(Admitting):
         return holder if head.preemptions or head.index == self._stuck or here else head
 
     def _gives_way(self, request: Request) -> bool:
-        """It does not fit: whether one that holds KV blocks may go before it."""
+        """Whether a request that holds KV blocks may go before this one, which does not fit."""
         batch = self._batch
         if batch.running or not batch.reserved or self._stuck >= 0:
             return False
@@ -209,7 +211,7 @@ class Admission(Admitting):
         return True
 
     def _pads(self, request: Request, computed: int) -> bool:
-        """Whether placeholders stand for the drafts of a request that enters for one token."""
+        """Whether a request that enters for one token is padded with draft placeholders."""
         if (
             not self._padded
             or not (self._beside or computed)
@@ -222,12 +224,12 @@ class Admission(Admitting):
         return longest is None or computed + self._padded + 1 <= longest
 
     def _slots(self, tokens: int) -> int:
-        """How many tokens need KV slots where so many are computed."""
+        """Number of KV slots needed to compute ``tokens`` tokens."""
         drafting = self._batch.speculative
         return tokens if drafting is None else drafting.slots_for(tokens)
 
     def _admit(self, request: Request) -> bool:
-        """Admit a request that holds nothing, if it fits; returns whether another one may be tried."""
+        """Admit a request that holds no blocks, if it fits; return whether to try another one."""
         batch, pool = self._batch, self._batch.pool
         if self._asks and not self._rule.admits(batch, request):
             self._refuse(request, self._rule.why_not(batch, request))
@@ -239,7 +241,7 @@ class Admission(Admitting):
         if self._plain:
             swapped, findable = 0, (known - self._always_computes) // size
             cached = found = 0
-            if request.content or request.preemptions:  # else there is nothing to be found
+            if request.content or request.preemptions:  # else the cache cannot contain any of it
                 cached = found = pool.cached_prefix(request, findable)
             start = cached * size
         else:
@@ -252,7 +254,7 @@ class Admission(Admitting):
         if 0 < threshold < tokens:
             tokens = threshold
         if tokens > budget:
-            if pads or not self._splits:  # its tokens would have to be split, which the rule does not do
+            if pads or not self._splits:  # padding would have to be split, which the rule does not do
                 self._plan.stopped = Stopped(TOKENS, tokens, budget, request)
                 return False
             tokens = budget
@@ -288,7 +290,7 @@ class Admission(Admitting):
         return True
 
     def _found(self, request: Request) -> _Found:
-        """What there is of its tokens, in the KV cache and below it."""
+        """Look up the request's tokens in the KV cache and below it."""
         batch, pool = self._batch, self._batch.pool
         swapped = batch.swapped_tokens(request)
         findable = (swapped or request.target_tokens - self._always_computes) // pool.block_size_tokens
@@ -302,7 +304,7 @@ class Admission(Admitting):
         return _Found(cached, found, findable, tiered, swapped)
 
     def _reloads(self, request: Request, found: int, findable: int, swapped: int) -> bool:
-        """It does not fit: whether what tiers have of it comes back first."""
+        """Whether tier content of a request that does not fit is reloaded first."""
         pool = self._batch.pool
         if pool.tiers is None or swapped or request.index == self._reloaded:
             return False

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     "blis", "Running requests first, then waiting ones while the token budget lasts; preempts from the tail."
 )
 class BlisBatching(RunningFirst):
-    """Preemption drops what was generated.
+    """Discards generated tokens on preemption.
 
-    A prompt that is cached as a whole pins its blocks, schedules no token, and has its first token at the end of that
-    step. A preempted request computes its prompt again and generates its output again.
+    A prompt that is cached as a whole pins its blocks, schedules no token, and gets its first token at the end of that
+    step. A preempted request recomputes its prompt and generates its output again.
     """
 
     traits = Traits(

@@ -1,8 +1,8 @@
-"""``llm-serving-sim``: the schedulers of LLMServingSim, one pass over all unfinished requests or vLLM's two phases.
+"""``llm-serving-sim``: LLMServingSim's schedulers, with one pass over all unfinished requests or vLLM's two phases.
 
-Source: LLMServingSim 1.1, ``scheduler.py`` (``schedule_with_prefix``); ours is what happens when no request can be
-served for want of KV blocks: see ``OnePass``. As it was rewritten in August 2026: ``serving/core/scheduler.py``
-(``_schedule_running``, ``_schedule_waiting``), whose authors took it from vLLM 0.19.
+Source: LLMServingSim 1.1, ``scheduler.py`` (``schedule_with_prefix``). What happens when no request can be served for
+lack of KV blocks is our own addition (see ``OnePass``). The version of August 2026: ``serving/core/scheduler.py``
+(``_schedule_running``, ``_schedule_waiting``), which its authors derived from vLLM 0.19.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Under LLMServingSim's names."""
+    """Settings under LLMServingSim's names."""
 
     version: str = setting(
         "The LLMServingSim whose scheduler it is: 1.1 makes one pass over all requests in order of arrival; as it was"
@@ -60,7 +60,7 @@ class Settings:
     "llm-serving-sim", "One pass over all requests in order of arrival; what does not fit is skipped.", Settings
 )
 def llm_serving_sim(settings: Settings) -> BatchRule:
-    """The rule of a version.
+    """Create the rule of a version.
 
     Raises:
         PolicyError: that version does not have a setting.
@@ -71,14 +71,14 @@ def llm_serving_sim(settings: Settings) -> BatchRule:
 
 
 def _interval_us(settings: Settings) -> int:
-    """The log's interval in microseconds: at least one, if there is a log."""
+    """The log interval in microseconds, at least 1 if there is a log."""
     return math.ceil(settings.log_interval * 1e6)
 
 
 class TwoPhases(RunningFirst):
-    """Running requests first, the youngest of them preempted where blocks run out; then waiting ones, queue head first.
+    """Serves running requests first, preempting the youngest if blocks run out, then waiting ones from the queue head.
 
-    A step that preempts admits no request, and the first that does not fit ends the admissions.
+    A step that preempts admits no request, and the first request that does not fit ends the admissions.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -100,22 +100,22 @@ class TwoPhases(RunningFirst):
 
     @property
     def traits(self) -> Traits:
-        """What sets its batches apart."""
+        """Traits of its batches."""
         return self._traits
 
 
 class OnePass(Plain):
-    """Each request that can get something gets it: the first to arrive first, whether it waits, prefills or decodes.
+    """Serves all unfinished requests in order of arrival, whether they wait, prefill or decode.
 
-    A request gets the least of what it needs (what is left of its prompt, or one token), the threshold and the rest of
-    the token budget, if the blocks for it are free; else it is skipped. The pass ends with the budget, or when
+    A request gets the minimum of what it needs (the rest of its prompt, or one token), the threshold and the remaining
+    token budget, if the blocks for it are free; otherwise it is skipped. The pass ends when the budget is used up or
     ``max_num_seqs`` requests are served.
 
-    With ``pipeline_parallel``, requests of batches under way take no part and count in ``max_num_seqs``.
+    With ``pipeline_parallel``, requests of batches in flight are skipped but count towards ``max_num_seqs``.
 
-    Where no request can be served though some run and no batch is under way, the one of them that was admitted first
-    gets its share: victims are preempted until its blocks are free. Then the pass goes on among those that still run;
-    none is admitted.
+    If no request can be served although some run and no batch is in flight, the running request that was admitted first
+    gets its share: victims are preempted until its blocks are free. Then the pass continues with the requests that
+    still run; none is admitted.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -151,7 +151,7 @@ class OnePass(Plain):
         return step.plan
 
     def _ordered(self, requests: Iterable[Request], batch: Batch) -> list[Request]:
-        """In order of arrival, or first the prefills and then the decodes."""
+        """Sort requests by arrival, or prefills before decodes."""
         if not self._prefills_first:
             return sorted(requests, key=_arrival)
         prefills: list[Request] = []
@@ -163,16 +163,16 @@ class OnePass(Plain):
 
 
 class _Pass:
-    """One pass, as far as it has come.
+    """One pass and its progress.
 
     Attributes:
         plan: what it grants.
-        budget: tokens that are left.
-        served: the slots of those that got something.
+        budget: remaining tokens.
+        served: slots of the requests that were served.
         decoding: those of them that decode, by slot.
-        refused: those in the queue whose blocks were not free.
+        refused: queued requests whose blocks were not free.
         skipped: what the first of them lacked.
-        ended: why the pass ended before it had looked at all requests.
+        ended: why the pass ended before it had examined all requests.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -186,7 +186,7 @@ class _Pass:
         self._batch = batch
 
     def serve_all(self, requests: Iterable[Request]) -> None:
-        """Give each of them what it can get, in this order, but for those that a step under way works on."""
+        """Serve the requests in this order, except those that a step in flight works on."""
         busy = self._batch.busy
         for request in requests:
             if self.budget <= 0 or len(self.served) + len(busy) >= self._batch.limits.max_num_seqs:
@@ -196,7 +196,7 @@ class _Pass:
                 self._serve(request)
 
     def make_room(self) -> None:
-        """Serve the running request that was admitted first, at the cost of others."""
+        """Serve the running request that was admitted first, preempting others."""
         batch = self._batch
         running, pool = batch.running, batch.pool
         while running:
@@ -209,7 +209,7 @@ class _Pass:
                 return
 
     def _wanted(self, request: Request) -> int:
-        """How many tokens a running request can use in this step."""
+        """Number of tokens that a running request can use in this step."""
         slot = request.batch_slot
         return self._chunk(request.target_tokens - request.computed_tokens) if slot in self._batch.prefills else 1
 
@@ -224,7 +224,7 @@ class _Pass:
             self.served[request.batch_slot] = None
 
     def _go_on(self, request: Request) -> int:
-        """Tokens for a running request; 0 = its blocks are not free."""
+        """Grant a running request its tokens and return how many; 0 = its blocks are not free."""
         batch, pool = self._batch, self._batch.pool
         slot, tokens = request.batch_slot, self._wanted(request)
         if pool.missing(request, request.computed_tokens + tokens) > pool.free:
@@ -237,7 +237,7 @@ class _Pass:
         return tokens
 
     def _admit(self, request: Request) -> int:
-        """Tokens for a waiting request, which thereby runs; 0 = its blocks are not free."""
+        """Admit a waiting request and return its number of tokens; 0 = its blocks are not free."""
         batch, pool = self._batch, self._batch.pool
         size = pool.block_size_tokens
         if request.index in batch.reserved:
@@ -254,7 +254,7 @@ class _Pass:
         return tokens
 
     def _lacks(self, request: Request, need: int) -> bool:
-        """Whether a waiting request is skipped for want of so many KV blocks."""
+        """Whether a waiting request is skipped because ``need`` KV blocks are not free."""
         free = self._batch.pool.free
         if need <= free:
             return False

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @BATCHING.plugin("nano", "Prompts first: a step prefills whole prompts or decodes, never both.")
 class NanoBatching(Plain):
-    """A step takes whole prompts from the queue, and only if there is none that fits it decodes.
+    """Forms a step from whole prompts; if none fits, the step decodes.
 
-    Prompts are taken from the head while ``max_num_seqs`` and ``max_num_batched_tokens`` last and the blocks of the
-    whole sequence are free; none overtakes. A decode step gives one token to up to ``max_num_seqs`` running requests,
-    in the order of their admission; it costs no token budget. A preempted request keeps what it has generated.
+    Prompts are taken from the queue head while ``max_num_seqs`` and ``max_num_batched_tokens`` allow and the blocks of
+    the whole sequence are free; no request overtakes another. A decode step gives one token each to up to
+    ``max_num_seqs`` running requests, in the order of their admission; it uses no token budget. A preempted request
+    keeps its generated tokens.
     """
 
     def __init__(self, settings: NoSettings) -> None:
@@ -61,7 +62,7 @@ class NanoBatching(Plain):
         return 0
 
     def _prefill(self, batch: Batch, plan: Plan) -> None:
-        """Take whole prompts from the head of the queue, for as long as they fit."""
+        """Admit whole prompts from the head of the queue while they fit."""
         waiting, pool = batch.waiting, batch.pool
         size = pool.block_size_tokens
         budget = batch.limits.max_num_batched_tokens
@@ -92,12 +93,12 @@ class NanoBatching(Plain):
             budget -= tokens
 
     def _take_over(self, batch: Batch, plan: Plan, places: int) -> None:
-        """Let those decode, too, whose prompts were computed elsewhere, from the head of the queue."""
+        """Admit requests from the head of the queue whose prompts were computed elsewhere, to decode, too."""
         waiting, pool = batch.waiting, batch.pool
         while waiting.items:
             request = (None if batch.running else batch.first_with_blocks()) or waiting.head()
             if request.index not in batch.reserved:
-                plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else no request waited before
+                plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else no request was waiting before
                 break
             if places <= 0:
                 plan.stopped = Stopped(PREEMPTED) if plan.preempted else Stopped(PLACES, 1)

@@ -1,4 +1,4 @@
-"""What a batching rule cannot be combined with: documents are checked for it, and instances are not made of it."""
+"""What a batching rule cannot be combined with. Documents are checked for it before instances are created."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
 
 _BY_PRIORITY: Final = ("fcfs", "lof")
-"""Orders that SGLang knows beside ``enable_priority_scheduling`` (``arg_groups/validation_hook.py``)."""
+"""Scheduling orders that SGLang accepts with ``enable_priority_scheduling`` (``arg_groups/validation_hook.py``)."""
 
 
 class Refusal(NamedTuple):
-    """A setting of an engine that the batching rule has no use for."""
+    """An engine setting that the batching rule does not support."""
 
     key: str
-    """Of the engine."""
+    """Key of the engine."""
     message: str
     help: str
 
@@ -28,15 +28,15 @@ class Refusal(NamedTuple):
 def refusals(
     kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bool, budgets: Iterable[str] = ()
 ) -> Iterator[Refusal]:
-    """Everything that is wrong with an engine's settings, as the batching rule has it.
+    """Yield everything in an engine's settings that the batching rule does not support.
 
     Args:
         kind: the rule's name.
-        traits: what it says about itself.
-        stages: of the pipeline; 1 = there is none.
+        traits: the rule's traits.
+        stages: pipeline stages; 1 = there is no pipeline.
         drafter: the method of speculative decoding; "" = there is none.
         adapts: whether the engine serves LoRA adapters.
-        budgets: keys of the encoder that say what it takes in a step, and what its cache holds.
+        budgets: keys of the encoder that set its budget per step and its cache size.
     """
     if not traits.encoder:
         for key in budgets:
@@ -53,13 +53,13 @@ def refusals(
 
 
 def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: bool) -> Iterator[Refusal]:
-    """The same for what is no setting of an engine; ``key`` is a path.
+    """Yield unsupported settings outside the engine; ``key`` is a path.
 
     Args:
         kind: the rule's name.
-        traits: what it says about itself.
-        scheduling: who goes first in queues.
-        victim: whom the policy preempts.
+        traits: the rule's traits.
+        scheduling: the queue order.
+        victim: the policy's victim rule.
         splits: whether prompts are computed on one instance and answers generated on another.
     """
     if scheduling == "lpm" and not traits.radix_tree:
@@ -82,7 +82,7 @@ def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: b
 
 
 def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator[Refusal]:
-    """Drafters that a rule does not know, or not beside its other settings."""
+    """Yield drafters that a rule does not support at all or with its other settings."""
     drafters = ", ".join(traits.drafters)
     if not traits.drafters:
         advice = advised(kind, "speculative", "remove it, or take blis or vllm-v1 batching")
@@ -97,7 +97,7 @@ def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator
     elif drafter not in traits.drafters:
         yield Refusal("speculative", f"`{kind}` batching knows no drafter `{drafter}`", f"take {drafters}")
     elif stages > 1 and traits.pipelines and not traits.plans_ahead:
-        # Without it, vLLM 0.32.0 plans the drafts of a batch whose own tokens it has not read (core.py line 693).
+        # Without it, vLLM 0.32.0 plans the drafts of a batch whose tokens it has not read yet (core.py line 693).
         message = "in a pipeline, vLLM verifies drafts with asynchronous scheduling alone"
         advice = "set `async_scheduling: true` in policy.batching, or `pipeline_parallel: 1`"
         yield Refusal("pipeline_parallel", message, advice)

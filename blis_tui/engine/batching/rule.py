@@ -1,4 +1,4 @@
-"""What a batch-formation rule is, and what engines share that serve running requests first."""
+"""The interface of batch-formation rules, and what engines that serve running requests first have in common."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BatchRule(Protocol):
         """The ``long_prefill_token_threshold`` in force; 0 = off."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything it remembers from step to step, as plain values (for digests)."""
+        """Return everything it remembers from step to step, as plain values (for digests)."""
 
 
 _ORDER_MATTERS: Final = -2
@@ -54,8 +54,8 @@ BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", B
 def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     """Plan a step; None = nothing can be done before KV blocks arrive.
 
-    Where no request fits, waiting requests that hold blocks lose them, the last one first, until one fits; not in a
-    plan that is made ``ahead``, as the step that is under way may free some.
+    If no request fits, waiting requests that hold blocks lose them, the last one first, until one fits. A plan made
+    ``ahead`` does not do that, as the step in flight may free some blocks.
     """
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
@@ -78,28 +78,28 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Plain(Kept):
-    """What most rules have in common: limits as configured, and no memory."""
+    """Base of most rules: limits as configured, and no memory."""
 
     def max_running(self, engine: Engine) -> int:
-        """As many as the instance has places for."""
+        """Return the configured ``max_num_seqs``."""
         return engine.max_num_seqs
 
     def prefill_threshold(self, engine: Engine) -> int:
-        """As configured."""
+        """Return the configured threshold."""
         return engine.long_prefill_token_threshold
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RunningFirst(Plain):
-    """Running requests first, then waiting ones from the queue head, while token budget, places and blocks last."""
+    """Serves running requests first, then waiting ones from the queue head, while budget, places and blocks last."""
 
     @property
     def traits(self) -> Traits:
-        """Nothing differs from the default."""
+        """The default traits."""
         return _NOTHING_SPECIAL
 
     def plan(self, batch: Batch) -> Plan:
@@ -121,11 +121,11 @@ class RunningFirst(Plain):
         """Tokens of an admitted request that needs only one, next to decodes with drafts; 0 = no padding."""
         return 0
 
-    def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
+    def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules with further conditions)
         """Whether a waiting request may enter if its KV blocks are free; called in each plan that reaches it."""
         return True
 
-    def why_not(self, batch: Batch, request: Request) -> Stopped | None:  # noqa: ARG002  (for rules that ask for more)
+    def why_not(self, batch: Batch, request: Request) -> Stopped | None:  # noqa: ARG002  (for such rules)
         """Why a request that fits may not enter; None = the rule gives no reason."""
         return None
 
@@ -141,13 +141,13 @@ class RunningFirst(Plain):
 def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     """Give running requests their tokens for this step, in the order of their admission.
 
-    A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,
-    victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
+    A prefill gets ``min(rest of the prompt, threshold, remaining budget)``, a decode one token. If blocks run out,
+    victims are preempted. Returns the remaining token budget, or -1 if a request was preempted.
     """
     cohort = batch.cohort
     in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.concerns(batch.prefills))
     if not in_order:
-        if not batch.prefills and cohort.lockstep and not cohort.unsure:  # as nearly always where requests are admitted
+        if not batch.prefills and cohort.lockstep and not cohort.unsure:  # the usual case when requests are admitted
             decodes = batch.load.decode_requests
             blocks = cohort.due_blocks() if decodes else 0
             if decodes <= budget and blocks <= batch.pool.free:
@@ -170,10 +170,10 @@ def _at_most(threshold: int, tokens: int) -> int:
 
 
 def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
-    """Serve all requests without walking the batch, where the order of who gets tokens cannot matter.
+    """Serve all requests without walking the batch, where the order of granting cannot matter.
 
-    It cannot when the budget covers all wishes; nor when all prefills stand behind all decodes (then the decodes are
-    served first in either view) and the blocks suffice for all. Returns the same as ``_grant_in_order``.
+    It cannot matter when the budget covers all requests, or when all prefills come after all decodes (then decodes are
+    served first either way) and there are enough blocks for all. Returns the same as ``_grant_in_order``.
     """
     pool = batch.pool
     cohort = batch.cohort
@@ -222,20 +222,20 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
 
 
 def _grant_in_vain(batch: Batch, plan: Plan, unsure: list[Request]) -> None:
-    """Let requests compute one more token whose answers end in the step under way, which plans do not know."""
+    """Let requests compute one more token although their answers end in the step in flight, which plans cannot know."""
     for request in unsure:
         batch.pool.extend(request, request.computed_tokens + 1)
         plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
 
 
 def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
-    """Whether the running list ends in exactly these requests."""
+    """Whether the running list ends with exactly these requests."""
     tail = reversed(batch.running.values())
     return all(next(tail) is request for request in reversed(prefills))
 
 
 def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
-    """Walk the running list request by request: the budget or the blocks do not cover all."""
+    """Walk the running list request by request, because the budget or the blocks do not cover all."""
     pool = batch.pool
     drafting, encoder = batch.speculative, batch.encoder
     batch.dissolve_cohort()
@@ -246,7 +246,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             break
         slot = request.batch_slot
         if slot < 0:
-            continue  # it fell victim to a request before it
+            continue  # it was preempted for a request before it
         prefilling = slot in batch.prefills
         if slot in batch.paused and not prefilling:
             continue
@@ -258,7 +258,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if prefilling and encoder is not None:
             tokens = encoder.fit(request, request.computed_tokens, tokens)
         if tokens <= 0:
-            continue  # as far as plans know, it may have come to the end of what there can be
+            continue  # as far as plans know, it may have used up its budget
         slots = request.computed_tokens + tokens if drafting is None else drafting.slots(request, tokens)
         need = pool.missing(request, slots)
         while need > pool.free:
@@ -272,7 +272,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if request.batch_slot < 0:
             if batch.serves_on:
                 continue
-            break  # it was its own victim: none behind it is served either
+            break  # it preempted itself: no request behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)
             if encoder is not None:

@@ -1,4 +1,4 @@
-"""``sglang``: the scheduler of SGLang, batch for batch. Prompts go first, and victims are retracted.
+"""``sglang``: SGLang's scheduler, batch for batch. Prompts go first, and victims are retracted.
 
 Source: SGLang 0.5.23, ``managers/scheduler.py`` (``get_next_batch_to_run``, ``_get_new_batch_prefill_raw``,
 ``update_running_batch``), ``managers/schedule_batch.py`` (``retract_decode``) and
@@ -39,20 +39,20 @@ _LEAST_SHARE: Final = 0.14
 _DECAY_STEPS: Final = 600
 """``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``."""
 _RETRACT_STEPS: Final = 20
-"""``SGLANG_RETRACT_DECODE_STEPS``: decodes for which room is made at a retraction."""
+"""``SGLANG_RETRACT_DECODE_STEPS``: a retraction makes room for so many decode steps."""
 _LEFT_BEHIND: Final = 64
-"""Requests that have left and whose place is not forgotten yet, at most, beside as many as there are."""
+"""Departed requests whose order is still remembered, at most, in addition to as many as are present."""
 _REFRESH_INTERVAL: Final = 32
-"""``WAITING_PREFIX_REFRESH_INTERVAL``: every so many prefills, what the queue will find counts as used."""
+"""``WAITING_PREFIX_REFRESH_INTERVAL``: after so many prefills, cached prefixes of queued requests count as used."""
 _REFRESHED: Final = 128
 """``WAITING_QUEUE_PREFIX_MATCH_MAX``."""
 _PREFILL_WEIGHT: Final = 1000
-"""``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: of a step that is no decode."""
+"""``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: weight of a step other than a decode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Under SGLang's names."""
+    """Settings under SGLang's names."""
 
     version: str = setting("The SGLang whose scheduler it is.", default=SGLANG[0], enum=list(SGLANG))
     chunked_prefill_size: int | None = setting_or(
@@ -105,23 +105,23 @@ class Formed(NamedTuple):
 
     plan: Plan
     prefills: tuple[Request, ...]
-    """Whose prompts it computes, in order."""
+    """Requests whose prompts it computes, in order."""
     chunked: Request | None
-    """Of these, the one whose prompt goes on."""
+    """The one of them whose prompt continues in a later batch."""
     decodes: bool
 
 
 @BATCHING.plugin("sglang", "As SGLang forms batches: prompts first, and a radix tree of what was computed.", Settings)
 class SglangBatching(Plain):
-    """A step computes prompts or generates. Running requests may be retracted, and wait again at the queue's end.
+    """Forms steps that either compute prompts or decode. Retracted requests wait again at the end of the queue.
 
     Attributes:
-        ratio: share of their declared answers that running requests are expected to generate.
-        full: no other request is looked at until one leaves.
-        running: who generates, or will, by index, in SGLang's order.
-        chunked: the request whose prompt is computed in parts; None = there is none.
-        before: the batch that was formed last; None = none was.
-        under_way: the same, if its results are not known yet.
+        ratio: share of their declared output that running requests are expected to generate.
+        full: no further request is examined until one leaves.
+        running: requests that decode, or will, by index, in SGLang's order.
+        chunked: the request whose prompt is computed in chunks; None = there is none.
+        before: the batch that was formed last; None = there was none.
+        under_way: that batch, if its results are not known yet.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -165,18 +165,18 @@ class SglangBatching(Plain):
             step_tokens_setting="chunked_prefill_size" if settings.chunked_prefill_size else "max_prefill_tokens",
         )
 
-    # ---- what it says of itself ----
+    # ---- properties of the rule ----
 
     def prefill_threshold(self, engine: Engine) -> int:  # noqa: ARG002  (the protocol's signature)
-        """Prompts are split by the budget alone."""
+        """Return 0: prompts are split by the budget alone."""
         return 0
 
     def place_of(self, request: Request) -> int:
-        """Its place among those of a batch."""
+        """Sort key: the request's position within a batch."""
         return self._turns.get(request.index, 0)
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers from step to step, as plain values (for digests)."""
+        """Return everything it remembers from step to step, as plain values (for digests)."""
         chunked = None if self.chunked is None else self.chunked.index
         return (
             *(self.ratio, self.full, list(self.running), chunked, self._computed),
@@ -185,15 +185,15 @@ class SglangBatching(Plain):
             *(() if self._priorities is None else self._priorities.state()),
         )
 
-    # ---- a plan ----
+    # ---- planning ----
 
     def idle(self) -> None:
-        """There was nothing to do for a while."""
+        """Reset after a period without work."""
         self.ratio = self._first_ratio
         self.before = None
 
     def plan(self, batch: Batch) -> Plan:
-        """Form a batch; the plan computes nothing where there is none."""
+        """Form a batch; if there is none, the plan computes nothing."""
         plan = Plan()
         plan.decodes = False
         self._look_for_requests(batch)
@@ -212,7 +212,7 @@ class SglangBatching(Plain):
         return plan
 
     def forget(self, request: Request) -> None:
-        """It has left with nothing."""
+        """Forget a request that left without a result."""
         self.running.pop(request.index, None)
         self._leave(request)
         if self.chunked is request:
@@ -230,14 +230,14 @@ class SglangBatching(Plain):
             self._received_us = batch.now
 
     def _waiting(self, batch: Batch, count: int | None) -> list[Request]:
-        """The first of the queue that the scheduler knows of."""
+        """Return the first requests in the queue that the scheduler has received."""
         if self._settings.scheduler_recv_interval <= 1:
             return batch.waiting.first(count)
         known = [one for one in batch.waiting.ordered() if one.queued_us <= self._received_us]
         return known[:count]
 
     def _take_note(self, batch: Batch) -> None:
-        """What has become of the batch before: its prefills run, and who has ended leaves."""
+        """Process the results of the previous batch: its prefills run now, and ended requests leave."""
         pool = radix_pool(batch.pool)
         chunked = self.chunked
         if chunked is not None and chunked.computed_tokens < self._computed:
@@ -252,7 +252,7 @@ class SglangBatching(Plain):
                 self._forget_ended(before)
             if before.decodes or (joining and not self.running):
                 self.full = False
-            if before.decodes:  # those who went along stand behind them
+            if before.decodes:  # decodes of a mixed batch come after its prefills
                 joined = {one.index: one for one in joining}
                 self.running = {**joined, **self.running}
             else:
@@ -266,7 +266,7 @@ class SglangBatching(Plain):
             self.full = False
 
     def _prune(self, batch: Batch) -> None:
-        """Forget the places of requests that have left while a step of theirs was under way, now and then."""
+        """Occasionally forget the positions of requests that left while a step of them was in flight."""
         there = len(batch.running) + len(batch.ending)
         if len(self._turns) <= 2 * there + _LEFT_BEHIND:
             return
@@ -276,7 +276,7 @@ class SglangBatching(Plain):
             self._priorities.keep(alive, batch.waiting.items)
 
     def _forget_ended(self, formed: Formed) -> None:
-        """Who has ended with the first token has never run."""
+        """Forget the priorities of requests that ended with their first token, so never ran."""
         if self._priorities is not None:
             for one in formed.prefills:
                 if one.state is RequestState.COMPLETED:
@@ -287,10 +287,10 @@ class SglangBatching(Plain):
         if self._priorities is not None:
             self._priorities.forget(request)
 
-    # ---- prompts ----
+    # ---- prefill ----
 
     def _prefill(self, batch: Batch, plan: Plan) -> Formed | None:
-        """Compute prompts, if any may be."""
+        """Form a prefill batch, if possible."""
         limit = batch.limits.max_num_seqs
         if self._priorities is not None:
             self.full = False
@@ -365,7 +365,7 @@ class SglangBatching(Plain):
             places.tell(plan)
 
     def _preempt(self, batch: Batch, plan: Plan, request: Request, adder: Adder) -> bool:
-        """Put running requests back that are less urgent than a waiting one; returns whether it has a place now."""
+        """Preempt running requests that are less urgent than a waiting one; return whether it has a place now."""
         priorities = self._priorities
         if priorities is None:
             return False
@@ -380,7 +380,7 @@ class SglangBatching(Plain):
         return bool(chosen)
 
     def _look_at(self, request: Request, adder: Adder) -> None:
-        """It stays in the queue, and what there is to compute of it is remembered."""
+        """Remember the tokens to compute of a request that stays in the queue."""
         if self._priorities is not None and request.state is RequestState.WAITING:
             self._priorities.refuse(request, adder.rest)
 
@@ -389,12 +389,12 @@ class SglangBatching(Plain):
             self._priorities.admit(request, batch.waiting.turn(request))
 
     def _fill(self, batch: Batch, stopped: Stopped | None) -> None:
-        """No other request is looked at until one leaves."""
+        """Examine no further request until one leaves."""
         self.full = True
         self._filled = None if stopped is None else stopped._replace(tried_us=batch.now)
 
     def _arrange(self, batch: Batch, pool: RadixPool) -> None:
-        """Put the queue in order; what it will find counts as used."""
+        """Sort the queue, and mark the cached prefixes of its requests as used."""
         queue = batch.waiting
         if isinstance(queue, LongestPrefix) and pool.caching and queue.arrange(self._waiting(batch, None), pool):
             return
@@ -406,7 +406,7 @@ class SglangBatching(Plain):
                 pool.match(request, request.target_tokens)
 
     def _grant(self, batch: Batch, pool: RadixPool, plan: Plan, adder: Adder) -> None:
-        """Take room for all of a prefill at once."""
+        """Allocate the blocks for all of a prefill at once."""
         page = pool.block_size_tokens
         pool.start_loading(plan, batch.now)
         tokens = 0
@@ -429,7 +429,7 @@ class SglangBatching(Plain):
             )
 
     def _go_along(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
-        """Let running requests generate beside a prefill, if there is room without retracting any."""
+        """Let running requests decode in a prefill step, if there is room without retracting any."""
         if self._let_go_finishing(batch):
             self.full = False
         if not self.running or not pool.make_room(self._due(batch, self.running.values())):
@@ -441,15 +441,15 @@ class SglangBatching(Plain):
         return True
 
     def _seat(self, requests: Iterable[Request]) -> None:
-        """They stand behind all others in the order of a batch."""
+        """Put requests behind all others in batch order."""
         for request in requests:
             self._turn += 1
             self._turns[request.index] = self._turn
 
-    # ---- answers ----
+    # ---- decode ----
 
     def _decode(self, batch: Batch, plan: Plan) -> Formed | None:
-        """Let those who run generate a token each, retracting some if there is no room for it."""
+        """Decode one token for each running request, retracting some if there is no room."""
         pool, before = radix_pool(batch.pool), len(self.running)
         if not self.running:
             return None
@@ -458,7 +458,7 @@ class SglangBatching(Plain):
             self.full = False
             return None
         fits = pool.make_room(self._due(batch, self.running.values()))
-        if not fits and ending:  # there will be room when the step under way is over
+        if not fits and ending:  # there will be room when the step in flight is over
             self.full = False
             return None
         if fits:
@@ -471,7 +471,7 @@ class SglangBatching(Plain):
         return Formed(plan, (), None, decodes=True)
 
     def _generate(self, batch: Batch, pool: RadixPool, plan: Plan) -> None:
-        """Take room for a token of each running request, also of those that end unexpectedly in the step under way."""
+        """Allocate room for one token of each running request, even of those about to end unexpectedly."""
         due = self._due(batch, self.running.values())
         if pool.block_size_tokens > 1:
             pool.make_room(len(self.running))
@@ -493,15 +493,15 @@ class SglangBatching(Plain):
         return due
 
     def _committed(self, batch: Batch, request: Request) -> int:
-        """Tokens for which it has room: also those of the step under way."""
+        """Number of tokens that have room, including those of the step in flight."""
         if request.joined_clock < 0:
             return request.target_tokens
         return batch.cohort.context_tokens(request) + batch.cohort.ahead
 
-    # ---- who ends in the step under way ----
+    # ---- requests that end in the step in flight ----
 
     def _ending(self, batch: Batch) -> list[Request]:
-        """Who has the last token in the step under way."""
+        """Return the requests that get their last token in the step in flight."""
         under_way, cohort = self.under_way, batch.cohort
         if under_way is None:
             return []
@@ -515,7 +515,7 @@ class SglangBatching(Plain):
         return found
 
     def _let_go_finishing(self, batch: Batch) -> bool:
-        """Leave out of the next step what ends by length in the one under way; returns whether anything does."""
+        """Leave out requests that end by length in the step in flight; return whether there are any."""
         ending = [
             one
             for one in self._ending(batch)
@@ -525,12 +525,12 @@ class SglangBatching(Plain):
             del self.running[one.index]
         return bool(ending)
 
-    # ---- victims ----
+    # ---- retraction ----
 
     def _retract(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
-        """Put some back into the queue: who has generated least goes first, of these the longest prompt.
+        """Retract requests into the queue: those with the fewest generated tokens first, then the longest prompts.
 
-        Returns whether the others can generate now.
+        Returns whether the others can decode now.
         """
         generated = batch.cohort.generated_tokens
         needed, free, before = self._due(batch, self.running.values()), pool.free, self.ratio
@@ -555,12 +555,12 @@ class SglangBatching(Plain):
         return True
 
     def _spare(self, batch: Batch, requests: int) -> None:
-        """Evict until there is room for the next tokens of so many requests, if possible."""
+        """Evict until there is room for the next tokens of ``requests`` requests, if possible."""
         pool = radix_pool(batch.pool)
         pool.make_room(-(-_RETRACT_STEPS * requests // pool.block_size_tokens))
 
     def _put_back(self, batch: Batch, plan: Plan, victim: Request, beneficiary: Request) -> None:
-        """What it generates in the step under way is lost, too."""
+        """Retract one request; a token generated for it in the step in flight is lost, too."""
         if self._priorities is not None:
             self._priorities.put_back(victim)
         under_way = self.under_way
@@ -573,7 +573,7 @@ class SglangBatching(Plain):
 
 
 def _sign(settings: Settings) -> int:
-    """Which priorities go first: 1 the smallest, -1 the largest; 0 = none is asked."""
+    """Sign of priorities: 1 = the smallest goes first, -1 = the largest; 0 = priorities are not used."""
     if not settings.enable_priority_scheduling:
         return 0
     return 1 if settings.schedule_low_priority_values_first else -1

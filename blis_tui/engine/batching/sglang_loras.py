@@ -1,4 +1,4 @@
-"""Which LoRA adapters SGLang lets into a batch.
+"""The LoRA adapters that SGLang admits to a batch.
 
 Source: SGLang 0.5.23, ``managers/scheduler.py`` (``can_schedule_lora_req``) and ``lora/lora_manager.py``
 (``validate_lora_batch``).
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class AdapterPlaces:
-    """The adapters of one batch as it is formed. The base model counts as one of them.
+    """The adapters of one batch while it is formed. The base model counts as one of them.
 
-    A request whose adapter has no place is passed over, and those behind it may go first.
+    A request whose adapter has no slot is skipped, and requests behind it may go first.
 
     Args:
         adapters: those of the instance.
-        requests: who runs as far as the scheduler knows, and whose prompt goes on.
+        requests: running requests as the scheduler knows them, and the request whose chunked prompt continues.
     """
 
     def __init__(self, adapters: Adapters, requests: Iterable[Request]) -> None:
@@ -34,7 +34,7 @@ class AdapterPlaces:
         self._passed: Request | None = None
 
     def has_place(self, request: Request) -> bool:
-        """Whether a waiting request may be looked at."""
+        """Whether a waiting request may be examined."""
         if request.adapter in self._used or len(self._used) < self._adapters.slots:
             return True
         self._adapters.hold(request)
@@ -43,10 +43,10 @@ class AdapterPlaces:
         return False
 
     def take(self, request: Request) -> None:
-        """It was looked at: its adapter counts, also where it is not admitted."""
+        """Count the adapter of a request that was examined, even if the request is not admitted."""
         self._used[request.adapter] = None
 
     def tell(self, plan: Plan) -> None:
-        """Say why a request was passed over, where nothing else ended the plan."""
+        """Report why a request was skipped, unless something else ended the plan."""
         if plan.stopped is None and self._passed is not None:
             plan.stopped = Stopped(ADAPTER, request=self._passed)

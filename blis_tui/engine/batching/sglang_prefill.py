@@ -1,4 +1,4 @@
-"""Whom SGLang admits to a prefill: four budgets, and how much of what runs is still to come.
+"""How SGLang admits requests to a prefill: four budgets, and an estimate of the output that running requests have left.
 
 Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder``) and ``mem_cache/prefill_budget.py``.
 """
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 MOST_NEW_TOKENS: Final = 4096
-"""No request is expected to generate more than this (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+"""Cap on the expected output of a request (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
 _SPARE_TOKENS: Final = 1
-"""Of each request that generates, where the course of all answers is known (``IGNORE_EOS_RESERVE_TOKENS``)."""
+"""Tokens reserved per decoding request where all output lengths are known (``IGNORE_EOS_RESERVE_TOKENS``)."""
 
 
 class Verdict(Enum):
-    """What comes of a candidate, or of the budgets behind it."""
+    """The outcome for a candidate, or the state of the budgets after it."""
 
     GO_ON = "go on"
     NO_TOKEN = "no token"  # noqa: S105  (SGLang's name)
@@ -33,31 +33,31 @@ class Verdict(Enum):
 
 
 class Entry(NamedTuple):
-    """What a prefill computes of a request."""
+    """What a prefill computes for a request."""
 
     request: Request
     computed: int
-    """Tokens that are there already."""
+    """Tokens that are in the cache already."""
     new: int
 
 
 class Adder:
-    """One prefill, as it is put together.
+    """One prefill batch while it is put together.
 
     Args:
         pool: the KV blocks.
-        running: who generates, in order.
-        generated: how many tokens a request has generated, as far as SGLang knows.
-        ratio: share of what is declared that requests are expected to generate.
-        max_prefill_tokens: input tokens after which no other candidate is looked at.
-        chunk: tokens after which a prompt is split; None = never.
-        beside: tokens that requests generate in the same step.
+        running: decoding requests, in order.
+        generated: returns how many tokens a request has generated, as far as SGLang knows.
+        ratio: share of their declared output that requests are expected to generate.
+        max_prefill_tokens: number of input tokens after which no further candidate is examined.
+        chunk: number of tokens after which a prompt is split; None = never.
+        beside: tokens that requests decode in the same step.
 
     Attributes:
         entries: what it computes, in order.
-        chunked: of these, the one whose prompt goes on later; None = there is none.
-        expected: tokens that the budget of all that is to come has taken off for those who run.
-        stopped: what the latest verdict that was not to go on rests on.
+        chunked: the entry's request whose prompt continues later; None = there is none.
+        expected: expected output of running requests, deducted from the total budget.
+        stopped: reason for the latest verdict other than to go on.
         rest: tokens to compute of the latest candidate.
     """
 
@@ -82,7 +82,7 @@ class Adder:
         self.entries: list[Entry] = []
         self.chunked: Request | None = None
         expected: float = 0
-        for one in running:  # (in this order: the last bits of the sum depend on it)
+        for one in running:  # (the order determines the last bits of the sum)
             expected += self.still_expected(one)
         self.expected = expected
         self._total_offset = beside + expected
@@ -94,26 +94,26 @@ class Adder:
     # ---- budgets ----
 
     def still_expected(self, request: Request) -> float:
-        """Tokens that a running request is expected to generate yet."""
+        """Number of tokens that a running request is still expected to generate."""
         ratio = 1.0 if request.ignore_eos else self._ratio
         return min(request.max_output_tokens - self._generated(request), MOST_NEW_TOKENS) * ratio
 
     @property
     def total(self) -> float:
-        """Tokens for which there is room, now and later."""
+        """Remaining total budget: room for tokens now and later."""
         return self._pool.free * self._page - self._total_offset
 
     @property
     def current(self) -> int:
-        """Tokens for which there is room now."""
+        """Remaining current budget: room for tokens now."""
         return self._pool.free * self._page - self._current_offset
 
     def let_go(self, request: Request) -> None:
-        """A running request is put back: nothing more is expected of it."""
+        """Release the expected output of a running request that is put back."""
         self._total_offset -= self.still_expected(request)
 
     def state(self) -> Verdict:
-        """Whether anything is left for the next candidate."""
+        """Return whether the budgets allow a further candidate."""
         if self.total <= 0 or self.current <= 0:
             return self._no_room(1)
         if self._input <= 0 or (self._chunk is not None and self._chunk <= 0):
@@ -122,12 +122,12 @@ class Adder:
         return Verdict.GO_ON
 
     def _no_room(self, need: int, request: Request | None = None) -> Verdict:
-        """There is no room for so many tokens."""
+        """Record that there is no room for ``need`` tokens."""
         self.stopped = Stopped(ROOM, need, max(0, min(ceil(self.total), self.current)), request)
         return Verdict.NO_TOKEN
 
     def _too_long(self, request: Request, need: int, had: int, cause: str = TOKENS) -> Verdict:
-        """Its prompt does not fit into what is left for prompts."""
+        """Record that the prompt exceeds what is left for prompts."""
         self.stopped = Stopped(cause, need, max(0, had), request)
         return Verdict.OTHER
 
@@ -146,7 +146,7 @@ class Adder:
     # ---- candidates ----
 
     def go_on(self, request: Request) -> bool:
-        """A prompt that was split goes on, whatever else is short; returns whether more of it is left."""
+        """Continue a chunked prompt, whatever else is short; return whether more of it is left."""
         if self._chunk is None:
             return True
         most = min(self._chunk, int(self.total))
@@ -158,7 +158,7 @@ class Adder:
         return new < rest
 
     def add(self, request: Request, *, known: bool) -> Verdict:
-        """Look at a candidate; ``known``: nothing is ever found in the cache, and no request stops early."""
+        """Examine a candidate; ``known``: there is no prefix caching, and no request stops early."""
         if known:
             return self._add_known(request)
         pool = self._pool
@@ -167,7 +167,7 @@ class Adder:
         pool.lock(request, node)
         entry = self._select(request, blocks, away)
         if away and isinstance(entry, Entry) and not pool.load_back(request, found, away):
-            entry = self._select(request, blocks - away, 0)  # it is computed again, if there is room for that
+            entry = self._select(request, blocks - away, 0)  # host content is recomputed instead, if there is room
         if not isinstance(entry, Entry):
             pool.unlock(request)
             return entry
@@ -178,10 +178,10 @@ class Adder:
         return self.state()
 
     def _select(self, request: Request, blocks: int, away: int) -> Entry | Verdict:
-        """What it would compute behind so many blocks, or why it is not admitted.
+        """Return what the candidate would compute after ``blocks`` cached blocks, or why it is not admitted.
 
-        What it found on the GPU is locked, so that it does not count as room. ``away``: of these blocks, those that the
-        host alone has: they need room, too.
+        The cached blocks on the GPU are locked, so that they do not count as room. ``away``: number of the blocks that
+        only the host has; they need room, too.
         """
         page = self._page
         start = blocks * page
@@ -210,8 +210,8 @@ class Adder:
         if self._chunk is None or rest <= self._chunk:
             self._take(Entry(request, 0, rest), _most(request))
         elif self._chunk <= 0 or self.chunked is not None:
-            # Behind a prompt that was split at a block, some of the chunk is left. SGLang would split this one, too,
-            # and take the first one for computed.
+            # Part of the chunk is left after a prompt that was split at a block boundary. SGLang would split this
+            # prompt, too, and take the first one for computed.
             return self._too_long(request, 1, self._chunk)
         else:
             self.chunked = request
@@ -219,7 +219,7 @@ class Adder:
         return self.state()
 
     def _lasts(self, request: Request, room: float) -> bool:
-        """Whether there is room at the end of each answer for what others have generated by then."""
+        """Whether, at the end of each answer, there is room for what the others have generated by then."""
         to_come = self._to_come
         if to_come is None:
             requests = (request, *self._running, *(one.request for one in self.entries))
@@ -236,7 +236,7 @@ class Adder:
         return True
 
     def _course(self, request: Request) -> tuple[float, int] | None:
-        """Tokens that it is expected to generate yet, and those that it has; None = it is at its end."""
+        """Return a request's expected remaining output and its current tokens; None = no output is left."""
         ratio, generated = 1.0 if request.ignore_eos else self._ratio, self._generated(request)
         left = request.max_output_tokens * ratio - generated
         return (left, request.input_tokens + generated) if left > 0 else None

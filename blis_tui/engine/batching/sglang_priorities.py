@@ -1,4 +1,4 @@
-"""Priority scheduling of SGLang: who waits may take the place of running requests that are less urgent.
+"""SGLang's priority scheduling: waiting requests may preempt running requests that are less urgent.
 
 Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder.preempt_to_schedule``).
 """
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Priorities:
-    """What SGLang knows of the requests of an instance when it asks whom one of them may preempt.
+    """What SGLang knows of an instance's requests when it chooses which ones a waiting request may preempt.
 
     Args:
-        threshold: by how much the priorities have to differ, and by at least one more, for a request to be preempted.
+        threshold: a running request is preempted only if the priorities differ by more than this.
         sign: 1: the smallest priority goes first; -1: the largest.
     """
 
@@ -31,31 +31,31 @@ class Priorities:
         self._counted: dict[int, int] = {}
 
     def refuse(self, request: Request, tokens: int) -> None:
-        """It was looked at, and stays in the queue; ``tokens`` of it had to be computed."""
+        """Record a request that was examined but stays in the queue; ``tokens`` of it had to be computed."""
         self._needs[request.index] = tokens
 
     def admit(self, request: Request, turn: int) -> None:
-        """It has left the queue, into which it came at that turn."""
+        """Record that a request has left the queue, which it entered at ``turn``."""
         self._turns[request.index] = turn
         self._needs.pop(request.index, None)
 
     def mix(self, request: Request, tokens: int) -> None:
-        """It generates beside a prefill, and has so many tokens by then: SGLang counts them."""
+        """Record the tokens that a request decoding in a prefill step has by then, which SGLang counts."""
         self._counted[request.index] = tokens
 
     def put_back(self, request: Request) -> None:
-        """It goes back to the queue; what it has generated since SGLang counted its tokens is not among these."""
+        """Record that a request goes back to the queue; tokens generated since SGLang's last count are left out."""
         self._turns.pop(request.index, None)
         self._needs[request.index] = self._counted.pop(request.index, request.target_tokens)
 
     def forget(self, request: Request) -> None:
-        """It has left."""
+        """Forget a request that has left."""
         self._turns.pop(request.index, None)
         self._needs.pop(request.index, None)
         self._counted.pop(request.index, None)
 
     def keep(self, running: Container[int], waiting: Container[object]) -> None:
-        """All others have left, by their index."""
+        """Forget all requests but these, given by index."""
         self._turns = {index: turn for index, turn in self._turns.items() if index in running}
         self._counted = {index: tokens for index, tokens in self._counted.items() if index in running}
         self._needs = {index: tokens for index, tokens in self._needs.items() if index in waiting}
@@ -63,16 +63,16 @@ class Priorities:
     def outranked(
         self, request: Request, running: Iterable[Request], total: float, expected: Callable[[Request], float]
     ) -> set[int]:
-        """Whom a waiting request preempts, by index: the least urgent first, of equals who entered the queue last.
+        """Return which requests a waiting one preempts, by index: the least urgent first, then those queued last.
 
-        None, unless all that it needs can be had from them: the tokens it had to compute when it was looked at last (0
-        if it never was), and all that it declares.
+        The result is empty unless they can free all that the waiting request needs: the tokens it had to compute when
+        it was last examined (0 if it never was), and its whole declared output.
 
         Args:
-            request: the one that waits.
-            running: who may have to go.
-            total: tokens for which there is room, now and later.
-            expected: tokens that a running request is expected to generate yet.
+            request: the waiting request.
+            running: possible victims.
+            total: number of tokens for which there is room, now and later.
+            expected: returns the tokens that a running request is still expected to generate.
         """
         missing = self._needs.get(request.index, 0) + min(request.max_output_tokens, MOST_NEW_TOKENS) - total
         chosen: set[int] = set()
@@ -89,5 +89,5 @@ class Priorities:
         return (request.priority * self._sign, self._turns[request.index])
 
     def state(self) -> tuple[object, ...]:
-        """All it remembers, as plain values (for digests)."""
+        """Return everything it remembers, as plain values (for digests)."""
         return (list(self._turns.items()), list(self._needs.items()), list(self._counted.items()))

@@ -1,8 +1,8 @@
-"""A step whose tokens suffice for all decodes, but whose KV blocks do not: it finds victims without walking the batch.
+"""Serves a step that has enough tokens for all decodes but too few KV blocks, without walking the whole batch.
 
-Served in the order of the batch, requests need blocks at a few places only: prefills, and the decodes that cross a
-block's boundary. All others get their token whatever happens, unless they fall victim. So it is enough to go through
-those who ask, and the cohort stays as it is, less the victims.
+Served in batch order, only prefills and decodes that cross a block boundary need blocks. All other requests get their
+token whatever happens, unless they are preempted. So it suffices to go through the requests that need blocks, and the
+cohort stays intact except for the victims.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int], budget: int) -> None:
-    """Serve all running requests, none of which is stalled, in the order of their admission; preempt as need be.
+    """Serve all running requests, none of which is stalled, in the order of their admission; preempt as needed.
 
     Args:
         batch: the requests.
-        plan: the step, which grants nothing so far.
-        wants: batch slot of each prefill -> tokens it asks for; the smallest slot first.
-        budget: tokens of the step. It covers all wishes, or all prefills stand behind all decodes and it covers these.
+        plan: the step's plan, which grants nothing so far.
+        wants: batch slot of each prefill -> tokens it asks for, in ascending order of slots.
+        budget: token budget of the step. It covers all requests, or all prefills come after all decodes and it covers
+            these.
     """
     pool, running = batch.pool, batch.running
     due = batch.cohort.due() if batch.load.decode_requests else {}
@@ -33,7 +34,7 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
     asking = sorted([*due, *prefills])
     granted: dict[int, int] = {}
     left = budget - batch.load.decode_requests
-    """Of the budget, beside what the decodes and ``granted`` have of it."""
+    """Budget left after the decodes and ``granted``."""
     at = 0
     while at < len(asking):
         slot = asking[at]
@@ -71,7 +72,7 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
 
 
 def _take_out(slots: list[int], slot: int) -> bool:
-    """Take a slot out of sorted ones, if it is there."""
+    """Remove a slot from a sorted list; return whether it was there."""
     place = bisect_left(slots, slot)
     if place == len(slots) or slots[place] != slot:
         return False
@@ -80,9 +81,9 @@ def _take_out(slots: list[int], slot: int) -> bool:
 
 
 def _preempt(batch: Batch, plan: Plan, victim: Request, beneficiary: Request, granted: int, *, took_block: bool) -> int:
-    """Preempt a request, which loses what it was granted in this step; returns how much of the budget that sets free.
+    """Preempt a request, which loses its grant of this step; return how much of the budget that frees.
 
-    Who decodes and stands before the beneficiary has been served, too.
+    A victim that decodes and comes before the beneficiary has been served, too.
     """
     if victim.joined_clock < 0:
         batch.preempt(plan, victim, beneficiary, granted)
@@ -95,7 +96,7 @@ def _preempt(batch: Batch, plan: Plan, victim: Request, beneficiary: Request, gr
 
 
 def _stall_behind(batch: Batch, slot: int) -> None:
-    """The requests behind that place do not decode in this step."""
+    """Stall the decodes from ``slot`` on in this step."""
     batch.stalls += 1
     for request in reversed(batch.running.values()):
         if request.batch_slot < slot:

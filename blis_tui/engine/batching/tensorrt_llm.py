@@ -1,8 +1,9 @@
 """``tensorrt-llm``: the scheduler of TensorRT-LLM's PyTorch backend.
 
 Source: TensorRT-LLM 1.1, ``_torch/pyexecutor/py_executor.py`` (``_schedule``, ``_waiting_requests``, and
-``_update_request_states_tp``: whose budget ends in the step under way is not planned for, who ends by itself is),
-``_torch/pyexecutor/scheduler.py`` and ``batch_manager/capacityScheduler.cpp`` (``GuaranteedNoEvictScheduler``).
+``_update_request_states_tp``: a request whose budget ends in the step in flight is not planned again, one that ends
+early is), ``_torch/pyexecutor/scheduler.py`` and ``batch_manager/capacityScheduler.cpp``
+(``GuaranteedNoEvictScheduler``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NO_EVICT: Final = "GUARANTEED_NO_EVICT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Under TensorRT-LLM's names."""
+    """Settings under TensorRT-LLM's names."""
 
     capacity_scheduler_policy: str = setting(
         "GUARANTEED_NO_EVICT admits a request only when the KV blocks of all admitted prompts and their whole "
@@ -56,7 +57,7 @@ class Settings:
 
 @BATCHING.plugin("tensorrt-llm", "As TensorRT-LLM admits requests: it need never evict one.", Settings)
 class TensorRtLlmBatching(RunningFirst):
-    """Running requests go first; prompts are computed whole, and may wait for each other."""
+    """Serves running requests first; prompts are computed whole, and may wait to be batched with others."""
 
     def __init__(self, settings: Settings) -> None:
         self._evicts = settings.capacity_scheduler_policy != _NO_EVICT
@@ -79,7 +80,7 @@ class TensorRtLlmBatching(RunningFirst):
 
     @property
     def traits(self) -> Traits:
-        """What sets its batches apart."""
+        """Traits of its batches."""
         return self._traits
 
     def _asked_for(self) -> Iterator[str]:
@@ -92,7 +93,7 @@ class TensorRtLlmBatching(RunningFirst):
             )
 
     def state(self) -> tuple[object, ...]:
-        """For how many steps prompts have waited for more of them."""
+        """Return for how many steps prompts have waited for others."""
         return (self._waited,)
 
     def plan(self, batch: Batch) -> Plan:
@@ -110,16 +111,16 @@ class TensorRtLlmBatching(RunningFirst):
         return plan
 
     def admits(self, batch: Batch, request: Request) -> bool:
-        """Whether all that run and this one can generate to their ends."""
+        """Whether all running requests and this one can be completed without eviction."""
         alone = not (batch.running or batch.cohort.unsure)
         return self._evicts or alone or self._needed(batch, request) <= batch.pool.free
 
     def why_not(self, batch: Batch, request: Request) -> Stopped:
-        """For want of blocks for all of that."""
+        """Report the lack of blocks to complete them all."""
         return Stopped(ANSWERS, self._needed(batch, request), batch.pool.free, request, tried_us=batch.now)
 
     def _needed(self, batch: Batch, request: Request) -> int:
-        """KV blocks that all running requests, and this one, need beside those that they hold."""
+        """Number of KV blocks that all running requests and this one need in addition to those they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
         for one in (*batch.running.values(), *cohort.unsure.values()):  # decodes of this step have taken their block
@@ -128,7 +129,7 @@ class TensorRtLlmBatching(RunningFirst):
         return need
 
     def _waits(self, batch: Batch, budget: int, *, decodes: bool) -> bool:
-        """Whether prompts that could be computed wait for more of them."""
+        """Whether prompts that could be computed wait for others."""
         if not (self._longest_wait and self._full and decodes):
             return False
         places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
@@ -149,5 +150,5 @@ class TensorRtLlmBatching(RunningFirst):
 
 
 def _blocks(request: Request, size: int) -> int:
-    """KV blocks of a request that has generated all it may; the last token never enters the cache."""
+    """Number of KV blocks of a request that uses its whole output budget; its last token never enters the cache."""
     return -(-(request.input_tokens + max(request.max_output_tokens, 1) - 1) // size)

@@ -1,4 +1,4 @@
-"""What a batch-formation rule says about itself."""
+"""What a batch-formation rule states about itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Traits:
     vllm_block_pool: bool = False
     """Content is recorded and blocks are evicted by the rules of vLLM's block pool: see ``BlockPool``."""
     plans_ahead: bool = False
-    """A step is planned while the one before it runs (vLLM's asynchronous scheduling)."""
+    """A step is planned while the previous one runs (vLLM's asynchronous scheduling)."""
     plans_past_stops: bool = False
     """A step planned ahead knows which answers end because of their budget, but not which end earlier by themselves.
     For these it computes one wasted token."""
@@ -80,7 +80,8 @@ class Traits:
     fits_strictly: bool = False
     """A request enters only if its prompt, its declared output and one more block are smaller than the KV cache."""
     victims: str = ""
-    """Whom it preempts, if the rule decides, such as "the youngest running request"; empty = the policy decides."""
+    """Which request it preempts, if the rule decides, such as "the youngest running request"; empty = the policy
+    decides."""
     radix_tree: bool = False
     """A radix tree shares prompts (``kv.radix_pool``), and steps follow each other as in SGLang's event loops."""
     priorities: int = 0
@@ -90,7 +91,7 @@ class Traits:
     step_tokens_setting: str = ""
     """The name of that setting, such as ``chunked_prefill_size``; empty = none."""
     serves_behind_own_victim: bool = False
-    """Requests behind one that is its own victim still get their tokens in the same step, under any victim rule."""
+    """Requests behind one that preempts itself still get their tokens in the same step, under any victim rule."""
     ending_use_adapters: bool = False
     """A request whose last token is being computed still counts as using its LoRA adapter."""
     cuts_output: bool = False
@@ -107,13 +108,13 @@ class Traits:
 
 
 def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: bool, eager: bool = False) -> Traits:
-    """A rule's traits on an instance: whether victims keep what they have generated is the policy's to say.
+    """Return a rule's traits on an instance; the policy decides whether victims keep their generated tokens.
 
     Args:
-        traits: what the rule says.
-        recompute: what victims compute again, ``prompt`` or ``all``; None = as the rule says.
-        swaps: whether their KV blocks may be swapped out; then they keep all in any case.
-        pipelined: whether it has a pipeline: a batch enters it as soon as it is planned.
+        traits: the rule's own traits.
+        recompute: what victims recompute, ``prompt`` or ``all``; None = as the rule says.
+        swaps: whether victims' KV blocks may be swapped out; then victims keep everything in any case.
+        pipelined: whether the instance has a pipeline: a batch enters it as soon as it is planned.
         eager: whether its steps are launched without CUDA graphs.
     """
     if eager:

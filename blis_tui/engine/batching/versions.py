@@ -1,4 +1,4 @@
-"""Which version of its engine a batching rule is, and where versions differ."""
+"""The engine versions that batching rules simulate, and where versions differ."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEFAULT: Final = "0.32"
-"""The one that was compared with vLLM in most runs."""
+"""The version that most comparison runs with vLLM used."""
 OLD: Final = "0.10"
 VERSIONS: Final = ("0.33", DEFAULT, OLD)
-"""Those whose scheduler is known, the latest first."""
+"""The versions of vLLM whose scheduler is simulated, the latest first."""
 ONLY_IN: Final = {
     "max_num_active_seqs": (DEFAULT, "0.33"),
     "long_prefill_token_threshold_adaptive": (DEFAULT, "0.33"),
     "max_num_partial_prefills": (OLD,),
 }
-"""The versions of vLLM that have a setting, where others have not."""
+"""Settings that only some versions of vLLM have, with those versions."""
 BY_ARRIVAL: Final = "1.1"
 TWO_PHASES: Final = "2026-08"
 LLM_SERVING_SIM: Final = (TWO_PHASES, BY_ARRIVAL)
-"""LLMServingSim's release, and what its scheduler was rewritten to in that month, the latest first."""
+"""Versions of LLMServingSim: the rewritten scheduler, named by its month, and the release, the latest first."""
 SGLANG: Final = ("0.5.23",)
-"""Those of SGLang whose scheduler is known."""
+"""The versions of SGLang whose scheduler is simulated."""
 RULES: Final = {
     "serves-behind-own-victim": ("0.33",),
     "ending-use-adapters": ("0.33",),
@@ -32,7 +32,7 @@ RULES: Final = {
     "lone-request-has-no-threshold": (DEFAULT, "0.33"),
     "pads-admissions": (DEFAULT, "0.33"),
 }
-"""The versions that follow a rule, where others do not; ``docs/schedulers.md`` says what each means."""
+"""Rules that only some versions follow, with those versions; ``docs/schedulers.md`` explains each."""
 SIMULATED: Final = {
     "vllm-v1": ("vLLM", VERSIONS),
     "nano": ("nano-vLLM", ("commit bb823b3",)),
@@ -40,18 +40,18 @@ SIMULATED: Final = {
     "tensorrt-llm": ("TensorRT-LLM", ("1.1",)),
     "sglang": ("SGLang", SGLANG),
 }
-"""The engine of a batching rule, and the versions of it that are simulated, the latest first."""
+"""The engine of each batching rule, and its simulated versions, the latest first."""
 
 
 _WIDELY_KNOWN: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
 HAVE: Final = {"sglang": _WIDELY_KNOWN, "tensorrt-llm": _WIDELY_KNOWN}
-"""What an engine has that is not simulated beside its batching rule: refusals say whose want it is."""
+"""Features that an engine has but its simulation lacks; refusals say so."""
 _OF_KINDS: Final = {
     "vllm-v1": dict.fromkeys(ONLY_IN, (None, False)),
     "llm-serving-sim": {"prioritize_prefill": (None, False), "reserve_full_isl": (None, True)}
     | {"enable_chunked_prefill": (None, True)},
 }
-"""Settings that not every version has, and what they are where nothing is asked of them."""
+"""Settings that not every version has, with the values that count as unset."""
 _ONLY_IN: Final = {
     **ONLY_IN,
     "prioritize_prefill": (BY_ARRIVAL,),
@@ -61,14 +61,14 @@ _ONLY_IN: Final = {
 
 
 def advised(kind: str, key: str, advice: str) -> str:
-    """What helps against a refusal, and whether the engine itself would have refused."""
+    """Return the advice for a refusal, stating whether the engine itself has the feature."""
     if key not in HAVE.get(kind, ()):
         return advice
     return f"{SIMULATED[kind][0]} has that, but it is not simulated beside its batching: {advice}"
 
 
 def foreign(kind: object, version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:
-    """Settings that are given although that version does not have them: which, what is wrong, and what helps."""
+    """Yield the given settings that the version does not have: name, message and advice."""
     engine, _ = SIMULATED.get(str(kind), ("", ()))
     for name, usual in _OF_KINDS.get(str(kind), {}).items():
         only = _ONLY_IN[name]

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Engine
 
 _ON_THE_GPU: Final = ("ngram_gpu", "eagle", "mtp")
-"""Drafters beside which steps can be planned ahead. Source: vLLM 0.32.0, ``config/vllm.py`` line 1558."""
+"""Drafters with which steps can be planned ahead. Source: vLLM 0.32.0, ``config/vllm.py`` line 1558."""
 PARTIAL_PREFILL_SHARE_PERCENT = 4
 """With several partial prefills allowed, a prefill is "long" from this share of ``max_model_len`` on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Under vLLM's names."""
+    """Settings under vLLM's names."""
 
     version: str = setting(
         "The vLLM whose scheduler it is, where versions differ: 0.10 applies long_prefill_token_threshold to a lone "
@@ -73,12 +73,12 @@ class Settings:
 
 @BATCHING.plugin("vllm-v1", "As vLLM's V1 scheduler admits requests.", Settings)
 class VllmV1Batching(RunningFirst):
-    """Computed tokens chase known tokens (prompt + generated); there is no prefill or decode phase.
+    """Lets computed tokens catch up with known tokens (prompt + generated); there is no prefill or decode phase.
 
-    Waiting requests are admitted only when nothing was preempted in this step, behind two gates: the watermark, and
-    (``reserve_full_input``) room for the whole known sequence, not just its first chunk. The whole prompt never counts
-    as cached: a step must still compute the last token. A preempted request keeps what it has generated and computes
-    prompt and output again.
+    Waiting requests are admitted only if nothing was preempted in this step, and subject to two conditions: the
+    watermark, and (``reserve_full_input``) room for the whole known sequence, not just its first chunk. The whole
+    prompt never counts as cached: a step must still compute the last token. A preempted request keeps its generated
+    tokens and recomputes prompt and output.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -116,29 +116,29 @@ class VllmV1Batching(RunningFirst):
 
     @property
     def traits(self) -> Traits:
-        """What sets its batches apart."""
+        """Traits of its batches."""
         return self._traits
 
     def padded_tokens(self, batch: Batch) -> int:
-        """As many as decodes ask for: a batch of decodes alone replays a captured CUDA graph.
+        """Return the tokens per decode, because a batch of decodes alone replays a captured CUDA graph; 0 = no padding.
 
         Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` line 1090.
         """
         return 1 + batch.speculative.luck.draft_tokens if self._pads and batch.speculative is not None else 0
 
     def max_running(self, engine: Engine) -> int:
-        """``max_num_active_seqs``, where that is less than ``max_num_seqs``."""
+        """Return the smaller of ``max_num_active_seqs`` (if set) and ``max_num_seqs``."""
         return engine.max_num_seqs if self._max_running is None else min(self._max_running, engine.max_num_seqs)
 
     def prefill_threshold(self, engine: Engine) -> int:
-        """As configured; 4 % of ``max_model_len`` where it is off and several partial prefills may run."""
+        """Return the configured threshold; if off with several partial prefills allowed, 4 % of ``max_model_len``."""
         threshold = engine.long_prefill_token_threshold
         if self._partial_prefills > 1 and threshold == 0 and engine.max_model_len is not None:
             return engine.max_model_len * PARTIAL_PREFILL_SHARE_PERCENT // 100
         return threshold
 
     def threshold(self, batch: Batch) -> int:
-        """The one in force; a request that has the instance to itself delays no other, so none applies to it."""
+        """Return the threshold in force; none applies to a request alone on the instance, as it delays no other."""
         threshold = batch.limits.long_prefill_token_threshold
         if not threshold or not self._spares_lone:
             return threshold

@@ -1,1 +1,1 @@
-"""The encoder of images, audio and video: which items of prompts it takes in which step, and its cache."""
+"""The encoder of images, audio and video: which media items it encodes in which step, and its cache."""

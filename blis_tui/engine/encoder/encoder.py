@@ -1,4 +1,4 @@
-"""The encoder of one instance as vLLM schedules it: a budget of tokens for each step, and a cache of what it made.
+"""The encoder of one instance as vLLM schedules it: a token budget for each step, and a cache of its outputs.
 
 Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` (``_try_schedule_encoder_inputs``, ``_free_encoder_inputs``) and
 ``v1/core/encoder_cache_manager.py``; where 0.33 differs, 0.33.0.
@@ -33,7 +33,7 @@ WHOLE: Final = "whole"
 
 
 class Lack(NamedTuple):
-    """What an item of media could not have."""
+    """The resource that a media item lacked."""
 
     reason: str
     need: int
@@ -41,20 +41,20 @@ class Lack(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """What the encoder takes for a chunk of a prompt."""
+    """What the encoder does for a chunk of a prompt."""
 
     encoded: Sequence[int]
-    """Numbers of the items."""
+    """Numbers of the items to encode."""
     again: Sequence[int]
-    """Those that are the same as one of these."""
+    """Items with the same content as one of these."""
     budget: int
-    """What that leaves of the step's."""
+    """The step's budget left after that."""
     found_tokens: int
-    """Of items that were in the cache."""
+    """Tokens of items that were in the cache."""
 
 
 class _Over(NamedTuple):
-    """A step with media: when it ends, and whose, by their place in the batch."""
+    """A step with media: its end, and its requests with their place in the batch."""
 
     end_us: int
     requests: Sequence[tuple[int, Request]]
@@ -64,29 +64,29 @@ _NOTHING: Final = _Fit((), (), 0, 0)
 
 
 class Encoder(StepPart):
-    """Which items of media are encoded in which step.
+    """Decides which media items are encoded in which step.
 
-    An item is encoded whole, in the step that computes its first token, if the step's budget and the cache have room;
-    else the prompt is computed up to the item. What was made of it stays in the cache while a request needs it, that
-    is until its tokens are computed, and after that until room is needed, what was needed last goes last.
+    An item is encoded whole, in the step that computes its first token, if the step's budget and the cache have room.
+    Otherwise the prompt is computed up to the item. An encoder output stays in the cache while a request needs it,
+    which is until the item's tokens are computed, and after that until room is needed. Unneeded outputs are evicted in
+    the order in which they became unneeded.
 
     Args:
-        keys: what it may take in a step, what its cache holds, and whether the tokens of an item may be computed in
-            several steps.
-        limits: what a step computes at most.
-        traits: whether those tokens may not be parted where a step begins with the item (vLLM 0.33), and whether a
-            step is planned before the tokens of the one before it are known.
-        observers: whom it tells.
+        keys: its budget per step, its cache size, and whether the tokens of an item may be computed in several steps.
+        limits: the limits of a step.
+        traits: whether an item's tokens may be split when a step begins with the item (not in vLLM 0.33), and whether a
+            step is planned before the tokens of the previous one are known.
+        observers: receive its records.
         index: of the instance.
-        decodes: the requests that decode, where steps are planned so in a pipeline; else None.
+        decodes: the decoding requests, if steps are planned ahead in a pipeline; otherwise None.
 
     Attributes:
         lack: why the latest chunk was cut; None = it was not.
-        encoded_tokens: of media that were encoded; likewise what follows, ever.
-        cached_tokens: of media that were in the cache when a prompt came to need them.
-        evicted_items: that made room.
-        holds: requests that had to wait, each once for each time.
-        held_us: how long, if they went on.
+        encoded_tokens: total media tokens encoded. The following counts are totals, too.
+        cached_tokens: media tokens that were in the cache when a prompt reached them.
+        evicted_items: items evicted from the cache.
+        holds: requests that had to wait, once for each wait.
+        held_us: how long they waited, if they went on.
     """
 
     __slots__ = (
@@ -140,30 +140,31 @@ class Encoder(StepPart):
         self._ahead = traits.plans_ahead or decodes is not None
         self._decodes = decodes
         self._due: dict[int, int] = {}
-        """In a pipeline, of requests in ``_late``: when the first step is over that goes on from the prompt."""
+        """In a pipeline, for requests in ``_late``: when the first step that continues after the prompt is over."""
         self._now = 0
         self.lack: Lack | None = None
         self.encoded_tokens = self.cached_tokens = self.evicted_items = self.holds = self.held_us = 0
         self._needed_by: dict[str, dict[int, None]] = {}
-        """Content that is cached -> the requests that need it, by their index."""
+        """Cached content -> the requests that need it, by their index."""
         self._freeable: dict[str, int] = {}
-        """What no request needs -> its tokens; what was needed last stands last."""
+        """Content that no request needs -> its tokens, in the order in which it became unneeded."""
         self._needed: dict[int, dict[int, None]] = {}
-        """Request -> numbers of its items that it needs from the cache."""
+        """Request -> numbers of its items that it needs in the cache."""
         self._held_us: dict[int, int] = {}
         """Request -> since when it waits for the encoder."""
         self._fit = _NOTHING
         self._fits: dict[int, int] = {}
-        """Request -> what the plan encodes for it, in tokens."""
+        """Request -> media tokens that the plan encodes for it."""
         self._over: list[_Over] = []
         self._late: list[tuple[int, int, Request]] = []
-        """When a step ended, and whose prompt did in it, with an item: it is needed until the next step is over."""
+        """End of a step, batch slot and request, where an item at the end of the prompt is needed until the next step
+        is over."""
         self._plan: Plan = NO_PLAN
 
-    # ---- while a step is planned ----
+    # ---- planning ----
 
     def begin_plan(self, now: int) -> None:
-        """A step is to be planned: what those need no more that are over is free."""
+        """Prepare for the planning of a step: free what requests whose steps are over no longer need."""
         self._now = now
         self._budget = self._budget_tokens
         self._fits = {}
@@ -183,7 +184,7 @@ class Encoder(StepPart):
                 self._free_computed(request, slot, end_us, ended=True)
 
     def _free_in_pipeline(self, decodes: DecodeCohort, now: int) -> None:
-        """The same where other batches are over before the next one of a request is."""
+        """Do the same in a pipeline, where other batches may end before the next one of a request."""
         while self._over and self._over[0].end_us <= now:
             end_us, requests = self._over.pop(0)
             for slot, request in sorted(requests, key=_place):
@@ -195,7 +196,7 @@ class Encoder(StepPart):
                 self._due.setdefault(index, request.completed_us)
             elif request.state is not RequestState.RUNNING or request.batch_slot != slot:
                 self._due.pop(index, None)
-                continue  # preempted or gone, it needs nothing
+                continue  # preempted or gone, so it needs nothing
             elif index not in self._due and (next_us := decodes.last_token_us(request)) > end_us:
                 self._due[index] = next_us
             if self._due.get(index, now + 1) > now:
@@ -205,9 +206,9 @@ class Encoder(StepPart):
                 self._free_computed(request, slot, end_us, ended=True)
 
     def _free_computed(self, request: Request, slot: int, end_us: int, *, ended: bool) -> None:
-        """A step is over: what a request has computed it needs no more.
+        """Free what a request has computed in a step that is over.
 
-        Where plans are ahead of results, the last token of a prompt counts as computed when the next one is known.
+        Where plans run ahead of results, the last token of a prompt counts as computed when the next token is known.
         """
         last = not any(one is request for over in self._over for _, one in over.requests)
         runs = request.state is RequestState.RUNNING or request.state is RequestState.WAITING
@@ -227,17 +228,17 @@ class Encoder(StepPart):
             self._late.append((end_us, slot, request))
 
     def concerns(self, requests: Mapping[int, Request]) -> bool:
-        """Whether any of these has media."""
+        """Whether any of these requests has media."""
         return any(request.media != NO_MEDIA for request in requests.values())
 
     def asks(self, request: Request) -> bool:
-        """Whether it matters what is in the cache when this one is to be admitted."""
+        """Whether the encoder cache matters for the admission of this request."""
         return request.media != NO_MEDIA
 
     def fit(self, request: Request, computed: int, tokens: int) -> int:
-        """How many of so many tokens behind those that are computed can be, as far as the encoder is concerned.
+        """Return how many of ``tokens`` tokens after the computed ones the encoder allows.
 
-        What of its media is in the cache, the request needs from now on. ``take`` follows, or ``release``.
+        The request needs its cached media from now on. The caller must then call ``take`` or ``release``.
         """
         self.lack, self._fit = None, _NOTHING
         if request.media == NO_MEDIA or not tokens:
@@ -277,7 +278,7 @@ class Encoder(StepPart):
         return tokens
 
     def _makes_room(self, tokens: int, budget: int, taken: int) -> bool:
-        """Whether an item can be encoded beside as much as the chunk has so far; if so, there is room in the cache."""
+        """Whether an item can be encoded in addition to the chunk's items so far; if so, make room in the cache."""
         if tokens > budget:
             self.lack = Lack(BUDGET, tokens, budget)
             return False
@@ -297,7 +298,7 @@ class Encoder(StepPart):
         return True
 
     def take(self, request: Request, chunk: Chunk) -> None:
-        """The chunk for which the encoder fits is part of the plan."""
+        """Commit the latest ``fit``: its chunk is part of the plan."""
         encoded, again, budget, found = self._fit
         if self.lack is not None:
             self._hold(request, self.lack)
@@ -320,13 +321,13 @@ class Encoder(StepPart):
         self._fit = _NOTHING
 
     def release(self, request: Request) -> None:
-        """A request needs nothing of the cache any more; what a plan was to encode for it, it does not."""
+        """Release a request's media in the cache, and cancel what a plan was to encode for it."""
         for number in sorted(self._needed.get(request.index, ())):
             self._free(request, number)
         self._budget += self._fits.pop(request.index, 0)
 
     def forget(self, request: Request) -> None:
-        """A request is here no more."""
+        """Forget a request that has left."""
         self.release(request)
         self._held_us.pop(request.index, None)
 
@@ -336,7 +337,7 @@ class Encoder(StepPart):
         self._needed.setdefault(request.index, {})[number] = None
 
     def _free(self, request: Request, number: int) -> None:
-        """A request does not need an item any more; if no other one of it is the same, nor its content."""
+        """Release one item of a request, and its content unless another of its items is the same."""
         needed, items = self._needed[request.index], items_of(request)
         del needed[number]
         _, tokens, content = items[number]
@@ -358,10 +359,10 @@ class Encoder(StepPart):
         if MediaHeld in observers.kinds:
             observers.emit(MediaHeld(observers.event, self._now, request.request_id, self._index, *lack))
 
-    # ---- when it runs ----
+    # ---- execution ----
 
     def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
-        """As long as the step takes; its media are counted, and free when it is over."""
+        """Return the unchanged duration; count the step's media, and free them when it is over."""
         self._plan = plan
         requests: list[tuple[int, Request]] = []
         for chunk in plan.chunks:
@@ -375,7 +376,7 @@ class Encoder(StepPart):
         return duration_us
 
     def tell(self, done: Done) -> None:
-        """Whose media a step computed."""
+        """Emit which media a step computed."""
         observers = self._observers
         if MediaEncoded in observers.kinds:
             for chunk in self._plan.chunks:
@@ -385,15 +386,15 @@ class Encoder(StepPart):
         self._plan = NO_PLAN
 
     def wipe(self) -> None:
-        """The instance has gone, and all requests have been taken out."""
+        """Reset everything; the instance is gone and all requests have been taken out."""
         self._needed_by, self._freeable, self._needed, self._held_us = {}, {}, {}, {}
         self._over, self._late, self._fits, self._due = [], [], {}, {}
         self._fit, self._plan, self._room = _NOTHING, NO_PLAN, self._cache_tokens
 
-    # ---- what others want to know ----
+    # ---- queries ----
 
     def too_large(self, request: Request) -> Excess | None:
-        """Why the media of a request can never be encoded; None = they can."""
+        """Return why the media of a request can never be encoded, or None if they can."""
         for _, tokens, _ in items_of(request):
             for limit, name in (
                 (self._budget_tokens, "max_num_encoder_input_tokens"),
@@ -407,7 +408,7 @@ class Encoder(StepPart):
         return None
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return the whole state as plain values (for digests)."""
         return (
             self._room,
             tuple((content, tuple(requests)) for content, requests in self._needed_by.items()),
@@ -423,11 +424,11 @@ class Encoder(StepPart):
         )
 
     def books(self) -> tuple[int, ...]:
-        """What it counts."""
+        """Return all counters."""
         return (self.encoded_tokens, self.cached_tokens, self.evicted_items, self.holds, self.held_us)
 
     def audit(self) -> str:
-        """What is wrong with the books; empty = nothing."""
+        """Check the books; return what is wrong, or an empty string."""
         if self._room < 0:
             return f"the encoder's cache holds {-self._room} tokens too many"
         free = [content for content, requests in self._needed_by.items() if not requests]

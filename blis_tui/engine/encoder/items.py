@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def items_of(request: Request) -> tuple[MediaItem, ...]:
-    """The media of a prompt, by their place in it.
+    """Return the media items of a prompt, by position.
 
-    Where the workload says only how many tokens they take, as traces do, each modality is one item, and they stand
-    behind the shared head of the prompt, before its text; at its beginning where they do not fit there. Such an item is
-    the same as another one if it takes the same part of the same segment.
+    If the workload gives only token counts, as traces do, each modality is one item. The items follow the shared head
+    of the prompt, before its text, or start the prompt if they do not fit there. Such an item equals another one if it
+    covers the same part of the same segment.
     """
     media = request.media
     if not request.media_items and media.tokens:
@@ -33,7 +33,7 @@ def items_of(request: Request) -> tuple[MediaItem, ...]:
 
 
 def content_at(request: Request, place: int, length: int) -> str:
-    """So many tokens at a place of a prompt, as a name: others that have the same segment there have them, too."""
+    """Name the content of ``length`` tokens at a position; prompts with the same segment there get the same name."""
     start = 0
     for name, tokens in declared_segments(request):
         if place < start + tokens:

@@ -1,12 +1,12 @@
 """How many KV-cache blocks fit into the accelerators' memory beside the weights.
 
-The arithmetic is that of the llm-d capacity planner, which BLIS uses too: usable memory of all accelerators
-of an instance, minus the weights, minus a measured allowance for activations and for what lives outside
-PyTorch's pool (CUDA context, NCCL buffers), divided by the bytes of a block on all of them.
+The arithmetic is that of the llm-d capacity planner, which BLIS uses too: usable memory of all accelerators of an
+instance, minus the weights, minus a measured allowance for activations and for memory outside PyTorch's pool (CUDA
+context, NCCL buffers), divided by the bytes of a block on all of them.
 
-On one accelerator the result is that of BLIS. On several it is not: BLIS divides the memory of the whole group by
-the bytes of a block on *one* member, so its capacity grows with the square of ``tensor_parallel``, to several times the
-memory there is. A known approximation: an interleaved model counts as if every layer held experts.
+On one accelerator the result equals BLIS's. On several it does not: BLIS divides the memory of the whole group by the
+bytes of a block on *one* member, so its capacity grows with the square of ``tensor_parallel`` and exceeds the actual
+memory several times. A known approximation: an interleaved model counts as if every layer had experts.
 
 Engines differ in what ``gpu_memory_utilization`` is a share of: see ``kv_blocks``.
 """
@@ -34,7 +34,7 @@ _USUAL_BLOCK_TOKENS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCapacity:
-    """The memory budget of one instance, all its accelerators together, and the KV blocks it leaves."""
+    """The memory budget of one instance, summed over its accelerators, and the KV blocks it leaves."""
 
     blocks: int
     """0 when not even one block fits."""
@@ -50,12 +50,12 @@ class KvCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceMemory:
-    """What the memory of an instance depends on."""
+    """The inputs to an instance's memory budget."""
 
     model: Model
     """Shape and precision."""
     hardware: Hardware
-    """The accelerator, of which each stage has ``tensor_parallel``."""
+    """The accelerator; each stage has ``tensor_parallel`` of them."""
     tensor_parallel: int
     """Accelerators that share each layer."""
     block_size_tokens: int
@@ -63,14 +63,14 @@ class InstanceMemory:
     gpu_memory_utilization: float
     """Share of the memory that may be used, in (0, 1]."""
     pipeline_parallel: int = 1
-    """Stages; what counts is the one with the most layers, as if it had all embeddings, too."""
+    """Pipeline stages; the one with the most layers counts, as if it also had all embeddings."""
     reserved_bytes: int = 0
-    """What LoRA adapters take, on all accelerators together."""
+    """Memory reserved for LoRA adapters, on all accelerators together."""
     expert_ranks: int = 1
-    """Instances that share the experts, each with its part of them (``engine.expert_parallel``)."""
+    """Instances that share the experts, each holding its part of them (``engine.expert_parallel``)."""
 
     def stage_model(self) -> Model:
-        """The model as the largest stage has it."""
+        """The part of the model on the largest stage."""
         layers = -(-self.model.num_hidden_layers // self.pipeline_parallel)
         return self.model if self.pipeline_parallel == 1 else replace(self.model, num_hidden_layers=layers)
 
@@ -121,20 +121,20 @@ def kv_capacity(memory: InstanceMemory) -> KvCapacity:
 
 
 def kv_blocks(memory: InstanceMemory, sizing: str) -> int:
-    """The KV blocks of an instance; 0 when not even one fits.
+    """Return the number of KV blocks of an instance; 0 when not even one fits.
 
-    Without a ``sizing`` (``Traits.sizes_pool``) as :func:`kv_capacity` has it: ``gpu_memory_utilization`` is a share of
-    the whole memory of all accelerators. Weights, activations and overhead are the same below, divided evenly among
-    the ranks; block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an element.
+    Without a ``sizing`` (``Traits.sizes_pool``), :func:`kv_capacity` applies: ``gpu_memory_utilization`` is a share of
+    the whole memory of all accelerators. The two variants below use the same weights, activations and overhead, divided
+    evenly among the ranks; block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an
+    element.
 
-    ``rank``: a share of what is free on a rank once the weights are loaded, less what its largest step needed beside
-    it: ``floor((free memory * utilization - peak overhead) / block bytes)``; the rank with the fewest decides for all.
-    Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
+    ``rank``: a share of the memory that is free on a rank once the weights are loaded, minus the peak overhead of its
+    largest step: ``floor((free memory * utilization - peak overhead) / block bytes)``; the rank with the fewest blocks
+    decides for all. Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
 
-    ``static``: a share of what is free before the weights are loaded (but not of the overhead), which weights and KV
-    cache have together: ``floor((memory before loading * utilization - weights) / token bytes)`` tokens of a rank, in
-    whole blocks.
-    Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_profile_available_bytes``).
+    ``static``: weights and KV cache together get a share of the memory that is free before the weights are loaded (but
+    not of the overhead): ``floor((memory before loading * utilization - weights) / token bytes)`` tokens of a rank, in
+    whole blocks. Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_profile_available_bytes``).
 
     Raises:
         PolicyError: as for :func:`blis_tui.engine.kv.capacity.kv_capacity`.
@@ -149,13 +149,13 @@ def kv_blocks(memory: InstanceMemory, sizing: str) -> int:
         return max(0, int(left_gib * _GIB) // kv_bytes_per_token(model, tensor_parallel)) // block_size_tokens
     free_gib = hardware.memory_gib - whole.weights_gib / tensor_parallel
     peak_gib = (whole.activation_gib + whole.overhead_gib) / tensor_parallel
-    # Key/value heads divide evenly or are replicated (BLIS2004), so that all ranks have the same block.
+    # Key/value heads divide evenly or are replicated (BLIS2004), so all ranks have the same block size.
     block_bytes = block_size_tokens * kv_bytes_per_token(model, tensor_parallel)
     return max(0, int((free_gib * memory.gpu_memory_utilization - peak_gib) * _GIB) // block_bytes)
 
 
 def minimum_tensor_parallel(model: Model, hardware: Hardware, gpu_memory_utilization: float) -> int | None:
-    """The smallest power of two of accelerators that hold the model and divide its heads, up to 64."""
+    """Smallest power of two of accelerators that can hold the model and divides its heads, up to 64."""
     tensor_parallel = 1
     while tensor_parallel <= _LARGEST_TENSOR_PARALLEL:
         if _divides_heads(model, tensor_parallel):
@@ -182,9 +182,9 @@ def _divides_heads(model: Model, tensor_parallel: int) -> bool:
 def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int) -> int:
     """Bytes of one KV block on all accelerators of an instance together, at least 1.
 
-    Multi-head latent attention stores one compressed vector and one rotary key per token and layer, whole on
-    every accelerator; everything else stores a key and a value per KV head, split over the accelerators, at least
-    one head on each.
+    Multi-head latent attention stores one compressed vector and one rotary key per token and layer, replicated on every
+    accelerator. Other attention stores a key and a value per KV head, split over the accelerators, with at least one
+    head on each.
     """
     if model.kv_lora_rank > 0:
         per_layer = tensor_parallel * (model.kv_lora_rank + model.qk_rope_head_dim)
@@ -199,7 +199,7 @@ def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:
 
 
 def active_parameters(model: Model) -> int:
-    """Weights that one token is multiplied with: of the experts, those that it is routed to."""
+    """Number of weights that one token is multiplied with; of the experts, only those it is routed to."""
     if model.num_experts <= 1:
         return _parameters(model)
     experts = _expert_parameters(model)
@@ -207,16 +207,16 @@ def active_parameters(model: Model) -> int:
 
 
 def _expert_parameters(model: Model) -> int:
-    """Weights of the routed experts alone."""
+    """Number of weights of the routed experts."""
     layers = model.num_hidden_layers - min(model.num_hidden_layers, model.first_k_dense_replace)
     expert = model.moe_intermediate_size or model.intermediate_size
     return layers * 3 * model.hidden_size * expert * model.num_experts
 
 
 def _attention_parameters(model: Model) -> int:
-    """Weights of one layer's attention.
+    """Number of weights of one layer's attention.
 
-    Multi-head latent attention compresses keys and values, mostly queries, too, and expands them for each head; values
+    Multi-head latent attention compresses keys and values, usually queries, too, and expands them for each head; values
     are as wide as the part of a key that is not rotated.
     """
     hidden, heads = model.hidden_size, model.num_attention_heads
@@ -231,7 +231,7 @@ def _attention_parameters(model: Model) -> int:
 
 
 def _parameters(model: Model) -> int:
-    """Weights of the whole model, counted from its shape."""
+    """Number of weights of the whole model, counted from its shape."""
     hidden = model.hidden_size
     attention = _attention_parameters(model)
     norms = 2 * hidden

@@ -1,4 +1,4 @@
-"""Consecutive KV blocks that others can find, handled as one."""
+"""Consecutive KV blocks that other requests can find, handled as one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class Extent:
     """Consecutive blocks of one chain of segments, each of which has the same holders.
 
     Attributes:
-        key: of the first block; the others follow.
-        count: how many blocks, at least one.
+        key: of the first block; the others follow consecutively.
+        count: number of blocks, at least one.
         label: tells copies of the same content apart.
-        references: how many requests hold them.
-        place: in the free order; -1 = in use.
+        references: number of requests that hold them.
+        place: position in the free order; -1 = in use.
     """
 
     __slots__ = ("count", "key", "label", "place", "references")
@@ -27,18 +27,18 @@ class Extent:
 
     @property
     def keys(self) -> range:
-        """Of all its blocks, first one first."""
+        """Keys of all its blocks, in order."""
         return range(self.key, self.key + self.count)
 
     def cut(self, head: int) -> Extent:
-        """Keep the first ``head`` blocks; returns the others."""
+        """Keep the first ``head`` blocks; return the rest as a new extent."""
         tail = Extent(self.key + head, self.count - head, self.label, self.references, self.place)
         self.count = head
         return tail
 
 
 class Piece(NamedTuple):
-    """What a request holds of one chain of segments: blocks of one copy, which may be several extents."""
+    """What a request holds of one chain of segments: blocks of one copy, possibly in several extents."""
 
     key: int
     blocks: int
@@ -46,5 +46,5 @@ class Piece(NamedTuple):
 
     @property
     def keys(self) -> range:
-        """Of all its blocks, first one first."""
+        """Keys of all its blocks, in order."""
         return range(self.key, self.key + self.blocks)

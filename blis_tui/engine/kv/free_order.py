@@ -1,4 +1,4 @@
-"""The order in which free KV blocks are taken."""
+"""The order in which free KV blocks are allocated."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FreeOrder(Kept):
-    """Free blocks, the least recently released first: numbers of anonymous ones, and extents.
+    """Free blocks, the least recently released first: counts of anonymous blocks, and extents.
 
-    An extent is taken from its end: the first block of a prompt is the last to go.
+    An extent is taken from its end: the first block of a prompt is evicted last.
     """
 
     __slots__ = ("_entries", "_next_place")
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, int | list[Extent]] = OrderedDict()
-        """By place. Extents stand together where one was cut; the last of them goes first."""
+        """Entries by position. Parts of an extent that was cut share an entry; the last of them goes first."""
         self._next_place = 0
 
     def __iter__(self) -> Iterator[int | Extent]:
@@ -36,19 +36,19 @@ class FreeOrder(Kept):
                 yield from reversed(entry)
 
     def park_anonymous(self, count: int) -> None:
-        """Blocks that cannot be found are taken after all others."""
+        """Append blocks without findable content, to be taken after all others."""
         if count > 0:
             self._entries[self._next_place] = count
             self._next_place += 1
 
     def park(self, extent: Extent) -> None:
-        """An extent is taken after all others."""
+        """Append an extent, to be taken after all others."""
         extent.place = self._next_place
         self._entries[self._next_place] = [extent]
         self._next_place += 1
 
     def remove(self, extent: Extent) -> None:
-        """An extent is no longer free."""
+        """Remove an extent that is no longer free."""
         entry = self._entries[extent.place]
         if isinstance(entry, int) or len(entry) == 1:
             del self._entries[extent.place]
@@ -57,13 +57,13 @@ class FreeOrder(Kept):
         extent.place = -1
 
     def insert(self, tail: Extent, head: Extent) -> None:
-        """``tail`` was cut off from ``head``: it is taken right before it."""
+        """Insert ``tail``, which was cut off ``head``, to be taken right before it."""
         entry = self._entries[head.place]
         if not isinstance(entry, int):
             entry.insert(entry.index(head) + 1, tail)
 
     def pop(self) -> int | Extent:
-        """What is taken next; it is no longer there."""
+        """Remove and return the next entry to take."""
         place, entry = self._entries.popitem(last=False)
         if isinstance(entry, int):
             return entry
@@ -74,7 +74,7 @@ class FreeOrder(Kept):
         return extent
 
     def put_back(self, extent: Extent) -> None:
-        """Not all of an extent was taken: what is left is taken next."""
+        """Put back the rest of a partly taken extent, to be taken next."""
         extent.place = self._next_place
         self._next_place += 1
         self._put_first(extent.place, [extent])
@@ -84,5 +84,5 @@ class FreeOrder(Kept):
         self._entries.move_to_end(place, last=False)
 
     def clear(self) -> None:
-        """Nothing is there any more."""
+        """Remove all entries."""
         self._entries.clear()

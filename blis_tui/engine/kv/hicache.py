@@ -1,14 +1,14 @@
 """SGLang's hierarchical cache: a radix tree whose nodes are on the GPU, in host memory, or in both.
 
-A node is written to the host when it has been put in often enough (``write_through``, ``write_through_selective``), or
-when the GPU evicts it (``write_back``). What the GPU evicts then stays in the tree, and comes back when a request that
-is admitted goes on from it. Writing and loading take their time beside steps; until they are over, what they move is
-locked, so that it does not count as room.
+A node is written to the host when it has been inserted often enough (``write_through``, ``write_through_selective``),
+or when the GPU evicts it (``write_back``). An evicted node that is on the host stays in the tree, and is loaded when an
+admitted request continues from it. Writes and loads run concurrently with steps. Until they are over, the nodes they
+move are locked, so that they do not count as room.
 
 Source: SGLang 0.5.23, ``mem_cache/unified_radix_cache.py`` (``_execute_and_commit_kv_backup``, ``_evict_components``,
 ``load_back``, ``check_hicache_events``), ``mem_cache/unified_cache/unified_tree_core.py``
-(``_inc_hit_count_and_check``, ``_build_backup_kv_action``, ``_reclaim_full_host_duplicates``,
-``drop_subtree_no_host``) and ``components/full.py``.
+(``_inc_hit_count_and_check``, ``_build_backup_kv_action``, ``_reclaim_full_host_duplicates``, ``drop_subtree_no_host``)
+and ``components/full.py``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import KvTiers
 
 _OFTEN: Final = {"write_through": 1, "write_through_selective": 2}
-"""How often a node must have been put in before it is written to the host (``write_through_threshold``)."""
+"""How often a node must have been inserted before it is written to the host (``write_through_threshold``)."""
 _LEAST_TOKENS: Final = 10
-"""Fewer tokens are computed again rather than loaded (``load_back_threshold``)."""
+"""Fewer tokens than this are recomputed rather than loaded (``load_back_threshold``)."""
 _Places = dict[int, tuple[bool, bool, int, int, int]]
 _Moving = tuple[list[tuple[int, int]], list[int]]
 _State = tuple[State, _Places, "HostTier", int, int, int, _Moving, list[int]]
@@ -44,11 +44,11 @@ class HostNode(Node):
     """A stretch of content that may be in two places.
 
     Attributes:
-        device: whether the GPU has it.
-        host: whether the host has it.
-        resident: how many of its children the GPU has.
-        hits: how often it was put in.
-        loading: which transfer brings it back; 0 = none does.
+        device: whether it is on the GPU.
+        host: whether it is on the host.
+        resident: number of its children on the GPU.
+        hits: how often it was inserted.
+        loading: the transfer that loads it; 0 = there is none.
         lost_us: when the GPU evicted it last.
     """
 
@@ -61,28 +61,28 @@ class HostNode(Node):
 
     @property
     def evictable(self) -> bool:
-        """Whether the GPU may evict it now: nothing that goes on from it is there, and it has no holder."""
+        """Whether the GPU may evict it now: no child is on the GPU, and it has no holder."""
         return self.device and not self.references and not self.resident and self.parent is not None
 
     @property
     def host_evictable(self) -> bool:
-        """Whether the host may forget it now: it is the end of a path, and not on the GPU."""
+        """Whether the host may drop it now: it is a leaf and not on the GPU."""
         return self.host and not self.device and not self.children and self.parent is not None
 
 
 class Transfer(NamedTuple):
-    """Content on its way."""
+    """A transfer between GPU and host."""
 
     end_us: int
     owners: tuple[int, ...]
-    """Who holds it meanwhile, as the tree has it."""
+    """Owners in the tree that hold the content meanwhile."""
 
 
 def _hosted(node: Node | None) -> HostNode:
-    """The same node, as this tree makes them.
+    """Return the node as a ``HostNode``.
 
     Raises:
-        TypeError: another tree made it.
+        TypeError: it belongs to another kind of tree.
     """
     if not isinstance(node, HostNode):
         raise TypeError(f"{node!r} is no node of a hierarchical cache")
@@ -95,7 +95,7 @@ def _host_evictable(node: HostNode) -> bool:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostTier(Tier):
-    """Host memory, in KV blocks of which whole nodes are kept."""
+    """Host memory, counted in KV blocks; it stores whole nodes."""
 
     __slots__ = ("used",)
 
@@ -106,25 +106,25 @@ class HostTier(Tier):
 
     @property
     def held(self) -> int:
-        """KV blocks there."""
+        """Number of KV blocks stored there."""
         return self.used
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return the whole state as plain values (for digests)."""
         return (self.used, self.stored, self.loaded, self.dropped)
 
 
 class HostTree(RadixTree):
-    """What can be found on the GPU or on the host. ``idle`` and ``held`` count blocks of the GPU.
+    """The content that can be found on the GPU or on the host. ``idle`` and ``held`` count blocks on the GPU.
 
     Attributes:
-        host: where content goes.
-        now: when the latest step was planned.
-        queued: what is to be written: who holds it meanwhile, and its blocks.
+        host: the host tier.
+        now: time at which the latest step was planned.
+        queued: pending writes: the owner that holds the content meanwhile, and its blocks.
         written_back: blocks of each node that was written while the GPU waited to evict it.
-        guarded: what is to be loaded next: the host does not forget it.
-        duplicates: nodes that may be in both places, by their number, as they came to be so; what does not hold any
-            more is found out when it matters (``full_host_duplicates``).
+        guarded: the node to be loaded next, which the host must not drop.
+        duplicates: nodes that may be in both places, by number, in the order in which they came to be so; outdated
+            entries are found when they matter (``full_host_duplicates``).
     """
 
     __slots__ = (
@@ -173,28 +173,29 @@ class HostTree(RadixTree):
             node.device, node.host, node.hits, node.loading, node.lost_us = places[number]
             _hosted(node.parent).resident += node.device
             self.idle -= 0 if node.device else node.blocks
-        # What has left since is of no account.
+        # Drop entries of nodes that are gone.
         self.duplicates = {number: nodes[number] for number in duplicates if number in nodes}
         self._evictable.clear()
         for node in nodes.values():
             self._offer(node)
 
-    # ---- finding ----
+    # ---- lookup ----
 
     def on_gpu(self, node: Node) -> tuple[HostNode, int]:
-        """Where what the GPU has of a path ends, and how many blocks of it the host alone has."""
+        """Return where the GPU's part of a path ends, and how many blocks after that only the host has."""
         here, missing = _hosted(node), 0
         while not here.device:
             missing += here.blocks
             here = _hosted(here.parent)
         return here, missing
 
-    # ---- changing ----
+    # ---- changes ----
 
     def put_in(self, keys: Sequence[range], counted: int) -> tuple[Node, int]:
-        """Put content in that a request has computed; returns where it ends, and how much of it the GPU had already.
+        """Insert content that a request has computed; return its last node, and the blocks that the GPU had already.
 
-        What the GPU had lost it has again. ``counted``: nodes up to there have been counted for this request.
+        Content that the GPU had evicted is on the GPU again. ``counted``: blocks of the path whose nodes have been
+        counted for this request.
         """
         here, found, depth = _hosted(self.root), 0, 0
         left = keys
@@ -225,11 +226,11 @@ class HostTree(RadixTree):
         return here, found
 
     def insert(self, keys: Sequence[range]) -> tuple[Node, int]:
-        """The same for what has been counted."""
+        """Insert content without counting it."""
         return self.put_in(keys, _ALL)
 
     def _count_in(self, node: HostNode) -> None:
-        """It was put in once more: often enough, and the host gets it, with what it goes on from."""
+        """Count an insertion of a node; after enough of them, write it and its ancestors to the host."""
         if not self._often:
             return
         node.hits += 1
@@ -246,12 +247,12 @@ class HostTree(RadixTree):
             self.queued.append((owner, one.blocks))
 
     def _own(self) -> int:
-        """A holder that is no request."""
+        """Return a new owner that is not a request."""
         self._owners -= 1
         return self._owners
 
     def _copy(self, node: HostNode) -> bool:
-        """Give the host a node, if it has room or can make any."""
+        """Copy a node to the host, if it has room or can make room; return whether it did."""
         host = self.host
         lacking = node.blocks - (host.total - host.used)
         if lacking > 0 and self._forget(lacking) < lacking:
@@ -262,7 +263,7 @@ class HostTree(RadixTree):
         return True
 
     def evict(self) -> int:
-        """The GPU loses the leaf that was used least recently, as a whole; returns its blocks, 0 = there is none."""
+        """Evict the least recently used leaf from the GPU as a whole; return its number of blocks, 0 = none left."""
         blocks = 0
         while not blocks and (one := self._evictable.take()) is not None:
             node = _hosted(one)
@@ -281,7 +282,7 @@ class HostTree(RadixTree):
         return blocks
 
     def _demote(self, node: HostNode) -> int:
-        """From now on the host alone has it."""
+        """Remove a node from the GPU; only the host has it from now on."""
         parent = _hosted(node.parent)
         node.device, node.lost_us = False, self.now
         self.idle -= node.blocks
@@ -291,7 +292,7 @@ class HostTree(RadixTree):
         return node.blocks
 
     def _droppable(self, node: HostNode) -> bool:
-        """Whether it may be forgotten with all that goes on from it."""
+        """Whether a node may be dropped with all its descendants."""
         below = [node]
         for one in below:
             if one.references or one.loading or one is self.guarded:
@@ -300,7 +301,7 @@ class HostTree(RadixTree):
         return True
 
     def _drop(self, node: HostNode) -> int:
-        """There is no room for it on the host: it is forgotten, with what goes on from it there."""
+        """Drop a node for which the host has no room, with its descendants there."""
         below = [node]
         for one in below:
             below += map(_hosted, one.children.values())
@@ -327,7 +328,7 @@ class HostTree(RadixTree):
         self.host.dropped += node.blocks
 
     def _forget(self, blocks: int) -> int:
-        """Make room on the host for so many blocks, if possible; returns for how many there is more."""
+        """Make room on the host for ``blocks`` blocks if possible; return how many were freed."""
         freed = 0
         if not self._often:
             freed = self._forget_duplicates(blocks)
@@ -341,7 +342,7 @@ class HostTree(RadixTree):
         return freed
 
     def _forget_duplicates(self, blocks: int) -> int:
-        """What the GPU has, too, goes first; of that last what the GPU would evict next."""
+        """Free host copies of nodes that are on the GPU, too; those that the GPU would evict next go last."""
         freed, gone = 0, []
         for spares in (True, False):
             for number, node in self.duplicates.items():
@@ -364,16 +365,16 @@ class HostTree(RadixTree):
             self.duplicates.pop(node.number, None)
 
     def _materialise(self, node: HostNode) -> None:
-        """The GPU has it again."""
+        """Mark a node as on the GPU again."""
         node.device = True
         _hosted(node.parent).resident += 1
         self.idle += node.blocks
         self._offer(node)
 
     def load(self, node: HostNode) -> tuple[int, int]:
-        """Bring all up to a node back to the GPU, which has room for it.
+        """Load the path up to a node back to the GPU, which has room for it.
 
-        Returns who holds it meanwhile, and how many blocks the GPU had lost only just before.
+        Returns the owner that holds it meanwhile, and how many blocks the GPU had evicted only recently.
         """
         owner, here, thrashing = self._own(), node, 0
         while not here.device:
@@ -385,7 +386,7 @@ class HostTree(RadixTree):
         return owner, thrashing
 
     def loaded(self, owner: int) -> None:
-        """It is there."""
+        """Finish a load."""
         node = _hosted(self.holders[owner])
         while node.parent is not None:
             if self._often or node.loading == owner:
@@ -394,7 +395,7 @@ class HostTree(RadixTree):
             node = _hosted(node.parent)
 
     def clear(self) -> None:
-        """Forget everything; no node may have a holder."""
+        """Drop everything; no node may have a holder."""
         super().clear()
         _hosted(self.root).resident = 0
         self.host.used = 0
@@ -403,7 +404,7 @@ class HostTree(RadixTree):
         self.duplicates.clear()
         self._host_evictable.clear()
 
-    # ---- within ----
+    # ---- internals ----
 
     def _make(self, number: int, keys: tuple[range, ...], parent: Node, used: int) -> Node:
         above = _hosted(parent)
@@ -415,7 +416,7 @@ class HostTree(RadixTree):
         first = _hosted(super()._split(tail, head))
         first.device, first.host, first.hits = tail.device, tail.host, tail.hits
         first.loading, first.lost_us = tail.loading, tail.lost_us
-        # The head was made as if the GPU had it, in the place of the other.
+        # The head was created as if it were on the GPU, in the place of the other part.
         _hosted(first.parent).resident -= 1
         first.resident = int(tail.device)
         self._note_duplicate(first)
@@ -428,18 +429,18 @@ class HostTree(RadixTree):
     # ---- for digests and invariants ----
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides its future, as plain values."""
+        """Return everything that determines its future, as plain values."""
         nodes = sorted(map(_hosted, self.nodes()), key=lambda one: one.number)
         places = tuple((one.number, one.device, one.host, one.hits, one.loading, one.lost_us) for one in nodes)
         kept = tuple(number for number, one in self.duplicates.items() if one.parent is not None)
         return (*super().state(), places, kept, self._owners, tuple(self.queued), tuple(self.written_back))
 
     def resident(self) -> Iterator[Node]:
-        """Those that the GPU has."""
+        """Iterate over the nodes on the GPU."""
         return (one for one in self.nodes() if _hosted(one).device)
 
     def audit(self) -> str:
-        """What is wrong with the books; empty when nothing is."""
+        """Check the books; return what is wrong, or an empty string."""
         used = 0
         for one in map(_hosted, self.nodes()):
             used += one.blocks if one.host else 0
@@ -454,13 +455,13 @@ class HostTree(RadixTree):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HiCache(Tiers):
-    """What moves between the GPU and the host, and when it has arrived.
+    """The transfers between the GPU and the host.
 
     Attributes:
         pool: the KV blocks.
-        writes: to the host, in the order in which they end.
-        loads: from there, likewise.
-        arriving: whom the plan at hand brings blocks back for, how many, and those that had only just gone.
+        writes: transfers to the host, in the order in which they end.
+        loads: transfers from the host, in the order in which they end.
+        arriving: loads of the current plan: request, blocks, and how many of them had been evicted only recently.
     """
 
     __slots__ = ("_loading", "_read_free_us", "_waited_us", "_write_free_us", "arriving", "loads", "pool", "writes")
@@ -478,7 +479,7 @@ class HiCache(Tiers):
         self._write_free_us = self._read_free_us = self._waited_us = 0
 
     def begin_plan(self, now: int) -> None:
-        """A step is planned: what is queued is written from now on, and what has arrived is free for others."""
+        """Prepare for the planning of a step: start queued writes, and release content whose transfers have ended."""
         pool, tree = self.pool, self.pool.host_tree
         self.now = tree.now = now
         self.submit(now)
@@ -491,7 +492,7 @@ class HiCache(Tiers):
                 pool.epoch += 1
 
     def submit(self, now: int) -> None:
-        """Write what is queued, as one transfer."""
+        """Start the queued writes as one transfer."""
         queued = self.pool.host_tree.queued
         if not queued:
             return
@@ -503,7 +504,7 @@ class HiCache(Tiers):
         queued.clear()
 
     def bring_back(self, request: Request, node: HostNode, blocks: int) -> None:
-        """A request goes on from what the host has."""
+        """Load what an admitted request continues from."""
         owner, thrashing = self.pool.host_tree.load(node)
         self._loading.append(owner)
         self.tiers[0].loaded += blocks
@@ -511,7 +512,7 @@ class HiCache(Tiers):
         self.arriving.append((request, blocks, thrashing))
 
     def start_loading(self, now: int) -> int:
-        """Load for the batch that has been formed, as one transfer; returns when it is there, 0 = nothing is loaded."""
+        """Start the loads of the formed batch as one transfer; return when it ends, 0 = nothing is loaded."""
         if not self._loading:
             return 0
         blocks = 0
@@ -525,14 +526,14 @@ class HiCache(Tiers):
 
     @property
     def waited_us(self) -> int:
-        """How long the plan at hand has waited for what it evicted to be written."""
+        """How long the current plan has waited for writes of nodes it evicts."""
         for blocks in self.pool.host_tree.written_back:
             self._waited_us += self._took(blocks)
         self.pool.host_tree.written_back.clear()
         return self._waited_us
 
     def take_waited_us(self) -> int:
-        """The same, taken note of."""
+        """Return that waiting time and reset it."""
         waited, self._waited_us = self.waited_us, 0
         return waited
 
@@ -542,30 +543,30 @@ class HiCache(Tiers):
         return took
 
     def took_us(self, blocks: int) -> int:
-        """How long so many blocks take by themselves."""
+        """How long a transfer of ``blocks`` blocks takes by itself."""
         return self.tiers[0].us(blocks * self._block_tokens)
 
     @property
     def under_way(self) -> bool:
-        """Whether anything moves that no step waits for."""
+        """Whether any concurrent transfer is in flight."""
         return bool(self.writes or self.loads)
 
     @property
     def next_end_us(self) -> int:
-        """When the first of the transfers under way is over; -1 = none is."""
+        """When the first transfer in flight ends; -1 = there is none."""
         return min((one[0].end_us for one in (self.writes, self.loads) if one), default=-1)
 
     def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
-        """A step computes layer by layer what is loaded, and lasts until the last of it is there.
+        """Return the step's duration; computing layer by layer as content is loaded, it lasts until the load ends.
 
-        It also lasts until the next one has been planned, which may have waited to evict.
+        It also lasts until the next step has been planned, which may have waited for evictions.
         """
         whole = max(duration_us, plan.loaded_us - now, self.take_waited_us())
         self.added_us += whole - duration_us
         return whole
 
     def wipe(self) -> None:
-        """Forget all content."""
+        """Drop all content."""
         for transfers in (self.writes, self.loads):
             for one in transfers:
                 for owner in one.owners:
@@ -577,18 +578,18 @@ class HiCache(Tiers):
         self.arriving.clear()
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides what it does next, and its counts, as plain values (for digests)."""
+        """Return everything that determines what it does next, and its counts, as plain values (for digests)."""
         under_way = (tuple(self.writes), tuple(self.loads), self._write_free_us, self._read_free_us, self._waited_us)
         return (*super().state(), under_way)
 
     def audit(self) -> str:
-        """What is wrong with the books: the tree's say it all."""
+        """Return an empty string: the audit of the tree covers everything."""
         return ""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostPool(RadixPool):
-    """The KV blocks of an instance whose radix tree goes on in host memory."""
+    """The KV blocks of an instance whose radix tree extends into host memory."""
 
     __slots__ = ("_counted", "hicache", "host_tree")
 
@@ -599,14 +600,14 @@ class HostPool(RadixPool):
         self.tree = self.host_tree = tree
         self.tiers = self.hicache = hicache
         self._counted: dict[int, int] = {}
-        """By request, the blocks of it that have been put in."""
+        """By request, the number of its blocks whose insertion has been counted."""
 
     def split_hit(self, node: Node) -> tuple[Node, int]:
-        """Of what was found, where that ends which the GPU has, and the blocks behind that the host alone has."""
+        """Return where the GPU's part of a hit ends, and how many blocks after that only the host has."""
         return self.host_tree.on_gpu(node)
 
     def load_back(self, request: Request, node: Node, blocks: int) -> bool:
-        """Load what a request goes on from, if that is worth it and there is room; then the request holds it."""
+        """Load what a request continues from, if worthwhile and there is room; then the request holds it."""
         tree = self.host_tree
         if blocks * self.block_size_tokens < _LEAST_TOKENS:
             return False
@@ -617,7 +618,7 @@ class HostPool(RadixPool):
             return False
         before = tree.idle
         self.hicache.bring_back(request, _hosted(node), blocks)
-        # Blocks without content hold it now, and a holder keeps it there until it has arrived.
+        # Blocks without content hold it now, and an owner keeps it until it has arrived.
         self.free += tree.idle - before - blocks
         self.lock(request, node)
         self.hits -= blocks
@@ -625,7 +626,7 @@ class HostPool(RadixPool):
         return True
 
     def start_loading(self, plan: Plan, now: int) -> None:
-        """Load for the batch that has been formed."""
+        """Start the loads of the formed batch."""
         hicache = self.hicache
         for request, blocks, thrashing in hicache.arriving:
             source = ((hicache.tiers[0].name, blocks),)
@@ -633,22 +634,22 @@ class HostPool(RadixPool):
         plan.loaded_us = hicache.start_loading(now)
 
     def results_taken(self, now: int) -> None:
-        """A step's results have been put in: what is to be written is written from now on."""
+        """Start queued writes, as a step's results have been inserted."""
         self.hicache.submit(now)
 
     def take_waited_us(self) -> int:
-        """How long the plan at hand has waited for what it evicted to be written to the host."""
+        """How long the current plan has waited for evicted content to be written to the host."""
         return self.hicache.take_waited_us()
 
     def next_change_us(self) -> int:
-        """When content arrives that is on its way, so that there is more room; -1 = none is."""
+        """When content in transfer arrives, so that there is more room; -1 = none is in transfer."""
         return self.hicache.next_end_us
 
     def _put_in(self, request: Request, tokens: int) -> tuple[Node, int]:
         return self.host_tree.put_in(self.keys(request, tokens), self._counted.get(request.index, 0))
 
     def checkpoint(self, request: Request, computed_tokens: int) -> None:
-        """What a request has computed can be found from now on."""
+        """Make findable what a request has computed."""
         super().checkpoint(request, computed_tokens)
         if request.shared_blocks:
             self._counted[request.index] = max(self._counted.get(request.index, 0), request.shared_blocks)
@@ -659,6 +660,6 @@ class HostPool(RadixPool):
         self._counted.pop(request.index, None)
 
     def wipe(self) -> None:
-        """Forget all content; no request may hold any."""
+        """Drop all content; no request may hold any."""
         self.hicache.wipe()
         super().wipe()

@@ -1,4 +1,4 @@
-"""Host memory that victims' KV blocks are swapped to, and the link to it."""
+"""Host memory to which victims' KV blocks are swapped, and the link to it."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 _BYTES_PER_US: Final = 1000
-"""Of one GB/s."""
+"""Conversion factor from GB/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """The way between an instance's KV cache and another place.
+    """The link between an instance's KV cache and another place.
 
-    All accelerators of an instance move their share at the same time.
+    All accelerators of an instance transfer their share at the same time.
     """
 
     bytes_per_block: int
-    """On one accelerator."""
+    """Bytes of a block on one accelerator."""
     gb_per_s: float
-    """Of one accelerator, in one direction."""
+    """Bandwidth of one accelerator, in one direction."""
     base_latency_us: int
 
     def us(self, blocks: int) -> int:
-        """How long it takes to move so many blocks together, rounded up."""
+        """How long it takes to move ``blocks`` blocks together, rounded up."""
         if not blocks:
             return 0
         return self.base_latency_us + ceil(blocks * self.bytes_per_block / (self.gb_per_s * _BYTES_PER_US))
 
 
 class HostMemory:
-    """Who has been swapped out, and what that took.
+    """The swapped-out requests, and the cost of their transfers.
 
     Attributes:
-        link: the way there and back.
-        overlap: whether transfers run beside a step's computation; else the step waits for them.
-        total: blocks there.
+        link: the link to the host.
+        overlap: whether transfers overlap with a step's computation; otherwise the step waits for them.
+        total: number of blocks on the host.
         free: those of them without a holder.
-        swapped_out: victims that were moved there, ever; likewise what follows.
+        swapped_out: total of victims that were swapped out. The following counts are totals, too.
         swapped_in: victims that came back.
-        out_blocks: KV blocks moved there.
-        in_blocks: KV blocks moved back; those that the GPU still had need not be.
-        refused: victims that had to be recomputed because it was full.
+        out_blocks: KV blocks moved to the host.
+        in_blocks: KV blocks moved back; those still on the GPU need not be.
+        refused: victims that had to be recomputed because the host was full.
         transfer_us: time of all transfers.
-        added_us: by how much they made steps longer.
+        added_us: time by which they lengthened steps.
     """
 
     __slots__ = (
@@ -77,14 +77,14 @@ class HostMemory:
         self.swapped_out = self.swapped_in = self.out_blocks = self.in_blocks = self.refused = 0
         self.transfer_us = self.added_us = 0
         self._tokens: dict[int, tuple[int, int]] = {}
-        """By the index of the request: its tokens there, and their blocks."""
+        """Request index -> its tokens on the host, and their blocks."""
 
     def tokens_of(self, index: int) -> int:
-        """How many tokens of a request are there; 0 = it is not."""
+        """Number of a request's tokens on the host; 0 = it is not there."""
         return self._tokens[index][0] if index in self._tokens else 0
 
     def store(self, index: int, tokens: int, blocks: int) -> int:
-        """Take the blocks of a victim, which fit; returns how long that takes."""
+        """Store the blocks of a victim, which must fit; return how long that takes."""
         self._tokens[index] = (tokens, blocks)
         self.free -= blocks
         self.swapped_out += 1
@@ -92,7 +92,7 @@ class HostMemory:
         return self._moved(blocks)
 
     def load(self, index: int, blocks: int) -> int:
-        """Give a request its blocks back, ``blocks`` of them over the link; returns how long that takes."""
+        """Return a request's blocks to the GPU, ``blocks`` of them over the link; return how long that takes."""
         self.discard(index)
         self.swapped_in += 1
         self.in_blocks += blocks
@@ -104,26 +104,26 @@ class HostMemory:
         return took
 
     def step_us(self, computing_us: int, transfer_us: int) -> int:
-        """How long a step takes that computes for some time and has such transfers."""
+        """Return how long a step takes that has computation and transfers of these durations."""
         whole = max(computing_us, transfer_us) if self.overlap else computing_us + transfer_us
         self.added_us += whole - computing_us
         return whole
 
     def discard(self, index: int) -> None:
-        """Forget what is there of a request, if anything is."""
+        """Drop what the host has of a request, if anything."""
         self.free += self._tokens.pop(index, (0, 0))[1]
 
     def books(self) -> tuple[int, ...]:
-        """Its counts."""
+        """Return all counters."""
         moved = (self.swapped_out, self.swapped_in, self.out_blocks, self.in_blocks)
         return (self.free, *moved, self.refused, self.transfer_us, self.added_us)
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides what it does next, and its counts, as plain values (for digests)."""
+        """Return everything that determines what it does next, and its counts, as plain values (for digests)."""
         return (self.books(), tuple(self._tokens.items()))
 
     def audit(self, waiting: Collection[int]) -> str:
-        """What is wrong with the books, given who waits; empty when nothing is."""
+        """Check the books against the waiting requests; return what is wrong, or an empty string."""
         held = 0
         for index, (_, blocks) in self._tokens.items():
             held += blocks
@@ -135,7 +135,7 @@ class HostMemory:
 
 
 def host_memory(pool: Pool) -> HostMemory:
-    """That of an instance of a pool, empty."""
+    """Create the empty host memory of an instance of a pool."""
     engine = pool.engine
     settings = engine.host_link or HostLink()
     return HostMemory(

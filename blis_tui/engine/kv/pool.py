@@ -1,15 +1,15 @@
-"""The KV block pool of one instance: what is used, what is free, and what free blocks still hold.
+"""The KV block pool of one instance: used blocks, free blocks, and the content that free blocks still hold.
 
 Three facts keep it small and fast:
 
 * A prompt has no tokens here, only segments, so a block's content is a key (see ``PromptKeys``). Blocks whose content
   only their holder could ever request are *private*: they are counted, never listed.
-* Blocks that others can find are listed as *extents*: consecutive ones that have the same holders, or stand in the free
-  order together. A long prompt is a few extents, not hundreds of blocks.
+* Blocks that others can find are listed as *extents*: consecutive blocks that have the same holders, or are next to
+  each other in the free order. A long prompt is a few extents, not hundreds of blocks.
 * ``blank`` counts the anonymous blocks at the very front of the free order: never-used ones at first, later each run of
   private blocks as it reaches the front. Taking blocks is then mostly one subtraction.
 
-Every allocation is checked by its caller first (``free`` is exact) and mutates afterwards; nothing is rolled back.
+Callers check every allocation first (``free`` is exact); nothing is rolled back.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class BlockPool(Kept):
 
     Args:
         total: blocks in the pool.
-        block_size_tokens: tokens of one.
+        block_size_tokens: tokens per block.
         prompts: the keys of prompts.
         caching: whether computed blocks can be found again (``enable_prefix_caching``).
-        as_vllm: the two rules in which vLLM and BLIS differ. Blocks that are given back without full content are
-            reused first, not last; and of several blocks with the same content the one computed first is found, not
-            the latest. Source: vLLM 0.32.0, ``v1/core/block_pool.py`` lines 61 and 784.
+        as_vllm: two rules in which vLLM differs from BLIS. Blocks that are given back without full content are reused
+            first, not last; of several blocks with the same content, the one computed first is found, not the latest.
+            Source: vLLM 0.32.0, ``v1/core/block_pool.py`` lines 61 and 784.
 
     Attributes:
         total: blocks in the pool.
         free: unreferenced blocks (their content may still be findable).
         caching: whether computed blocks can be found again (``enable_prefix_caching``).
-        blank: how many anonymous free blocks will be taken before anything else.
-        hits: blocks found in the cache at admission, ever.
-        misses: blocks taken from the free list, ever.
-        preempted_lookups: how often preempted requests looked for their tokens in the cache when they came back.
-        preempted_queries: tokens that they looked for.
-        preempted_hits: tokens of these that they found.
-        min_free: the lowest ``free`` has been.
-        epoch: changes whenever something happened that may let in a request that did not fit before.
-        unseen: what became findable in steps that may not be over; None = not tracked.
-        tiers: where content goes that would be lost; None = nowhere.
+        blank: number of anonymous free blocks that will be taken before anything else.
+        hits: total of blocks found in the cache at admission.
+        misses: total of blocks taken from the free list.
+        preempted_lookups: how often preempted requests looked up their tokens in the cache when they came back.
+        preempted_queries: tokens in these lookups.
+        preempted_hits: tokens that these lookups found.
+        min_free: the lowest value of ``free`` so far.
+        epoch: changes whenever a request that did not fit before may fit now.
+        unseen: content that became findable in steps that may not be over; None = not tracked.
+        tiers: where evicted content goes; None = nowhere.
     """
 
     __slots__ = (
@@ -103,52 +103,52 @@ class BlockPool(Kept):
 
     @property
     def used(self) -> int:
-        """Blocks that some request holds."""
+        """Number of blocks that some request holds."""
         return self.total - self.free
 
     def cached_prefix(self, request: Request, limit_blocks: int) -> int:
-        """How many leading blocks of the prompt, at most ``limit_blocks``, are in the cache right now."""
+        """Number of leading blocks of the prompt, at most ``limit_blocks``, that are in the cache now."""
         keys = self.prompts.stretches(request.content)
         found = self._index.head(keys.parts)
-        # Only a preempted request has left content of its own behind.
+        # Only a preempted request has left content of its own.
         if request.preemptions and found == keys.blocks < limit_blocks:
             found += self._index.head((self._own(request, found, limit_blocks),))
         return min(found, limit_blocks)
 
     def visible_head(self, segments: Segments, now: int) -> int:
-        """How many leading blocks of these segments others can see in the cache: what a step computes, after it."""
+        """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
         parts = self.prompts.stretches(segments).parts
         found = self._index.head(parts)
         return self.unseen.seen_head(parts, found, now) if self.unseen and found else found
 
     def visible_keys(self, now: int) -> frozenset[int]:
-        """The keys of all blocks that others can see in the cache."""
+        """Return the keys of all blocks that others see in the cache."""
         unseen = self.unseen
         return frozenset(
             key for one in self._index for key in (unseen.seen(one.keys, now) if unseen is not None else one.keys)
         )
 
     def hide_unseen(self) -> None:
-        """From now on keep track of which steps are over."""
+        """Track from now on which steps are over."""
         self.unseen = Unseen()
 
     def computed(self, now: int, end: int) -> None:
-        """What has become findable since the last call is computed at ``end``; others see it after that."""
+        """Record that content findable since the last call is computed at ``end``; others see it after that."""
         if self.unseen:
             self.unseen.computed(now, end)
 
     def planned(self) -> None:
-        """What has become findable since the last call of ``computed`` will be computed: it is not seen until then."""
+        """Hide what became findable since the last call of ``computed`` until it is computed."""
         if self.unseen:
             self.unseen.planned()
 
     def delivered(self, request: Request) -> None:
-        """Its prompt has come from elsewhere: others see that at once, even while a step here computes the same."""
+        """Show the prompt's content, transferred from elsewhere, at once, even if a step here computes the same."""
         if self.unseen:
             self.unseen.delivered(self._prefix(request, request.input_tokens // self.block_size_tokens))
 
     def idle_among(self, request: Request, blocks: int) -> int:
-        """How many of the first ``blocks`` cached blocks are unreferenced: pinning them takes free blocks."""
+        """Number of unreferenced blocks among the first ``blocks`` cached ones; pinning them takes free blocks."""
         return self._index.unreferenced(self._prefix(request, blocks)) if blocks else 0
 
     def pin(self, request: Request, blocks: int) -> None:
@@ -164,11 +164,11 @@ class BlockPool(Kept):
         self.min_free = min(self.min_free, self.free)
 
     def missing(self, request: Request, computed_tokens: int) -> int:
-        """Blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
+        """Number of blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
 
     def kept_by_others(self, request: Request) -> int:
-        """How many of its leading blocks others hold, too: they stay in the cache if it gives up its own."""
+        """Number of its leading blocks that others hold, too; they stay in the cache if it gives up its own."""
         common = 0
         for piece in request.pieces:
             for extent in self._index.held(piece):
@@ -178,14 +178,14 @@ class BlockPool(Kept):
         return common
 
     def hold(self, request: Request, tokens: int) -> None:
-        """Make room for ``tokens`` tokens that are not there yet."""
+        """Reserve blocks for ``tokens`` tokens that are not computed yet."""
         need = self.missing(request, tokens)
         if need > 0:
             self.take(need)
             request.held_blocks += need
 
     def extend(self, request: Request, computed_tokens: int) -> None:
-        """Make room for ``computed_tokens`` tokens; blocks that become full and are shareable become findable."""
+        """Allocate blocks for ``computed_tokens`` tokens; shareable blocks that become full become findable."""
         need = -(-computed_tokens // self.block_size_tokens) - request.held_blocks
         if need > 0:
             self.take(need)
@@ -201,7 +201,7 @@ class BlockPool(Kept):
                 request.shared_blocks = full
 
     def take(self, count: int) -> None:
-        """Take ``count`` blocks in free order; findable content in them is forgotten. ``count <= free`` must hold."""
+        """Take ``count`` blocks in free order and forget their findable content. ``count <= free`` must hold."""
         self.misses += count
         self.free -= count
         if self.free < self.min_free:  # noqa: PLR1730  (max() would double the cost of a step)
@@ -222,14 +222,14 @@ class BlockPool(Kept):
         self.blank -= count
 
     def _evict_to(self, tiers: Tiers, extent: Extent, count: int) -> None:
-        """Of so many blocks that are taken, the next are those at the end of an extent."""
+        """Pass the last ``count`` blocks of an extent to the tiers before they are taken."""
         for key in reversed(extent.keys[-count:]):
             tiers.evicted(key, self.total - self.free - count, self.total)
             self.epoch += 1
             count -= 1
 
     def take_spare(self, request: Request, tokens: int) -> None:
-        """Give ``request`` one more block, if it needs one for so many tokens and there is one."""
+        """Give ``request`` one more block if it needs one for ``tokens`` tokens and one is free."""
         if self.free and self.missing(request, tokens) > 0:
             self.take(1)
             request.held_blocks += 1
@@ -237,10 +237,10 @@ class BlockPool(Kept):
     def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:
         """Take back all blocks of ``request``, last block first.
 
-        What it has generated stays in the cache where other prompts begin with it. With ``findable`` all that it has
-        computed does, under its own keys (a preempted request may come back for it); otherwise the private
-        part will never be requested again. Only the first ``content_tokens`` have any content. ``end``: when the step
-        ends that computes the last of it, -1 = it has; None = ``computed`` will tell.
+        Its generated tokens stay in the cache if other prompts begin with them. With ``findable``, everything it has
+        computed stays, under its own keys (a preempted request may come back for it); otherwise nothing will ever
+        request the private part again. Only the first ``content_tokens`` have any content. ``end``: when the step that
+        computes the last of it ends; -1 = it is computed; None = ``computed`` will tell.
         """
         self.epoch += 1
         computed = content_tokens // self.block_size_tokens
@@ -274,7 +274,7 @@ class BlockPool(Kept):
         request.shared_blocks = request.held_blocks = 0
 
     def _forget_behind(self, request: Request, computed: int) -> None:
-        """Blocks granted in a step that is given up were never computed: their content must not be found."""
+        """Make blocks unfindable that a cancelled step granted but never computed."""
         pieces = request.pieces
         while request.shared_blocks > computed:
             piece = pieces[-1]
@@ -289,13 +289,13 @@ class BlockPool(Kept):
                 pieces.pop()
 
     def _known(self, request: Request, named: int, computed: int) -> list[int]:
-        """The keys of what other requests could find of all that a request gives up, first block first."""
+        """Return the keys of everything that others could find of what a request gives up, first block first."""
         keys = self.prompts.shareable(request.content)
         own = self.prompts.own
         return [*keys[:named], *(own(request, block) for block in range(len(keys), computed))]
 
     def wipe(self) -> None:
-        """Forget the content of all blocks, which must all be free."""
+        """Drop the content of all blocks, which must all be free."""
         if self.tiers is not None:
             self.tiers.wipe()
         self.blank = self.total
@@ -306,16 +306,16 @@ class BlockPool(Kept):
             self.unseen.clear()
 
     def keys_behind(self, request: Request, cached: int, limit: int) -> list[int]:
-        """The keys by which the blocks of a prompt behind its first ``cached`` ones could be known."""
+        """Return possible keys of the blocks of a prompt after its first ``cached`` ones."""
         keys = self.prompts.shareable(request.content)
         own = range(max(cached, len(keys)), limit) if request.preemptions else ()
         return [*keys[cached:limit], *(self.prompts.own(request, block) for block in own)]
 
     def bring_back(self, request: Request, cached: int, keys: Sequence[int]) -> None:
-        """Put content into free blocks that continues the first ``cached`` cached blocks of a prompt.
+        """Put content that continues the first ``cached`` cached blocks of a prompt into free blocks.
 
-        All of them stay free, and are reused after all others, the last one of the prompt first: what is left of a
-        prompt is always its head. The blocks must be free beside those of the head that are.
+        All of them stay free. They are reused after all others, the last block of the prompt first, so that what is
+        left of a prompt is always its head. There must be enough free blocks besides those of the head.
         """
         head = self._prefix(request, cached)
         for extent in self._index.found(head):
@@ -325,26 +325,26 @@ class BlockPool(Kept):
         self.free += len(keys)
         for stretch in reversed(_stretches(keys)):
             self._park_new(stretch)
-        # Taking a copy of theirs may have cut them.
+        # Taking one of their copies may have cut them.
         for extent in reversed([one for one in self._index.found(head) if one.place < 0 and not one.references]):
             self._order.park(extent)
 
     def cached_free(self) -> int:
-        """Free blocks whose content can still be found."""
+        """Number of free blocks whose content can still be found."""
         total = 0
         for entry in self._order:
             total += 0 if isinstance(entry, int) else entry.count
         return total
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides the pool's future, as plain values (for digests and invariants)."""
+        """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
         order: list[object] = []
         for entry in self._order:
             order += [entry] if isinstance(entry, int) else [("block", key) for key in reversed(entry.keys)]
         return (self.free, self.blank, self.hits, self.misses, self.min_free, tuple(order))
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
-        """What is wrong with the books, given who holds how many blocks; empty when nothing is."""
+        """Check the books against the holders and their block counts; return what is wrong, or an empty string."""
         parked = self.blank
         for entry in self._order:
             if isinstance(entry, int):
@@ -374,7 +374,7 @@ class BlockPool(Kept):
         return self._index.audit()
 
     def _own(self, request: Request, start: int, stop: int) -> range:
-        """The keys of blocks that end in tokens only ``request`` has."""
+        """Keys of blocks that end in tokens only ``request`` has."""
         first = self.prompts.own(request, start)
         return range(first, first + stop - start)
 
@@ -388,7 +388,7 @@ class BlockPool(Kept):
         return (*keys.parts, self._own(request, keys.blocks, blocks))
 
     def _publish(self, request: Request, stretches: Iterable[range]) -> None:
-        """What a request computes becomes findable; of blocks with the same content only one is found at a time."""
+        """Make findable what a request computes; of blocks with the same content, one is found at a time."""
         pieces = request.pieces
         for keys in stretches:
             before = pieces[-1] if pieces else None
@@ -400,9 +400,9 @@ class BlockPool(Kept):
             self._published(keys, fresh, None)
 
     def _park_new(self, keys: range, end: int | None = None) -> None:
-        """Anonymous free blocks now have this content; they are taken after all others.
+        """Assign content to anonymous free blocks, which are then taken after all others.
 
-        ``end``: when the step ends that computes it, -1 = it has; None = ``computed`` will tell.
+        ``end``: when the step that computes it ends; -1 = it is computed; None = ``computed`` will tell.
         """
         _, extents, fresh = self._index.add(keys, 0)
         for extent in reversed(extents):
@@ -416,7 +416,7 @@ class BlockPool(Kept):
 
 
 def _between(stretches: Sequence[range], start: int, stop: int) -> list[range]:
-    """The keys of the blocks from one place in a prompt to another."""
+    """Return the keys of the blocks from ``start`` to ``stop`` in a prompt."""
     found = []
     for keys in reversed(stretches):
         first = keys.start & PLACES
@@ -429,7 +429,7 @@ def _between(stretches: Sequence[range], start: int, stop: int) -> list[range]:
 
 
 def _stretches(keys: Iterable[int]) -> list[range]:
-    """Keys, put together where they are consecutive."""
+    """Join consecutive keys into ranges."""
     found: list[range] = []
     for key in keys:
         if found and found[-1].stop == key:

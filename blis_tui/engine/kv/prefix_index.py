@@ -1,4 +1,4 @@
-"""Which KV blocks can be found, by the chains of segments that their content belongs to."""
+"""The KV blocks that can be found, by the chains of segments that their content belongs to."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BY_KEY: Final = attrgetter("key")
 class PrefixIndex(Kept):
     """The extents of every chain, from its first block on without a gap.
 
-    A request that holds a block holds all before it, and gives them back after it: what is left of a prompt is always
-    its head. Blocks of the same content may be there several times; one of these copies is found at a time. The
-    copies of an extent have the same bounds: where one is cut, all are.
+    A request that holds a block holds all blocks before it, and releases them after it, so what is left of a prompt is
+    always its head. There may be several copies of blocks with the same content, of which one is found at a time. All
+    copies of an extent have the same bounds: if one is cut, all are.
 
     Args:
-        order: the free order, which has the extents without a holder.
-        oldest: of copies the one that was computed first is found, else the latest.
+        order: the free order, which contains the extents without a holder.
+        oldest: whether the copy that was computed first is found; otherwise the latest one.
     """
 
     __slots__ = ("_chains", "_copies", "_labels", "_oldest", "_order")
@@ -39,7 +39,7 @@ class PrefixIndex(Kept):
         self._oldest = oldest
         self._chains: dict[int, list[Extent]] = {}
         self._copies: dict[int, list[Extent]] = {}
-        """By the key of a found extent: others of the same content, in the order of their computation."""
+        """Key of a found extent -> other copies of its content, in the order of their computation."""
         self._labels = 0
 
     def __iter__(self) -> Iterator[Extent]:
@@ -47,7 +47,7 @@ class PrefixIndex(Kept):
             yield from extents
 
     def head(self, stretches: Iterable[range]) -> int:
-        """How many of these keys of a prompt, from the first on, are there."""
+        """Number of these keys of a prompt, from the first one on, that are indexed."""
         found = 0
         chains = self._chains
         for stretch in stretches:
@@ -62,7 +62,7 @@ class PrefixIndex(Kept):
         return found
 
     def found(self, stretches: Iterable[range]) -> list[Extent]:
-        """The extents with these keys of a prompt, all of which must be there; one that goes on behind them is cut."""
+        """Return the extents with these keys of a prompt, all of which must be indexed; cut one that exceeds them."""
         found: list[Extent] = []
         for stretch in stretches:
             extents = self._chains[chain_of(stretch.start)]
@@ -71,7 +71,7 @@ class PrefixIndex(Kept):
         return found
 
     def unreferenced(self, stretches: Iterable[range]) -> int:
-        """How many of the blocks with these keys of a prompt, all of which must be there, have no holder."""
+        """Number of blocks without a holder among these keys of a prompt, all of which must be indexed."""
         count = 0
         for stretch in stretches:
             for extent in self._chains[chain_of(stretch.start)]:
@@ -82,7 +82,7 @@ class PrefixIndex(Kept):
         return count
 
     def held(self, piece: Piece) -> list[Extent]:
-        """The extents of a piece, first one first."""
+        """The extents of a piece, in order."""
         key, end, label = piece.key, piece.key + piece.blocks, piece.label
         extents = self._chains[chain_of(key)]
         at = bisect_left(extents, key, key=_BY_KEY) if len(extents) > 1 else 0
@@ -97,13 +97,13 @@ class PrefixIndex(Kept):
         return held
 
     def add(self, stretch: range, references: int, before: Piece | None = None) -> tuple[Piece, list[Extent], int]:
-        """Blocks with this content, which can be found from now on.
+        """Index blocks with this content, which can be found from now on.
 
         ``before``: what their only holder holds just before them.
 
         Returns:
-            The piece that they are, together with ``before`` if that is of the same copy; the extents that have become
-            more; how many of the last keys could not be found until now.
+            The piece that they form, together with ``before`` if that is of the same copy; the new extents; how many of
+            the last keys could not be found until now.
         """
         start, stop = stretch.start, stretch.stop
         chain = chain_of(start)
@@ -135,7 +135,7 @@ class PrefixIndex(Kept):
     def _copy(
         self, extents: list[Extent], stretch: range, references: int, end: int
     ) -> tuple[Piece, list[Extent], int]:
-        """Some of the content is there already, up to ``end``."""
+        """Index a further copy of content that is partly there already, up to ``end``."""
         new = self._new(stretch, references)
         piece = Piece(new.key, new.count, new.label)
         made = []
@@ -158,7 +158,7 @@ class PrefixIndex(Kept):
         return piece, made, fresh
 
     def forget(self, extent: Extent, count: int) -> None:
-        """The last ``count`` blocks of an extent lose their content; another copy, if there is one, is found then."""
+        """Remove the content of an extent's last ``count`` blocks; another copy, if there is one, is found then."""
         head = extent.count - count
         if head and extent.key not in self._copies:
             extent.count = head
@@ -186,12 +186,12 @@ class PrefixIndex(Kept):
             del self._copies[extent.key]
 
     def clear(self) -> None:
-        """Nothing can be found any more."""
+        """Remove everything."""
         self._chains.clear()
         self._copies.clear()
 
     def audit(self) -> str:
-        """What is wrong with it; empty when nothing is."""
+        """Check the index; return what is wrong, or an empty string."""
         for extents in self._chains.values():
             for extent, following in zip(extents, [*extents[1:], None], strict=True):
                 if following is not None and extent.key + extent.count != following.key:
@@ -202,7 +202,7 @@ class PrefixIndex(Kept):
         return ""
 
     def _at(self, extents: list[Extent], key: int) -> int:
-        """Where the extent stands that begins with a key, which is made to begin there."""
+        """Return the position of the extent that begins with ``key``, cutting one if necessary."""
         at = bisect_left(extents, key, key=_BY_KEY)
         if not at:
             return at

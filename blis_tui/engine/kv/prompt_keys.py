@@ -1,4 +1,4 @@
-"""What stands for the content of a prompt's blocks: a prompt has no tokens here, only segments."""
+"""Keys for the content of a prompt's blocks: a prompt has no tokens here, only segments."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 MAX_SHARED_BLOCKS: Final = 2**20
-"""Blocks of one shared prefix."""
+"""Maximum number of blocks of one shared prefix."""
 _INDEX_BITS: Final = 32
 PLACES: Final = (1 << _INDEX_BITS) - 1
-"""The bits of a key that say at which place in its prompt the block stands."""
+"""The bits of a key that give the block's position in its prompt."""
 _REMEMBERED: Final = 1024
-"""Prompts whose keys are kept; they are only a shortcut, the numbers of the chains are what must not change."""
+"""Number of prompts whose keys are cached. This is only a shortcut; the numbers of the chains are what must not
+change."""
 
 
 class Stretches(NamedTuple):
-    """The keys of a prompt's blocks, as ranges of consecutive numbers, none of which is empty."""
+    """The keys of a prompt's blocks, as non-empty ranges of consecutive numbers."""
 
     parts: tuple[range, ...]
     blocks: int
-    """How many keys there are."""
+    """Number of keys."""
 
 
 def chain_of(key: int) -> int:
-    """What the keys of consecutive blocks in one chain of segments have in common."""
+    """The part of a key that consecutive blocks in one chain of segments have in common."""
     return key >> _INDEX_BITS
 
 
@@ -39,11 +40,11 @@ def chain_of(key: int) -> int:
 class PromptKeys:
     """Content keys of prompt blocks: two prompts share block ``i`` exactly when their keys for ``i`` are equal.
 
-    A key names the chain of segments up to the one that holds the block's last token, and the block's position. How
-    far that last segment goes on behind the block does not matter, so prompts that share only the head of a segment
+    A key names the chain of segments up to the one that holds the block's last token, and the block's position. It does
+    not depend on how far that last segment continues after the block, so prompts that share only the head of a segment
     share the blocks of that head.
 
-    The keys of the blocks that end in the same segment are consecutive numbers: a prompt is a few stretches of keys.
+    The keys of the blocks that end in the same segment are consecutive numbers, so a prompt is a few ranges of keys.
     """
 
     __slots__ = ("_chains", "_stretches", "block_size_tokens")
@@ -70,7 +71,7 @@ class PromptKeys:
         return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
     def stretches(self, segments: Segments) -> Stretches:
-        """The same, by the segments in which the blocks end.
+        """Return the same keys as ranges, by the segments in which the blocks end.
 
         Raises:
             SimulationError: there are more than ``MAX_SHARED_BLOCKS``.

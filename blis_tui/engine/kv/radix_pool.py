@@ -1,8 +1,8 @@
-"""The KV blocks of an instance that shares prompts by a radix tree, as SGLang does.
+"""The KV blocks of an instance that shares prompts through a radix tree, as in SGLang.
 
-A block is a page of SGLang's: one token, unless ``block_size_tokens`` says more. A request holds what it found in the
-tree and blocks of its own; what it computes becomes findable when SGLang sees the step's result, and stays in the tree
-when it leaves, until it is evicted: leaf by leaf, as a whole, the one first that was used least recently.
+A block is an SGLang page: one token, unless ``block_size_tokens`` says more. A request holds what it found in the tree
+and blocks of its own. What it computes becomes findable when SGLang processes the step's result, and stays in the tree
+after the request has left, until it is evicted. Eviction takes whole leaves, the least recently used first.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class RadixPool(BlockPool):
 
     Args:
         total: blocks in the pool.
-        block_size_tokens: tokens of one.
+        block_size_tokens: tokens per block.
         prompts: the keys of prompts.
         caching: whether anything can be found again (``enable_prefix_caching``).
 
     Attributes:
-        tree: what can be found. ``free`` counts its blocks without a holder, too: they can be evicted.
+        tree: the findable content. ``free`` includes its blocks without a holder, as they can be evicted.
     """
 
     __slots__ = ("tree",)
@@ -44,30 +44,30 @@ class RadixPool(BlockPool):
 
     @property
     def available(self) -> int:
-        """Blocks without any content."""
+        """Number of blocks without any content."""
         return self.free - self.tree.idle
 
-    # ---- what a batching rule does with it ----
+    # ---- operations for batching rules ----
 
     def keys(self, request: Request, tokens: int) -> Sequence[range]:
-        """The keys of the whole blocks among the first tokens of a request, those it generates included."""
+        """The keys of the whole blocks among the first ``tokens`` tokens of a request, generated ones included."""
         return self._prefix(request, tokens // self.block_size_tokens)
 
     def match(self, request: Request, tokens: int) -> tuple[Node, int]:
-        """Look up the first tokens of a request: where what is found ends, and how many blocks that are."""
+        """Look up the first tokens of a request; return the last node found, and the number of blocks found."""
         return self.tree.match(self.keys(request, tokens) if self.caching else ())
 
     def lock(self, request: Request, node: Node) -> None:
-        """What ends there is no longer evicted: the request needs it."""
+        """Protect the path to a node from eviction, because the request needs it."""
         self.free += self.tree.hold(request.index, node)
         self.min_free = min(self.min_free, self.free)
 
     def unlock(self, request: Request) -> None:
-        """It does not, after all."""
+        """Undo a lock."""
         self.free += self.tree.let_go(request.index)
 
     def make_room(self, blocks: int) -> bool:
-        """Evict until so many blocks have no content; returns whether they have."""
+        """Evict until ``blocks`` blocks have no content; return whether that succeeded."""
         while self.available < blocks:
             if not self.tree.evict():
                 return False
@@ -75,25 +75,25 @@ class RadixPool(BlockPool):
         return True
 
     def pin(self, request: Request, blocks: int) -> None:
-        """Note that the request goes on from what it has locked."""
+        """Record that the request continues from what it has locked."""
         request.held_blocks = request.shared_blocks = blocks
         self.hits += blocks
 
     def extend(self, request: Request, computed_tokens: int) -> None:
-        """Take room for what a request computes; it is found when it is there (``checkpoint``)."""
+        """Reserve room for what a request computes; it becomes findable once computed (``checkpoint``)."""
         self.hold(request, computed_tokens)
 
     def take(self, count: int) -> None:
-        """Take blocks without content, evicting as many as need be. ``count <= free`` must hold."""
+        """Take blocks without content, evicting as many as necessary. ``count <= free`` must hold."""
         self.make_room(count)
         self.misses += count
         self.free -= count
         self.min_free = min(self.min_free, self.free)
 
     def checkpoint(self, request: Request, computed_tokens: int) -> None:
-        """What a request has computed can be found from now on; what was there already, it holds no longer twice.
+        """Make findable what a request has computed; release its duplicates of content that was there already.
 
-        A leaf ends where the prompt does: what was generated can be evicted without it.
+        A leaf ends where the prompt does, so that generated tokens can be evicted without the prompt.
         """
         blocks = computed_tokens // self.block_size_tokens
         if not self.caching or blocks < max(1, request.shared_blocks):
@@ -109,31 +109,31 @@ class RadixPool(BlockPool):
         self.epoch += 1
 
     def _put_in(self, request: Request, tokens: int) -> tuple[Node, int]:
-        """Put its first tokens in; returns where they end, and how many blocks of them were there."""
+        """Insert a request's first tokens; return the last node, and how many of the blocks were there already."""
         return self.tree.insert(self.keys(request, tokens))
 
-    # ---- what pools have that go on in host memory ----
+    # ---- for pools that extend into host memory ----
 
     def split_hit(self, node: Node) -> tuple[Node, int]:
-        """Of what was found, where that ends which the GPU has, and the blocks behind that the host alone has."""
+        """Return where the GPU's part of a hit ends, and how many blocks after that only the host has."""
         return node, 0
 
-    def load_back(self, request: Request, node: Node, blocks: int) -> bool:  # noqa: ARG002  (there is nothing)
-        """Load what a request goes on from, if that is worth it and there is room; then the request holds it."""
+    def load_back(self, request: Request, node: Node, blocks: int) -> bool:  # noqa: ARG002  (there is no host memory)
+        """Load what a request continues from, if worthwhile and there is room; then the request holds it."""
         return False
 
     def start_loading(self, plan: Plan, now: int) -> None:
-        """Load for the batch that has been formed."""
+        """Start the loads of the formed batch."""
 
     def results_taken(self, now: int) -> None:
-        """A step's results have been put in."""
+        """React to the insertion of a step's results."""
 
     def take_waited_us(self) -> int:
-        """How long the plan at hand has waited for what it evicted to be written to the host."""
+        """How long the current plan has waited for evicted content to be written to the host."""
         return 0
 
     def next_change_us(self) -> int:
-        """When content arrives that is on its way, so that there is more room; -1 = none is."""
+        """When content in transfer arrives, so that there is more room; -1 = none is in transfer."""
         return -1
 
     def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:  # noqa: ARG002  (for pools that hide content)
@@ -144,34 +144,34 @@ class RadixPool(BlockPool):
         request.held_blocks = request.shared_blocks = 0
         self.epoch += 1
 
-    # ---- what others see of it ----
+    # ---- what others see ----
 
-    def visible_head(self, segments: Segments, now: int) -> int:  # noqa: ARG002  (all that is found is computed)
-        """How many leading blocks of these segments are in the tree."""
+    def visible_head(self, segments: Segments, now: int) -> int:  # noqa: ARG002  (everything in the tree is computed)
+        """Number of leading blocks of these segments in the tree."""
         return self.tree.length(self.prompts.stretches(segments).parts)
 
-    def visible_keys(self, now: int) -> frozenset[int]:  # noqa: ARG002  (all that is found is computed)
-        """The keys of all blocks in the tree."""
+    def visible_keys(self, now: int) -> frozenset[int]:  # noqa: ARG002  (as above)
+        """Return the keys of all blocks in the tree."""
         return frozenset(key for node in self.tree.nodes() for keys in node.keys for key in keys)
 
     def hide_unseen(self) -> None:
-        """What is not computed is not in the tree."""
+        """Do nothing: only computed content is in the tree."""
 
     def cached_free(self) -> int:
-        """Blocks without a holder that can be found."""
+        """Number of findable blocks without a holder."""
         return self.tree.idle
 
     def wipe(self) -> None:
-        """Forget all content; none may have a holder."""
+        """Drop all content, which may have no holder."""
         self.tree.clear()
         self.epoch += 1
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides the pool's future, as plain values (for digests and invariants)."""
+        """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
         return (self.free, self.hits, self.misses, self.min_free, self.tree.state())
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
-        """What is wrong with the books, given who holds how many blocks; empty when nothing is."""
+        """Check the books against the holders and their block counts; return what is wrong, or an empty string."""
         private = 0
         for request, held in holders:
             private += held - request.shared_blocks
@@ -181,10 +181,10 @@ class RadixPool(BlockPool):
 
 
 def radix_pool(pool: BlockPool) -> RadixPool:
-    """The same pool, as who needs its tree sees it.
+    """Return the pool as a ``RadixPool``.
 
     Raises:
-        TypeError: it has none.
+        TypeError: it has no radix tree.
     """
     if not isinstance(pool, RadixPool):
         raise TypeError(f"{pool!r} has no radix tree")

@@ -1,7 +1,7 @@
-"""A radix tree over the content of prompts, as SGLang keeps it: one path for each prefix, eviction leaf by leaf.
+"""A radix tree over the content of prompts, as in SGLang: one path for each prefix, eviction leaf by leaf.
 
-A node holds a stretch of content; its children go on behind it. Content is a run of keys (see ``PromptKeys``), of which
-those of one stretch are consecutive numbers, so that a node is a few ranges however long it is.
+A node holds a stretch of content, which its children continue. Content is a run of keys (see ``PromptKeys``); those of
+one stretch are consecutive numbers, so that a node is a few ranges however long it is.
 
 Source: SGLang 0.5.23, ``mem_cache/unified_cache/unified_tree_core.py`` (``_match_prefix_helper``,
 ``_insert_walk_step``, ``_split_node``) and ``components/full.py`` (``_evict_device_next_node``).
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _DEPTHS: Final = 2**24
-"""More levels than a tree can have: on the path to what was found, parents are the older the higher they stand."""
+"""More levels than a tree can have. On the path to a hit, each parent counts as older than its child."""
 _SPARE: Final = 64
 State = tuple[int, int, list[tuple[int, int, tuple[range, ...], int, int]], dict[int, int]]
-"""What a checkpoint has of a tree: clock, numbers, nodes as rows, and who holds which."""
+"""What a checkpoint stores of a tree: clock, node counter, nodes as rows, and the node that each owner holds."""
 
 
 class Node:
     """A stretch of content.
 
     Attributes:
-        keys: of its blocks, as ranges; empty for the root alone.
-        blocks: how many.
-        parent: what it goes on from; None = it is the root, or has been evicted.
-        children: what goes on from it, by their first key.
-        references: how many requests hold it, or something behind it.
-        used: when it was used last, as a number that grows.
-        number: tells it from all others.
+        keys: of its blocks, as ranges; empty only for the root.
+        blocks: number of its blocks.
+        parent: the node that it continues; None = it is the root, or has been evicted.
+        children: the nodes that continue it, by their first key.
+        references: number of requests that hold it or a descendant.
+        used: when it was last used, as an increasing number.
+        number: its unique number.
     """
 
     __slots__ = ("blocks", "children", "keys", "number", "parent", "references", "used")
@@ -47,12 +47,12 @@ class Node:
         self.used = used
 
     device = True
-    """Whether the GPU has it, and the host: trees that go on in host memory have others (``kv.hicache``)."""
+    """Whether it is on the GPU and on the host; trees that extend into host memory override both (``kv.hicache``)."""
     host = False
 
     @property
     def evictable(self) -> bool:
-        """Whether it may be evicted now: a leaf without a holder."""
+        """Whether it may be evicted now: it is a leaf without a holder."""
         return not self.references and not self.children and self.parent is not None
 
 
@@ -60,12 +60,12 @@ N = TypeVar("N", bound=Node)
 
 
 class Evictable(Generic[N]):
-    """Nodes that may be evicted, in the order of their last use; what a node's use or its place changes is found late.
+    """Evictable nodes in the order of their last use, with lazy updates.
 
-    A node stands here once for each time that it was offered, of which all but the latest have become void.
+    There is one entry for each time that a node was offered; all but the latest are void.
 
     Args:
-        still: whether a node may be evicted now.
+        still: returns whether a node may be evicted now.
     """
 
     __slots__ = ("_heap", "_still")
@@ -75,7 +75,7 @@ class Evictable(Generic[N]):
         self._heap: list[tuple[int, int, N]] = []
 
     def offer(self, node: N, nodes: int) -> None:
-        """It may be the next, if it may be evicted at all; ``nodes``: how many the tree has."""
+        """Add a node if it may be evicted; ``nodes``: number of nodes in the tree."""
         if not self._still(node):
             return
         heap = self._heap
@@ -85,7 +85,7 @@ class Evictable(Generic[N]):
         heappush(heap, (node.used, node.number, node))
 
     def take(self) -> N | None:
-        """The one that was used least recently, which is no longer here then; None = there is none."""
+        """Remove and return the least recently used node; None = there is none."""
         heap = self._heap
         while heap:
             used, _, node = heappop(heap)
@@ -94,7 +94,7 @@ class Evictable(Generic[N]):
         return None
 
     def clear(self) -> None:
-        """None may be evicted."""
+        """Remove all entries."""
         self._heap.clear()
 
 
@@ -106,10 +106,10 @@ class RadixTree:
     """The content that can be found.
 
     Attributes:
-        root: holds nothing.
-        holders: by request, where that ends which it holds.
-        idle: blocks in nodes without a holder.
-        held: blocks in the others.
+        root: the empty root node.
+        holders: request -> the last node that it holds.
+        idle: number of blocks in nodes without a holder.
+        held: number of blocks in the other nodes.
     """
 
     __slots__ = ("_clock", "_count", "_evictable", "_numbers", "held", "holders", "idle", "root")
@@ -118,7 +118,7 @@ class RadixTree:
         self._begin(Node(0, (), None, 0))
 
     def _begin(self, root: Node) -> None:
-        """There is nothing yet."""
+        """Initialize the empty tree."""
         self._clock = self._numbers = self._count = 0
         self.root = root
         self.holders: dict[int, Node] = {}
@@ -129,7 +129,7 @@ class RadixTree:
         return self._rows()
 
     def _rows(self) -> State:
-        # Node by node: a long talk is a chain of nodes, too deep to be followed.
+        # Node by node: a long conversation is a chain of nodes, too deep for recursive pickling.
         rows = [(one.number, _parent_of(one), one.keys, one.references, one.used) for one in self.nodes()]
         return (self._clock, self._numbers, rows, {owner: node.number for owner, node in self.holders.items()})
 
@@ -152,7 +152,7 @@ class RadixTree:
             self._offer(node)
 
     def nodes(self) -> Iterator[Node]:
-        """All but the root, parents before their children."""
+        """Iterate over all nodes but the root, parents before their children."""
         waiting = [*self.root.children.values()]
         while waiting:
             node = waiting.pop()
@@ -160,23 +160,23 @@ class RadixTree:
             waiting += node.children.values()
 
     def resident(self) -> Iterator[Node]:
-        """Those that the GPU has."""
+        """Iterate over the nodes on the GPU."""
         return self.nodes()
 
     @property
     def count(self) -> int:
-        """How many nodes there are, but for the root."""
+        """Number of nodes without the root."""
         return self._count
 
     def accesses_since(self, node: Node) -> int:
-        """How often something was looked up or put in since a node was used last."""
+        """Number of lookups and insertions since a node was last used."""
         return self._clock + (-node.used // _DEPTHS)
 
     def outline(self, most: int) -> list[tuple[int, Node]]:
-        """The first nodes, each with how deep it stands, parents before their children; what was used last goes first.
+        """Return the first nodes with their depths, parents before their children, recently used ones first.
 
         Args:
-            most: nodes.
+            most: maximum number of nodes.
         """
         found: list[tuple[int, Node]] = []
         waiting = [(0, node) for node in sorted(self.root.children.values(), key=_last_use)]
@@ -186,10 +186,10 @@ class RadixTree:
             waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=_last_use)]
         return found
 
-    # ---- finding ----
+    # ---- lookup ----
 
     def length(self, keys: Sequence[range]) -> int:
-        """How many of these blocks are here; that counts as no access."""
+        """Number of leading blocks that are in the tree; does not count as an access."""
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             alike = common(child.keys, keys)
@@ -201,7 +201,7 @@ class RadixTree:
         return found
 
     def match(self, keys: Sequence[range]) -> tuple[Node, int]:
-        """Where the longest head of these blocks ends that is here, and how long it is; it counts as used now."""
+        """Return the last node and the length of the longest prefix in the tree, and mark it as used now."""
         node, found = self.root, 0
         if not keys:
             return node, found
@@ -216,10 +216,10 @@ class RadixTree:
         self._use_path(node)
         return node, found
 
-    # ---- changing ----
+    # ---- changes ----
 
     def insert(self, keys: Sequence[range]) -> tuple[Node, int]:
-        """Put content in; returns the node in which it ends, and how many blocks of it were here already."""
+        """Insert content; return its last node, and how many of its blocks were there already."""
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             child.used = self._tick()
@@ -238,7 +238,7 @@ class RadixTree:
         return node, found
 
     def hold(self, owner: int, node: Node) -> int:
-        """A request holds everything up to a node, and no longer what it held; returns how many more are idle now."""
+        """Let a request hold the path to a node instead of what it held; return by how much ``idle`` grew."""
         before, idle = self.holders.get(owner), self.idle
         self.holders[owner] = node
         while node.parent is not None:
@@ -252,7 +252,7 @@ class RadixTree:
         return self.idle - idle
 
     def let_go(self, owner: int) -> int:
-        """A request no longer holds anything; returns how many more blocks are idle now."""
+        """Release everything that a request holds; return by how much ``idle`` grew."""
         node, idle = self.holders.pop(owner, None), self.idle
         if node is not None:
             self._let_go(node)
@@ -268,12 +268,12 @@ class RadixTree:
             node = node.parent
 
     def evict(self) -> int:
-        """Forget the leaf that was used least recently, as a whole; returns its blocks, 0 = there is none."""
+        """Remove the least recently used leaf as a whole; return its number of blocks, 0 = there is none."""
         node = self._evictable.take()
         if node is None:
             return 0
         parent = node.parent
-        assert parent is not None  # noqa: S101  (it is evictable)
+        assert parent is not None  # noqa: S101  (an evictable node has a parent)
         del parent.children[node.keys[0].start]
         node.parent = None
         self._count -= 1
@@ -282,7 +282,7 @@ class RadixTree:
         return node.blocks
 
     def clear(self) -> None:
-        """Forget everything; no node may have a holder."""
+        """Remove everything; no node may have a holder."""
         self.root.children.clear()
         self._evictable.clear()
         self.idle = self._count = 0
@@ -290,7 +290,7 @@ class RadixTree:
     # ---- for digests and invariants ----
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides its future, as plain values."""
+        """Return everything that determines its future, as plain values."""
         nodes = sorted(self.nodes(), key=_number)
         rows = [
             (one.number, _parent_of(one), one.references, one.used, *((keys.start, len(keys)) for keys in one.keys))
@@ -300,7 +300,7 @@ class RadixTree:
         return (self._clock, self._numbers, tuple(rows), tuple(held))
 
     def audit(self) -> str:
-        """What is wrong with the books; empty when nothing is."""
+        """Check the books; return what is wrong, or an empty string."""
         references: dict[int, int] = {}
         for held in self.holders.values():
             node = held
@@ -319,14 +319,14 @@ class RadixTree:
             return f"the tree counts {self.idle} idle and {self.held} held blocks, it has {idle} and {used}"
         return ""
 
-    # ---- within ----
+    # ---- internals ----
 
     def _tick(self) -> int:
         self._clock += 1
         return self._clock * _DEPTHS
 
     def _use_path(self, node: Node | None) -> None:
-        """What ends in a node was used now; of its parts, the first as if it had been the earliest."""
+        """Mark the path to a node as used now, each parent as slightly earlier than its child."""
         now = self._tick()
         while node is not None and node.parent is not None:
             node.used = now
@@ -341,11 +341,11 @@ class RadixTree:
         return node
 
     def _make(self, number: int, keys: tuple[range, ...], parent: Node, used: int) -> Node:
-        """A node of this tree."""
+        """Create a node of this tree."""
         return Node(number, keys, parent, used)
 
     def _split(self, node: Node, head: int) -> Node:
-        """Part a node behind its first blocks; returns the head. The other part counts as used now."""
+        """Split a node after its first ``head`` blocks; return the head. The rest counts as used now."""
         parent = node.parent
         assert parent is not None  # noqa: S101  (the root is empty)
         first = self._add(parent, _head(node.keys, head))
@@ -359,7 +359,7 @@ class RadixTree:
         return first
 
     def _offer(self, node: Node) -> None:
-        """It may be the next to be evicted."""
+        """Offer a node for eviction."""
         self._evictable.offer(node, self._count)
 
 
@@ -383,7 +383,7 @@ def _length(keys: Sequence[range]) -> int:
 
 
 def common(left: Sequence[range], right: Sequence[range]) -> int:
-    """How many keys two runs have in common at their beginning."""
+    """Number of keys that two runs have in common at their beginning."""
     found = 0
     for one, other in zip(left, right, strict=False):
         if one.start != other.start:
@@ -395,7 +395,7 @@ def common(left: Sequence[range], right: Sequence[range]) -> int:
 
 
 def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
-    """The first of them."""
+    """Return the first ``blocks`` keys."""
     found = []
     for one in keys:
         if blocks <= 0:
@@ -406,7 +406,7 @@ def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
 
 
 def behind(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
-    """All but the first of them."""
+    """Return all but the first ``blocks`` keys."""
     for at, one in enumerate(keys):
         if blocks < len(one):
             return (one[blocks:], *keys[at + 1 :])

@@ -1,7 +1,7 @@
 """Tiers below an instance's KV cache: blocks that the GPU gives up stay in host memory, on disk or elsewhere.
 
-Only what could be requested again is kept: shared prefixes, and what preempted requests have computed. Contents are
-keys, as in the pool.
+Only content that could be requested again is kept: shared prefixes, and what preempted requests have computed. Content
+is identified by keys, as in the pool.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import KvTier, KvTiers
 
 THRASHING_US: Final = 1000
-"""A block that is needed again within this time should not have gone."""
+"""A block that is needed again within this time counts as thrashing."""
 
 
 class Tier:
-    """One place for blocks, the least recently used of which makes room.
+    """One place for blocks, with LRU eviction.
 
     Attributes:
-        name: what a spec calls it.
-        blocks: key -> when it came, the least recently used first.
-        total: how many fit.
-        stored: blocks that came, ever; likewise what follows.
+        name: its name in specs.
+        blocks: key -> when the block came, the least recently used first.
+        total: capacity in blocks.
+        stored: total of blocks that came. The following counts are totals, too.
         loaded: blocks that went back to the GPU.
-        dropped: blocks that had to make room.
+        dropped: blocks that were evicted.
     """
 
     __slots__ = ("_bandwidth", "_base_us", "blocks", "dropped", "loaded", "name", "stored", "total")
@@ -46,28 +46,28 @@ class Tier:
 
     @property
     def held(self) -> int:
-        """KV blocks there."""
+        """Number of KV blocks stored there."""
         return len(self.blocks)
 
     def us(self, tokens: int) -> int:
-        """How long it takes to move so many tokens together, rounded up."""
+        """How long it takes to move ``tokens`` tokens together, rounded up."""
         return self._base_us + ceil(tokens / self._bandwidth) if tokens else 0
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return the whole state as plain values (for digests)."""
         return (tuple(self.blocks.items()), self.stored, self.loaded, self.dropped)
 
 
 class Tiers(StepPart):
-    """Where blocks go that the GPU gives up, and from where they come back.
+    """The tiers to which the GPU's blocks move and from which they come back.
 
     Attributes:
-        tiers: the fastest first; what has to make room in one goes to the next.
-        looks_up: whether requests are admitted with what is here; else it is brought back when one does not fit.
-        now: when the latest step was planned.
+        tiers: the fastest first; blocks evicted from one move to the next.
+        looks_up: whether admissions use tier content directly; otherwise it is reloaded when a request does not fit.
+        now: time at which the latest step was planned.
         thrashing: blocks that came back within ``THRASHING_US``.
-        transfer_us: time of all transfers, ever.
-        added_us: by how much they made steps longer.
+        transfer_us: total time of all transfers.
+        added_us: time by which they lengthened steps.
     """
 
     __slots__ = (
@@ -99,25 +99,25 @@ class Tiers(StepPart):
         self.thrashing = self.transfer_us = self.added_us = 0
 
     def begin_plan(self, now: int) -> None:
-        """A step is planned; what was to be moved while the instance was idle has been moved."""
+        """Prepare for the planning of a step: deduct the transfer time that passed while the instance was idle."""
         self._pending_us = max(0, self._pending_us - max(0, now - self._last_end_us))
         self._last_end_us = max(self._last_end_us, now)
         self.now = now
 
     @property
     def under_way(self) -> bool:
-        """Whether anything moves that no step waits for."""
+        """Whether any concurrent transfer is in flight."""
         return False
 
-    # ---- away from the GPU ----
+    # ---- offloading ----
 
     def given_up(self, keys: Sequence[int]) -> None:
-        """A request gives up blocks with this content, last one first."""
+        """Store blocks with this content that a request gives up, last one first."""
         if not self._on_eviction:
             self._store(keys)
 
     def evicted(self, key: int, used: int, total: int) -> None:
-        """A block without a holder is about to be overwritten while so many of all blocks are in use."""
+        """Store a block that is about to be overwritten, if enough of all blocks are in use (``offload_at``)."""
         if self._on_eviction and used >= self._offload_at * total:
             self._store((key,))
 
@@ -129,7 +129,7 @@ class Tiers(StepPart):
             self._moved(tier, tier.stored - stored)
 
     def _put(self, level: int, key: int, since: int) -> None:
-        """Keep a block in a tier; the one that has to make room goes to the next, if there is one."""
+        """Store a block in a tier; a block evicted there moves to the next tier, if any."""
         if level == len(self.tiers):
             return
         tier = self.tiers[level]
@@ -146,10 +146,10 @@ class Tiers(StepPart):
         tier.blocks[key] = since
         tier.stored += 1
 
-    # ---- back to it ----
+    # ---- loading ----
 
     def found(self, keys: Sequence[int]) -> int:
-        """How many leading ones of these keys are in some tier."""
+        """Number of leading keys that are in some tier."""
         count = 0
         for key in keys:
             if not any(key in tier.blocks for tier in self.tiers):
@@ -158,7 +158,7 @@ class Tiers(StepPart):
         return count
 
     def load(self, keys: Sequence[int]) -> tuple[tuple[str, int], ...]:
-        """Bring blocks back, each from the fastest tier that has it; returns how many come from which."""
+        """Load blocks, each from the fastest tier that has it; return the number per tier."""
         counts = [0] * len(self.tiers)
         for key in keys:
             level = next(level for level, tier in enumerate(self.tiers) if key in tier.blocks)
@@ -171,7 +171,7 @@ class Tiers(StepPart):
             self._moved(tier, count)
         return tuple((tier.name, count) for tier, count in zip(self.tiers, counts, strict=True) if count)
 
-    # ---- what that takes ----
+    # ---- transfer times ----
 
     def _moved(self, tier: Tier, blocks: int) -> None:
         size = self._block_tokens
@@ -179,8 +179,8 @@ class Tiers(StepPart):
         self.transfer_us += took
         self._pending_us += took
 
-    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (since the latest step)
-        """Transfers since the latest step are part of one."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (any plan pays for them)
+        """Return the step's duration including the transfers since the previous step."""
         pending, self._pending_us = self._pending_us, 0
         whole = max(duration_us, pending) if self._overlap else duration_us + pending
         self.added_us += whole - duration_us
@@ -188,22 +188,22 @@ class Tiers(StepPart):
         return whole
 
     def wipe(self) -> None:
-        """Forget all content."""
+        """Drop all content."""
         for tier in self.tiers:
             tier.blocks.clear()
         self._pending_us = 0
 
     def books(self) -> tuple[object, ...]:
-        """Its counts."""
+        """Return all counters."""
         counts = tuple((tier.stored, tier.loaded, tier.dropped, tier.held) for tier in self.tiers)
         return (counts, self.thrashing, self.transfer_us, self.added_us)
 
     def state(self) -> tuple[object, ...]:
-        """Everything that decides what it does next, and its counts, as plain values (for digests)."""
+        """Return everything that determines what it does next, and its counts, as plain values (for digests)."""
         return (*(tier.state() for tier in self.tiers), self.books(), self.now, self._pending_us, self._last_end_us)
 
     def audit(self) -> str:
-        """What is wrong with the books; empty when nothing is."""
+        """Check the books; return what is wrong, or an empty string."""
         for tier in self.tiers:
             if len(tier.blocks) > tier.total or tier.stored - tier.dropped < len(tier.blocks):
                 return f"tier {tier.name} holds {len(tier.blocks)} blocks, {tier.total} fit"

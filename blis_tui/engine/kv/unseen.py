@@ -1,4 +1,4 @@
-"""Content of KV blocks that a step is still computing: it is not yet seen from outside."""
+"""Content of KV blocks that a step is still computing, so that others do not see it yet."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class Unseen(Kept):
 
     def __init__(self) -> None:
         self._until: dict[int, list[tuple[range, int]]] = {}
-        """By chain: keys, and the end of the step that computes them."""
+        """Chain -> keys, and the end of the step that computes them."""
         self._fresh: list[range] = []
-        """Those whose step has no end yet."""
+        """Keys whose step has no known end yet."""
 
     def __bool__(self) -> bool:
         return bool(self._until or self._fresh)
 
     def note(self, keys: range, end: int | None) -> None:
-        """These have become findable; ``end``: when the step ends that computes them, None = ``computed`` will tell."""
+        """Record keys that became findable; ``end``: end of the step computing them, None = ``computed`` will tell."""
         if end is None:
             self._fresh.append(keys)
         elif end >= 0:
             self._hide(keys, end)
 
     def _hide(self, keys: range, end: int) -> None:
-        """Only this end counts for these from now on."""
+        """Hide these keys until ``end``, replacing earlier ends."""
         self._show(keys)
         if end >= 0:
             self._until.setdefault(chain_of(keys.start), []).append((keys, end))
 
     def _show(self, gone: range) -> None:
-        """Whatever was said of these no longer counts."""
+        """Remove all entries for these keys."""
         chain = chain_of(gone.start)
         hidden = self._until.pop(chain, None)
         if hidden is not None:
@@ -52,12 +52,12 @@ class Unseen(Kept):
                 self._until[chain] = hidden
 
     def planned(self) -> None:
-        """What has come since the last call of ``computed`` will be computed: it is not seen until then."""
+        """Hide what came since the last call of ``computed`` until it is computed."""
         for keys in self._fresh:
             self._hide(keys, _NEVER)
 
     def computed(self, now: int, end: int) -> None:
-        """What has come since the last call is computed at ``end``; others see it after that."""
+        """Set ``end`` as the time at which what came since the last call is computed; others see it after that."""
         if self._until:
             kept = {
                 chain: [(keys, until) for keys, until in hidden if now <= until < _NEVER]
@@ -69,7 +69,7 @@ class Unseen(Kept):
         self._fresh.clear()
 
     def delivered(self, stretches: Iterable[range]) -> None:
-        """These have come from elsewhere: others see them at once, even while a step here computes the same."""
+        """Show keys transferred from elsewhere at once, even if a step here computes the same."""
         for stretch in stretches:
             chain = chain_of(stretch.start)
             self._fresh = [
@@ -80,12 +80,12 @@ class Unseen(Kept):
             self._show(stretch)
 
     def seen(self, keys: range, now: int) -> Iterable[int]:
-        """Those of the keys, of one chain, that others see."""
+        """Return those of the keys, all of one chain, that others see."""
         hidden = self._hidden(keys, now)
         return keys if not hidden else [key for key in keys if not any(key in one for one in hidden)]
 
     def seen_head(self, stretches: Iterable[range], count: int, now: int) -> int:
-        """How many of the first ``count`` keys others see, up to the first that they do not."""
+        """Number of leading keys, at most ``count``, that others see."""
         at = 0
         for stretch in stretches:
             if at >= count:
@@ -96,7 +96,7 @@ class Unseen(Kept):
         return count
 
     def _hidden(self, stretch: range, now: int) -> list[range]:
-        """What of a stretch of a chain is not seen."""
+        """Return the hidden parts of a stretch of a chain."""
         return [
             keys
             for keys, until in self._until.get(chain_of(stretch.start), ())
@@ -104,7 +104,7 @@ class Unseen(Kept):
         ]
 
     def clear(self) -> None:
-        """All content is gone."""
+        """Remove everything, as all content is gone."""
         self._until.clear()
 
 

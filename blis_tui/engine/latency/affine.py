@@ -26,7 +26,7 @@ class Phase(NamedTuple):
     traffic_per_attended_us: float
 
     def larger_of(self, weight: float) -> Phase:
-        """``weight * max(compute, traffic)``."""
+        """Return the phase ``weight * max(compute, traffic)``."""
         return Phase(
             compute_per_token_us=weight * self.compute_per_token_us,
             compute_per_attended_us=weight * self.compute_per_attended_us,
@@ -35,7 +35,10 @@ class Phase(NamedTuple):
         )
 
     def sum_of(self, compute_weight: float, traffic_weight: float) -> Phase:
-        """``compute_weight * compute + traffic_weight * traffic``: affine, so one side of the max does."""
+        """Return ``compute_weight * compute + traffic_weight * traffic``.
+
+        The sum is affine, so it uses only one side of the max.
+        """
         return Phase(
             compute_per_token_us=compute_weight * self.compute_per_token_us
             + traffic_weight * self.traffic_per_token_us,
@@ -47,12 +50,15 @@ class Phase(NamedTuple):
 
 
 def phases(token_us: float, attended_us: float, kv_us: float) -> tuple[Phase, Phase]:
-    """Prefill and decode: a decode reads the KV of all that it attends to, a prefill writes that of its tokens."""
+    """Return prefill and decode phases.
+
+    Decodes read the KV of all tokens they attend to; prefills write the KV of their new tokens.
+    """
     return Phase(token_us, attended_us, kv_us, 0.0), Phase(token_us, attended_us, kv_us, kv_us)
 
 
 class ExpertTraffic(NamedTuple):
-    """Reading experts: ``per_expert_us * min(experts, max(per_token, tokens * per_token))``."""
+    """Traffic of reading experts: ``per_expert_us * min(experts, max(per_token, tokens * per_token))``."""
 
     per_expert_us: float
     experts: float
@@ -61,14 +67,14 @@ class ExpertTraffic(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LinearModel(Overheads):
-    """``base + prefill tokens + decodes``, each in microseconds; numbers of decodes up to ``listed`` are looked up.
+    """``base + prefill tokens + decodes``, each in microseconds; up to ``listed`` decodes are looked up in a table.
 
     Args:
-        alpha: microseconds: to the queue, to it per token of the prompt, per output token.
+        alpha: microseconds: until queued, additionally per prompt token until queued, per output token.
         base_us: per step.
         prefill_us: per prefill token.
         decode_us: per decode.
-        listed: the most decodes of a usual step.
+        listed: largest number of decodes in the table.
     """
 
     __slots__ = ("_base_us", "_decode_only_us", "_decode_us", "_prefill_us")
@@ -101,14 +107,14 @@ class TwoPhaseModel(Overheads):
     """``prefill + decode + tokens + requests + experts + constant``, each in microseconds.
 
     Args:
-        alpha: microseconds: to the queue, after the last token, per output token.
+        alpha: microseconds: until queued, after the last token, per output token.
         prefill: the weighted prefill phase.
         decode: the weighted decode phase.
         step_us: per step.
         request_us: per request in the step.
         token_us: per new token of either phase.
-        experts: traffic of experts that depends on the batch; ``None`` when it does not.
-        verify_width: tokens that a decode computes: its phase is so many times as long, and nothing else.
+        experts: expert traffic that depends on the batch; ``None`` = there is none.
+        verify_width: tokens that a decode computes; multiplies the decode phase alone.
     """
 
     __slots__ = (
@@ -167,18 +173,18 @@ class TwoPhaseModel(Overheads):
         return int(time_us) if time_us >= 1.0 else 1
 
     def least_us(self, load: StepLoad, steps: int) -> int:
-        """Contexts only grow; coefficients of one's own may be such that times do not."""
+        """Lower bound, as contexts only grow; 0 if custom coefficients make times shrink with contexts."""
         grows = self._decode_attended_us >= 0.0 and self._decode_kv_attended_us >= 0.0
         return steps * self.step_time_us(load) if grows else 0
 
     def _prefill_us(self, load: StepLoad) -> float:
-        """Everything the prefill chunks add, shared terms aside."""
+        """Time that the prefill chunks add, apart from shared terms."""
         tokens = 0
         attended = 0.0
         for chunk in load.chunks:
             new = chunk.new
             tokens += new
-            # The whole prompt counts, even where a chunk sees only part of it: the fit was made so.
+            # The whole prompt counts even if a chunk sees only part of it, as in the fit.
             attended += new * (chunk.prompt + new / 2.0)
         phase = self._prefill
         time_us = tokens * phase.compute_per_token_us + attended * phase.compute_per_attended_us
@@ -187,7 +193,7 @@ class TwoPhaseModel(Overheads):
         return time_us + len(load.chunks) * self._request_us + tokens * self._token_us
 
     def _experts_us(self, load: StepLoad) -> float:
-        """Reading the experts that this many tokens use."""
+        """Time to read the experts that this many tokens use."""
         experts = self._experts
         if experts is None:
             return 0.0

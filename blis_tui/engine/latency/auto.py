@@ -1,4 +1,4 @@
-"""The name under which an experiment leaves the choice of its step-time model to us."""
+"""The name with which an experiment leaves the choice of its step-time model to the loader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AUTO: Final = "auto"
 
 @LATENCY.plugin(AUTO, "`operators` where tables cover model and GPU, else `fitted`.")
 def auto(_settings: NoSettings, pool: Pool) -> StepTimeModel:
-    """Loading an experiment puts the choice in its place, so none is left to be made here.
+    """Refuse to create a model: loading an experiment replaces this name by the chosen model.
 
     Raises:
         PolicyError: always.

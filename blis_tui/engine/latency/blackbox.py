@@ -1,7 +1,7 @@
 """Step time as a linear regression over token counts (BLIS's ``blackbox``).
 
-``beta0 + beta1 * prefill tokens + beta2 * decode tokens``, fitted per model, accelerator and parallelism
-against measurements. Nothing is known about the model, so nothing is extrapolated.
+``beta0 + beta1 * prefill tokens + beta2 * decode tokens``, fitted to measurements per model, accelerator and
+parallelism. It does not use the model's shape, so it cannot extrapolate to other models.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Settings:
     of_blis=True,
 )
 def blackbox(settings: Settings, pool: Pool) -> LinearModel:
-    """Build the model from its coefficients; a decode computes as many tokens as it verifies."""
+    """Create the model from its coefficients; a decode computes as many tokens as it verifies."""
     engine = pool.engine
     base_us, prefill_us, decode_us = settings.beta
     return LinearModel(

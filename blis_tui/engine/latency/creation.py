@@ -1,4 +1,4 @@
-"""How the step-time model of a pool is made, and what its lists of coefficients must be."""
+"""Creation of a pool's step-time model, and checks of its coefficient lists."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class HasFrontEnd(Protocol):
-    """A step-time model that knows what the process in front of its engine takes."""
+    """A step-time model that knows the service times of the API server process."""
 
     front_end: ApiServer | None
 
 
 @runtime_checkable
 class CountsSteps(Protocol):
-    """A step-time model that goes by how many steps there have been."""
+    """A step-time model that depends on the number of steps so far."""
 
     def follow(self, tallies: Tallies) -> None:
-        """Whose steps these are.
+        """Attach the model to the tallies of an instance's steps.
 
         Raises:
-            PolicyError: they are another instance's already.
+            PolicyError: it is attached to another instance already.
         """
         ...
 
 
 def coefficients(doc: str, *counts: int) -> tuple[float, ...]:
-    """A setting that lists coefficients, finite and not negative.
+    """Define a setting that lists coefficients, finite and not negative.
 
-    Documents give all of them or leave the key out: then those in ``specs/latency/`` count.
+    Documents give all of them or omit the key; then the values in ``specs/latency/`` apply.
 
     Args:
-        doc: what they mean, with their units.
-        counts: how many there may be; 0 among others = experiments made by hand may go without.
+        doc: their meaning, with units.
+        counts: allowed numbers of coefficients; 0 among them = experiments created in code may omit them.
     """
     limits = {
         "$ref": "common.schema.json#/$defs/coefficients",
@@ -56,7 +56,7 @@ def coefficients(doc: str, *counts: int) -> tuple[float, ...]:
 
 
 def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:
-    """The step-time model of a pool.
+    """Create the step-time model of a pool.
 
     Raises:
         PolicyError: it does not exist, its coefficients are too many, too few, negative or not finite, or the model's
@@ -74,7 +74,7 @@ def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:
 
 
 def _check(kind: str, name: str, values: Setting, counts: Sequence[int]) -> None:
-    """Refuse coefficients that no formula can answer."""
+    """Reject coefficients in wrong number or out of range."""
     listed = values if isinstance(values, tuple) else ()
     if len(listed) not in counts:
         expected = " or ".join(str(count) for count in counts)

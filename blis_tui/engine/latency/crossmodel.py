@@ -1,8 +1,7 @@
 """Step time from four features of the architecture (BLIS's ``crossmodel``).
 
-One set of coefficients for all models: kernel dispatch per layer, KV traffic per decode token, expert routing
-per token, and one barrier per step under tensor parallelism. Prefill is free in dense models, a known
-weakness.
+One set of coefficients serves all models: kernel dispatch per layer, KV traffic per decode token, expert routing per
+token, and one barrier per step under tensor parallelism. Prefill is free in dense models, a known weakness.
 """
 
 from __future__ import annotations

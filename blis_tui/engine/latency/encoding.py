@@ -1,4 +1,4 @@
-"""A step-time model of engines that turn images, audio and video into tokens before they compute them."""
+"""Step times of engines that encode images, audio and video before the model computes their tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def encoded_tokens(chunk: Chunk) -> int:
-    """How many tokens of media are encoded for a chunk, where nothing is kept of what was encoded before.
+    """Number of media tokens encoded for a chunk when no earlier encoder output is kept.
 
     An item is encoded whole, for the first chunk of a prefill that has any of its tokens.
     """
@@ -29,16 +29,16 @@ def encoded_tokens(chunk: Chunk) -> int:
 
 
 class Encoding(Around):
-    """Steps take ``token_us`` longer for each token of media that is encoded for them, rounded down in all.
+    """Lengthens steps by ``token_us`` for each media token encoded in them; the total is rounded down.
 
-    The encoder runs before the model and is not overlapped with it, as in vLLM
-    (``v1/worker/gpu_model_runner.py``, ``_execute_mm_encoder``). What the prefix cache has is not encoded; what is
-    computed again, is, unless steps schedule the encoder and its cache has it.
+    The encoder runs before the model and does not overlap with it, as in vLLM (``v1/worker/gpu_model_runner.py``,
+    ``_execute_mm_encoder``). Content found in the prefix cache is not encoded. Recomputed content is encoded again,
+    unless steps schedule the encoder and its cache has it.
 
     Args:
-        model: what the rest of a step takes.
-        token_us: of the encoder.
-        scheduled: whether steps schedule it (``engine.encoder``).
+        model: the step-time model for the rest of a step.
+        token_us: microseconds per encoded token.
+        scheduled: whether steps schedule the encoder (``engine.encoder``).
     """
 
     __slots__ = ("_scheduled", "_token_us")
@@ -49,7 +49,7 @@ class Encoding(Around):
         self._scheduled = scheduled
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the other model says, and what the encoder takes before."""
+        """Return the wrapped model's time plus the encoder's."""
         tokens = 0
         for chunk in load.chunks:
             tokens += chunk.encoded if self._scheduled else encoded_tokens(chunk)

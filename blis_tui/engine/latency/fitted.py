@@ -1,11 +1,11 @@
-"""Step times from the shapes of model and accelerator, with a handful of named coefficients fitted to measured servers.
+"""Step times from the shapes of model and accelerator, with a few named coefficients fitted to measured servers.
 
-A step is the sum of what a GPU does in it: the dense matrix products (the larger of reading the weights and
-multiplying) and those of the experts (the larger of reading, and multiplying while half is read), attention of decodes
-(the larger of reading the KV cache and multiplying) and of prompt chunks, what is moved between them, all-reduces, and
-time that depends on how many layers, requests and steps there are. Factors are
-multiples of what the datasheet allows, so none can be below 1. The law is one for all models, sizes and precisions;
-``docs/accuracy.md`` says what it was fitted on, and how far off it is.
+A step is the sum of the following: dense matrix products (the larger of reading the weights and multiplying), expert
+products (the larger of reading, and multiplying while half is read), attention of decodes (the larger of reading the KV
+cache and multiplying) and of prompt chunks, data movement between them, all-reduces, and time that depends on the
+number of layers, requests and steps. Factors are multiples of the datasheet's limits, so none can be below 1. The same
+law holds for all models, sizes and precisions; ``docs/accuracy.md`` says what it was fitted on, and how large its
+errors are.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ class Settings:
     Settings,
 )
 class FittedModel(Overheads):
-    """A few products and comparisons a step; heads and KV heads divide by ``tensor_parallel``, or are copied."""
+    """Computes a step's time in a few products and comparisons.
+
+    Heads and KV heads must divide by ``tensor_parallel``, or are replicated.
+    """
 
     __slots__ = (
         "_decode_us",
@@ -275,13 +278,13 @@ class FittedModel(Overheads):
         return int(time_us) if time_us >= 1.0 else 1
 
     def least_us(self, load: StepLoad, steps: int) -> int:
-        """Contexts only grow, and with them what is read and multiplied."""
+        """Lower bound: contexts only grow, and with them what is read and multiplied."""
         parts = (self._kv_us, self._kv_window_us, self._decode_us, self._decode_window_us)
         return steps * self.step_time_us(load) if min(parts) >= 0.0 else 0
 
 
 def _check(settings: Settings) -> None:
-    """For settings that no schema has seen.
+    """Check settings that were not validated by a schema.
 
     Raises:
         PolicyError: one is out of its range.

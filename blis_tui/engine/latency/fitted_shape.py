@@ -1,7 +1,7 @@
-"""What a step makes an accelerator read and compute, per token, request and context: before any coefficient.
+"""What an accelerator reads and computes in a step per token, request and context, before coefficients apply.
 
-Coefficients are multiples of what the datasheet allows, as servers with NVIDIA's GPUs reached it. Where hardware says
-what its kernels reach (``reached``), times are those at which the same coefficients give that share.
+Coefficients are multiples of the datasheet's limits, as measured on servers with NVIDIA's GPUs. If a hardware document
+states the share that its kernels reach (``reached``), times are scaled so that the same coefficients give that share.
 """
 
 from __future__ import annotations
@@ -25,56 +25,56 @@ REACHED_MEMORY: Final = 1 / 1.137
 REACHED_16_BITS: Final = 1 / 1.294
 REACHED_8_BITS: Final = 1 / 1.425
 REACHED_EXPERTS: Final = 1 / 3.389
-"""Shares of bandwidth and peak rates that the coefficients, as they ship, stand for."""
+"""Shares of bandwidth and peak rates that the shipped coefficients correspond to."""
 _EXPOSED_READING: Final = 0.5
-"""Share of reading experts that products of many tokens do not hide, as all tables of ``operators`` show it."""
+"""Share of reading experts that products of many tokens do not hide; the same in all tables of ``operators``."""
 _REFERENCE_TFLOPS: Final = 989.5
-"""16-bit peak of the accelerator for which ``flops`` is given."""
+"""16-bit peak of the accelerator on which ``flops`` was fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Microseconds at the datasheet's rates, or those that hardware says, on one accelerator of an instance."""
+    """Microseconds on one accelerator of an instance, at the datasheet's rates or at the hardware document's."""
 
     weights_us: float
     """Reading all dense weights and the output head, once a step."""
     token_us: float
-    """Multiplying them with one token."""
+    """Multiplying these weights with one token."""
     fp8: bool
-    """Whether that is done in 8 bits."""
+    """Whether those products use 8-bit units."""
     exposed: float
     """Share of reading dense weights that multiplying does not hide."""
     fp8_us: float
-    """Reading the weights that are multiplied in 8 bits by kernels that uneven sizes slow down."""
+    """Reading the weights whose 8-bit kernels are slowed down by uneven sizes."""
     row_us: float
     """The output head for one request."""
     experts_us: tuple[float, ...]
-    """Reading the experts that so many tokens choose; more tokens than listed choose all of them."""
+    """Reading the experts that 0, 1, 2, ... tokens choose; more tokens than listed choose all of them."""
     expert_token_us: float
-    """Multiplying them with one token."""
+    """Multiplying experts with one token."""
     experts_exposed: float
-    """Share of reading them that multiplying does not hide."""
+    """Share of reading experts that multiplying does not hide."""
     kv_us: float
-    """Reading one token of context, on layers that see all of it; likewise below."""
+    """Reading one token of context, on layers that see all of it; the next two fields refer to these layers, too."""
     kv_window_us: float
     decode_us: float
     """Attention of a decode to one token of context."""
     decode_window_us: float
     prefill_us: float
-    """Attention of one prompt token to one before it."""
+    """Attention of one prompt token to one earlier token."""
     prefill_window_us: float
     window: int
     """Tokens that layers with a sliding window see."""
     all_reduce_us: float
-    """Of one token."""
+    """All-reduces for one token."""
     moved_us: float
-    """Reading and writing what is between the products of one token."""
+    """Reading and writing activations between products, for one token."""
     layers: int
     expert_layers: int
 
 
 def growth_of(hardware: Hardware, lost: float) -> float:
-    """How many times as long products take as at a peak of the reference: what is lost of a higher one, if not known.
+    """Factor for the time of products, as a peak above the reference's is not fully reached; 1 if its share is known.
 
     Args:
         hardware: the accelerator.
@@ -86,10 +86,10 @@ def growth_of(hardware: Hardware, lost: float) -> float:
 
 
 def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
-    """The work of a pool's model on its accelerators.
+    """Return the work of a pool's model on its accelerators.
 
     Args:
-        pool: the model, the accelerator, how many share the model.
+        pool: the model, the accelerator, and how many accelerators share the model.
         expert_spread: how unevenly tokens choose among 128 experts.
 
     Raises:
@@ -119,7 +119,7 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     windowed = min(model.sliding_window_layers, layers)
     full = layers - windowed
     context_us = cached * model.kv_cache_bytes / bytes_per_us
-    # Hopper's tensor cores multiply 64 rows at a time, of which a group of query heads fills few; elsewhere it is 16.
+    # Hopper's tensor cores multiply 64 rows at a time, few of which a group of query heads fills; elsewhere it is 16.
     decode_us = 0.0 if hardware.reached_memory else decoded / flops_16_per_us
     heads_us = 4.0 * shape.query / split / flops_16_per_us
     link_per_us = hardware.interconnect_gb_per_s / 2.0 * 1e3
@@ -149,15 +149,15 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
 
 
 def _share(reached: float | None, reference: float) -> float:
-    """How many times what the coefficients stand for is reached."""
+    """Reached share relative to the one that the coefficients correspond to."""
     return reached / reference if reached else 1.0
 
 
 def _narrow(weight_bytes: float, hardware: Hardware) -> bool:
     """Whether matrix products with weights of that size use 8-bit units.
 
-    8-bit weights do; narrower ones are widened to 16 bits first, unless the accelerator has units for 4 bits: there,
-    activations of 8 bits multiply them.
+    8-bit weights do. Narrower ones are widened to 16 bits first, unless the accelerator has 4-bit units; then they are
+    multiplied by 8-bit activations.
     """
     narrow = weight_bytes == 1.0 or (weight_bytes < 1.0 and hardware.peak_tflops_fp4 > 0.0)
     return narrow and hardware.peak_tflops_fp8 > 0.0
@@ -169,10 +169,10 @@ def _rate(weight_bytes: float, hardware: Hardware) -> float:
 
 
 def _expert_rate(weight_bytes: float, hardware: Hardware) -> float:
-    """TFLOPS of experts.
+    """TFLOPS of expert products.
 
-    On accelerators without units for 4 bits, kernels of 8-bit experts are no faster than those of 16 bits, and those of
-    4 bits, which widen weights as they multiply, half as fast: so it is in all tables of ``operators``.
+    On accelerators without 4-bit units, 8-bit expert kernels are no faster than 16-bit ones, and 4-bit ones, which
+    widen weights as they multiply, are half as fast. All tables of ``operators`` show this.
     """
     if hardware.peak_tflops_fp4 > 0.0:
         return _rate(weight_bytes, hardware)
@@ -180,9 +180,9 @@ def _expert_rate(weight_bytes: float, hardware: Hardware) -> float:
 
 
 def _attention(model: Model, split: int) -> tuple[float, float, float]:
-    """Weights of a layer's projections; per token of context: elements cached on an accelerator, FLOPs of a decode."""
+    """Return a layer's projection weights and, per context token, cached elements per accelerator and decode FLOPs."""
     hidden, query = float(model.hidden_size), float(model.num_attention_heads * model.head_dim)
-    if model.kv_lora_rank > 0:  # the compressed vector is cached, and decodes attend to it as it is
+    if model.kv_lora_rank > 0:  # the compressed vector is cached, and decodes attend to it directly
         cached = float(model.kv_lora_rank + model.qk_rope_head_dim)
         weights = 2.0 * hidden * query + hidden * cached + 2.0 * model.kv_lora_rank * query
         return weights, cached, 2.0 * model.num_attention_heads / split * (cached + model.kv_lora_rank)

@@ -1,11 +1,11 @@
 """Steps whose operators the host launches one by one, without CUDA graphs (``enforce_eager``, ``cudagraph_mode``).
 
-A graph is one launch, whatever is in it. Without one, Python goes through the model's layers and launches operator by
-operator, while the GPU computes those before: a step takes as long as the slower of the two. Small batches wait for the
-host, large ones for the GPU.
+A graph is a single launch, whatever it contains. Without one, Python goes through the model's layers and launches
+operator by operator while the GPU computes earlier ones: a step takes as long as the slower of the two. Small batches
+wait for the host, large ones for the GPU.
 
-What a launch takes (``hardware.launch_us``) is taken from whole steps that waited for the host, divided by their
-operators as counted here:
+The time per launch (``hardware.launch_us``) is derived from whole steps that waited for the host, divided by their
+number of operators as counted here:
 
 - 39 us: Qwen3-30B-A3B, TP 4, RTX 4090D, 8 users: 33.9 ms a token eagerly, 10.0 ms with graphs (vLLM issue 45709);
   35.2 ms compiled by ``torch.compile``, but without graphs, so that compiling spares no launches.
@@ -13,7 +13,7 @@ operators as counted here:
 - 80 us: two models of Qwen2.5-Omni on A800: 22.5 and 19.5 ms eagerly, 13 and 5.7 ms with graphs (vllm-omni issue 7960);
   the machine was shared, and several engines with it.
 
-So it is a matter of the host, and known within a factor of two.
+So the time depends on the host, and is known within a factor of two.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Engine, Model, Pool
 
 COMPUTED: Final = ("operators", "fitted", "trained-physics", "trained-roofline", "crossmodel", "roofline")
-"""Step-time models that work out what the GPU does. In the others' measurements nothing tells what was launched how."""
+"""Step-time models that compute the GPU's time. Measurements behind other models do not tell how steps were
+launched."""
 _ATTENTION: Final = 6
 """Norm, query-key-value product, rotation, writing the KV cache, attention, output product."""
 _LATENT: Final = 5
-"""More of latent attention: its products into and out of the compressed space, and the norm between them."""
+"""Additional operators of latent attention: products into and out of the compressed space, and the norm between
+them."""
 _COMPRESSED_QUERY: Final = 2
-"""More where queries are compressed: a product and a norm."""
+"""Additional operators for compressed queries: a product and a norm."""
 _DENSE: Final = 3
 """Gate-up product, activation, down product."""
 _EXPERTS: Final = 7
@@ -43,13 +45,13 @@ _NORM: Final = 1
 _QK_NORMS: Final = 2
 _ALL_REDUCES: Final = 2
 _PRODUCTS_FP8: Final = 4
-"""Of a layer, with weights of 8 bits: what they are multiplied with is quantized before each product."""
+"""Products of a layer with 8-bit weights; activations are quantized before each of them."""
 _OUTSIDE: Final = 4
 """Embedding, last norm, head, choosing tokens."""
 
 
 def launches(model: Model, tensor_parallel: int) -> int:
-    """Operators that a step launches on each GPU, as vLLM without ``torch.compile`` launches them."""
+    """Number of operators that a step launches on each GPU in vLLM without ``torch.compile``."""
     experts = expert_layers(model)
     each = _ATTENTION + _NORM
     if model.kv_lora_rank:
@@ -66,10 +68,10 @@ def launches(model: Model, tensor_parallel: int) -> int:
 
 
 class Launched(Around):
-    """Asks another model; no step is over before all of its operators have been launched.
+    """Wraps a step-time model: no step ends before all of its operators have been launched.
 
-    What the other model says is of steps in CUDA graphs, with the padding of their batches. Without graphs nothing is
-    padded, but the GPU pauses between operators; no measurement tells how these compare, so that neither is counted.
+    The wrapped model gives times with CUDA graphs, whose batches are padded. Without graphs nothing is padded, but the
+    GPU pauses between operators. No measurement compares the two effects, so neither is counted.
     """
 
     __slots__ = ("decodes", "launching_us")
@@ -77,25 +79,25 @@ class Launched(Around):
     def __init__(self, model: StepTimeModel, launching_us: int, *, decodes: bool = True) -> None:
         super().__init__(model)
         self.launching_us = launching_us
-        """What launching all operators of a step takes."""
+        """Time to launch all operators of a step."""
         self.decodes = decodes
-        """Whether steps of decodes alone are launched like that, too."""
+        """Whether steps of decodes alone are launched that way, too."""
 
     def step_time_us(self, load: StepLoad) -> int:
-        """The longer of what the other model says and the launches; a step without work has none."""
+        """Return the larger of the wrapped model's time and the launch time; a step without work launches nothing."""
         duration = self.model.step_time_us(load)
         return max(duration, self.launching_us) if load.chunks or (self.decodes and load.decode_requests) else duration
 
 
 def without_graphs(engine: Engine) -> str:
-    """The key for which steps of an engine are launched one by one, all or some of them; empty = none are."""
+    """Return the key that makes an engine launch some or all steps without graphs; empty = there is none."""
     if engine.enforce_eager:
         return "enforce_eager"
     return "cudagraph_mode" if engine.cudagraph_mode == "FULL_DECODE_ONLY" else ""
 
 
 def launched(model: StepTimeModel, pool: Pool) -> StepTimeModel:
-    """A pool's step times, with the launches of its steps where they are no CUDA graphs and these are known."""
+    """Wrap a pool's step-time model with launch times, if steps run without CUDA graphs and launch times are known."""
     if not without_graphs(pool.engine) or pool.latency.kind not in COMPUTED:
         return model
     launching_us = int(launches(pool.model, pool.tensor_parallel) * pool.hardware.launch_us)

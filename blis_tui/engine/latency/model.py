@@ -1,8 +1,8 @@
-"""What a step-time model is asked, and what it answers.
+"""The interface of step-time models.
 
-A model is a pure function of the step's load: prefill chunks one by one (there are few), decoding requests
-only as their number and the sum of their contexts. Every published formula here is affine in those two, which
-is what lets the engine advance a whole batch in constant time.
+A model is a pure function of the step's load: prefill chunks one by one (there are few), but decoding requests only as
+their number and the sum of their contexts. All published formulas implemented here are affine in those two, which lets
+the engine advance a whole batch in constant time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Chunk(Kept):
     """A piece of one request's prefill, scheduled in a step.
 
     Attributes:
-        request: whose.
+        request: the request.
         computed: tokens already in the KV cache before the step.
         new: tokens this step computes, at least 1.
         prompt: tokens this prefill must reach.
         cached: of ``computed``, the tokens that were found in the cache when this step admitted the request.
-        encoded: tokens of media that the encoder makes for it, where steps schedule the encoder.
-        found: tokens of media that it needs and the encoder's cache has.
+        encoded: media tokens that the encoder computes for it, if steps schedule the encoder.
+        found: media tokens that it needs and that are in the encoder's cache.
     """
 
     __slots__ = ("cached", "computed", "encoded", "found", "new", "prompt", "request")
@@ -51,7 +51,7 @@ class StepLoad(Kept):
         chunks: prefill chunks.
         decode_requests: requests that generate one token each.
         decode_context_tokens: the sum of their computed tokens before the step.
-        adapters: number of different LoRA adapters of the running requests.
+        adapters: number of different LoRA adapters among the running requests.
         other_tokens: tokens of the same step on the other ranks that share its experts.
         other_chunks: prefill chunks among these.
     """
@@ -73,7 +73,7 @@ class StepLoad(Kept):
 
 
 class StepTimeModel(Protocol):
-    """How long a step takes, and how long a request waits outside of steps. All times are in microseconds."""
+    """How long a step takes, and how long a request waits outside steps. All times are in microseconds."""
 
     output_token_overhead_us: int
     """Added to TTFT and to every inter-token latency, but not to the step."""
@@ -88,12 +88,12 @@ class StepTimeModel(Protocol):
         ...
 
     def queueing_time_us(self, request: Request) -> int:
-        """The time from the arrival of ``request`` at the instance until it is in the waiting queue."""
+        """Return the time from the arrival of ``request`` at the instance until it is in the waiting queue."""
         ...
 
 
 def is_pure(model: StepTimeModel) -> bool:
-    """Whether a model says that its step times depend on the load alone."""
+    """Whether a model states that its step times depend on the load alone."""
     return isinstance(model, Timed) and model.pure
 
 
@@ -102,16 +102,16 @@ LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Timed(Kept):
-    """What shipped models say of themselves."""
+    """Base of the built-in models, with properties that the engine exploits."""
 
     __slots__ = ()
 
     flat: ClassVar[bool] = False
-    """Whether steps of nothing but the same number of decodes take the same time, whatever their contexts."""
+    """Whether a step of decodes only takes the same time for any contexts, given the number of decodes."""
 
     @property
     def pure(self) -> bool:
-        """Whether step times depend on the load alone: it does not matter when the model is asked, nor how often."""
+        """Whether step times depend on the load alone: it does not matter when or how often the model is asked."""
         return True
 
     def step_time_us(self, load: StepLoad) -> int:
@@ -119,11 +119,11 @@ class Timed(Kept):
         raise NotImplementedError
 
     def least_us(self, load: StepLoad, steps: int) -> int:
-        """The least that so many steps of nothing but these decodes take one after another; 0 = unknown."""
+        """Lower bound on the time of ``steps`` consecutive steps of these decodes only; 0 = unknown."""
         return steps * self.step_time_us(load) if self.flat else 0
 
     def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Durations of so many steps of nothing but these decodes, one after another: each has one more context."""
+        """Durations of ``steps`` consecutive steps of these decodes only; each adds one token to every context."""
         context, times = load.decode_context_tokens, []
         for _ in range(steps):
             times.append(self.step_time_us(load))
@@ -134,9 +134,9 @@ class Timed(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Overheads(Timed):
-    """The part all models share: times a request spends outside of steps.
+    """The part that all models share: times a request spends outside steps.
 
-    Each is truncated to whole microseconds on its own, as BLIS does.
+    Each is truncated to whole microseconds separately, as in BLIS.
     """
 
     __slots__ = ("_queue_per_token_us", "_queue_us", "output_token_overhead_us", "post_decode_overhead_us")
@@ -161,16 +161,16 @@ class Overheads(Timed):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Around(Timed):
-    """A model that asks another one, and has its overheads.
+    """Base of models that wrap another one and share its overheads.
 
     Attributes:
-        model: the other one.
+        model: the wrapped model.
     """
 
     __slots__ = ("model", "output_token_overhead_us", "post_decode_overhead_us")
 
     paces: ClassVar[bool] = False
-    """Whether it only makes steps last as long as those of others."""
+    """Whether it only makes steps last as long as those of other instances."""
 
     def __init__(self, model: StepTimeModel) -> None:
         self.model = model
@@ -179,15 +179,15 @@ class Around(Timed):
 
     @property
     def pure(self) -> bool:
-        """Whether the other one is."""
+        """Whether the wrapped model is pure."""
         return is_pure(self.model)
 
     def least_us(self, load: StepLoad, steps: int) -> int:
-        """What is asked around another model makes no step shorter whose own time grows."""
+        """Lower bound, given that no wrapper shortens a step when the wrapped model's time grows."""
         inner = self.model
         known = isinstance(inner, Timed) and inner.least_us(load, steps)
         return steps * self.step_time_us(load) if known else 0
 
     def queueing_time_us(self, request: Request) -> int:
-        """What the other model says."""
+        """Return the wrapped model's answer."""
         return self.model.queueing_time_us(request)

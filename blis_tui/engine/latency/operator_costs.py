@@ -1,4 +1,4 @@
-"""The operators of one pool's model on its GPUs: times over tokens, over batch and context, over pairs of tokens."""
+"""Operator times of one pool's model on its GPUs: over tokens, over batch and context, over pairs of tokens."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Model
 
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
-"""Batch sizes in tokens for which vLLM captures CUDA graphs; a smaller batch is padded to the next one."""
+"""Batch sizes in tokens for which vLLM captures CUDA graphs; a batch is padded to the next size."""
 _LOGIT_BYTES: Final = 4.0
 _SQUARES_BYTES: Final = 4.0
-"""A sum of squares in 32 bits."""
+"""Bytes of a sum of squares in 32 bits."""
 _WIDEST_BYTES: Final = 2.0
 _GATHER: Final = 0.5
-"""What a ring moves to gather, relative to an all-reduce, which reduces before that."""
+"""What a ring moves in an all-gather, relative to an all-reduce, which also reduces."""
 _AS_FITTED: Final = Settings()
 
 
 class OperatorCosts:
-    """What the operators of a step take, in all layers together and in microseconds.
+    """Times of a step's operators, in all layers together and in microseconds.
 
     Args:
         document: the tables of the GPU.
-        model: what runs on it.
-        split: GPUs of an instance.
-        settings: what is said of the fitted rest.
+        model: the model that runs on it.
+        split: number of GPUs of an instance.
+        settings: the configured coefficients of the fitted rest.
         wide: how experts are spread over a replica of which this is a rank; None = as the settings say.
 
     Raises:
-        PolicyError: the tables lack what the model needs, or its experts cannot be spread like that.
+        PolicyError: the tables lack what the model needs, or its experts cannot be spread that way.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class OperatorCosts:
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
 
     def _sums(self, curve: Curve, *, spread: bool) -> list[tuple[float, Curve]]:
-        """The all-reduces of a step; ``spread``: experts are those of several ranks."""
+        """Return the all-reduces of a step; ``spread``: experts are shared by several ranks."""
         layers = self.layers
-        # Behind experts of all ranks, only those of a rank gather what they have each for a part of the tokens.
+        # After experts shared by all ranks, the GPUs of a rank only gather what each has for a part of the tokens.
         gathered = layers.expert_layers if spread else 0
         found: list[tuple[float, Curve]] = [(layers.sums - gathered * _GATHER, _over_tokens(curve, self._hidden_bytes))]
         if layers.norm_sums:
@@ -118,7 +118,7 @@ class OperatorCosts:
         return found
 
     def _scale(self, rest: Rest) -> None:
-        """Take the fitted rest into account where it concerns operators."""
+        """Apply the fitted factors that concern operators."""
         if self.layers.expert_scales == "channel" and "experts" in self._parts:
             [(times, curve)] = self._parts["experts"]
             self._parts["experts"] = [(times * rest.experts_fp8_channel, curve)]
@@ -132,13 +132,13 @@ class OperatorCosts:
             self._parts["experts"] = [(times, slower)]
 
     def known(self) -> dict[str, Known]:
-        """For each operator, how well its times are known within the sizes that were measured."""
+        """Return for each operator how well its times are known within the measured sizes."""
         parts = {**self._parts, **({"experts": self._shared} if self._shared else {})}
         found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in parts.items()}
         return {**found, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
 
     def parts_us(self, batch: int, context: int) -> dict[str, tuple[float, float]]:
-        """What each operator takes in a step of decodes with that mean context, and how much of it is extrapolated."""
+        """Return each operator's time in a step of decodes with that mean context, and its extrapolated part."""
         padded = _padded(batch)
         parts = {name: [(times, curve, padded) for times, curve in curves] for name, curves in self._parts.items()}
         if self._wide is not None and self._shared:
@@ -159,11 +159,11 @@ class OperatorCosts:
         return found
 
     def shared_us(self, own: int, everywhere: int, *, prompts: bool) -> float:
-        """What experts take that all ranks share, and the way there and back.
+        """Time of the experts that all ranks share, including dispatch and combine.
 
         Args:
             own: tokens of this rank.
-            everywhere: those of all ranks.
+            everywhere: tokens of all ranks.
             prompts: whether any of these computes a prompt.
         """
         total = self._exchange_us(own, prompts=prompts)
@@ -172,14 +172,14 @@ class OperatorCosts:
         return total
 
     def _exchange_us(self, tokens: int, *, prompts: bool) -> float:
-        """Dispatch and combine in all layers; the accelerators of a rank send a part of its tokens each."""
+        """Time of dispatch and combine in all layers; each accelerator of a rank sends a part of the rank's tokens."""
         wide = self._wide
         if wide is None or not self._shared:
             return 0.0
         return self.layers.expert_layers * wide.exchange_of(tokens * wide.ranks / wide.gpus, prompts=prompts)
 
     def tokens_us(self, tokens: int) -> float:
-        """Everything that is computed token by token, in a step of so many."""
+        """Time of everything computed token by token, in a step of ``tokens`` tokens."""
         padded = _padded(tokens)
         total = 0.0
         for curves in self._parts.values():
@@ -188,7 +188,7 @@ class OperatorCosts:
         return total
 
     def listed(self, most: int) -> list[float]:
-        """The same for 0 to ``most`` tokens; 0 where there are none."""
+        """Return ``tokens_us`` for 0 to ``most`` tokens, with 0 for no tokens."""
         knots = sorted({*(size for one in self._parts.values() for _, curve in one for size in curve.sizes), *_GRAPHS})
         sizes = [1, *(int(knot) for knot in knots if 1 < knot < most and knot == int(knot)), most]
         found = [0.0]
@@ -206,7 +206,7 @@ class OperatorCosts:
         return found
 
     def decode_attention(self, batch: int) -> Curve:
-        """Attention of a batch of decodes over their mean context."""
+        """Return the attention time of a batch of decodes over their mean context."""
         layers = self.layers
         curve = self._decodes.over_context(batch)
         if not layers.window_layers:
@@ -230,7 +230,7 @@ class OperatorCosts:
 
 
 def _of_the_busiest(curve: Curve, busiest: Busiest) -> Curve:
-    """The same of the GPU with the most tokens."""
+    """Return the curve for the GPU with the most tokens."""
     if busiest.gpus == 1:
         return curve
     times = tuple(curve.at(size * busiest.share(size)) for size in curve.sizes)
@@ -238,7 +238,7 @@ def _of_the_busiest(curve: Curve, busiest: Busiest) -> Curve:
 
 
 def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float) -> Curve:
-    """The same with so many times the times of steps that CUDA graphs hold, and of longer ones, which take no less."""
+    """Scale a curve by one factor within CUDA graph sizes and another beyond, without letting it fall."""
     times, most = list[float](), 0.0
     for size, time in zip(curve.sizes, curve.times_us, strict=True):
         most = max(most, time * (inside if size <= _GRAPHS[-1] else beyond))
@@ -247,11 +247,11 @@ def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float) -> Curve:
 
 
 def _over_tokens(curve: Curve, bytes_: float) -> Curve:
-    """A curve over messages, over tokens of so many bytes."""
+    """Convert a curve over message sizes to one over tokens of ``bytes_`` bytes."""
     sizes = tuple(size / bytes_ for size in curve.sizes)
     return replace(curve, sizes=sizes, measured_up_to=curve.measured_up_to / bytes_)
 
 
 def _padded(tokens: int) -> int:
-    """As many tokens as the CUDA graph has that takes them."""
+    """Pad a number of tokens to the size of the CUDA graph that takes them."""
     return tokens if tokens > _GRAPHS[-1] else _GRAPHS[bisect_left(_GRAPHS, tokens)]

@@ -1,4 +1,4 @@
-"""A document of measured operator times, as ``docs/make_operators.py`` writes it, as records."""
+"""Records of a document of measured operator times, as written by ``docs/make_operators.py``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LATENT_HEAD_DIM: Final = 128
-"""Width of the heads of latent attention in prompts, beside what is rotated."""
+"""Head width of latent attention in prompts, without the rotated part."""
 
 
 class Rows:
-    """Rows of times, read from their texts when they are asked for: of most tables a model needs a few."""
+    """Rows of times, parsed on demand: a model needs only a few rows of most tables."""
 
     __slots__ = ("_texts",)
 
@@ -84,7 +84,7 @@ class Mixture:
     top_k: int
     split: int
     times: str
-    """As in the document; see :func:`row_of`."""
+    """As in the document; parsed by :func:`row_of`."""
 
 
 class Part:
@@ -96,39 +96,39 @@ class Part:
         self.data: dict[str, object] = data
 
     def part(self, key: str) -> Part:
-        """The map under a key."""
+        """Return the map under a key."""
         return Part(self.data[key])
 
     def parts(self, key: str) -> Iterator[Part]:
-        """The maps listed under it."""
+        """Iterate over the maps listed under a key."""
         return map(Part, self._list(key))
 
     def text(self, key: str) -> str:
-        """The text under it."""
+        """Return the text under a key."""
         return str(self.data[key])
 
     def number(self, key: str) -> float:
-        """The number under it."""
+        """Return the number under a key."""
         return float(str(self.data[key]))
 
     def integer(self, key: str) -> int:
-        """The whole number under it."""
+        """Return the whole number under a key."""
         return int(str(self.data[key]))
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """The whole numbers listed under it."""
+        """Return the whole numbers listed under a key."""
         return tuple(int(str(one)) for one in self._list(key))
 
     def lines(self, key: str) -> tuple[str, ...]:
-        """The texts listed under it."""
+        """Return the texts listed under a key."""
         return tuple(map(str, self._list(key)))
 
     def texts(self, key: str) -> list[tuple[str, str]]:
-        """Names and texts of the map under it."""
+        """Return names and texts of the map under a key."""
         return [(name, str(value)) for name, value in self.part(key).data.items()]
 
     def rows(self, key: str) -> Rows:
-        """The rows listed under it."""
+        """Return the rows listed under a key."""
         return Rows(self.lines(key))
 
     def _list(self, key: str) -> list[object]:
@@ -139,17 +139,17 @@ class Part:
 
 
 def row_of(text: str) -> tuple[float | None, ...]:
-    """A row of times; ``-`` = not measured."""
+    """Parse a row of times; ``-`` = not measured."""
     return tuple(None if one == "-" else float(one) for one in text.split())
 
 
 def grid_of(part: Part) -> Grid:
-    """The tables of one type."""
+    """Read the tables of one type."""
     return Grid(part.numbers("m"), part.numbers("n"), part.numbers("k"), part.rows("us"))
 
 
 def decodes_of(part: Part) -> Decodes:
-    """Tables for one number of KV heads."""
+    """Read the tables for one number of KV heads."""
     return Decodes(
         part.text("kv_cache"),
         part.integer("head_dim"),
@@ -161,7 +161,7 @@ def decodes_of(part: Part) -> Decodes:
 
 
 def latent_decodes_of(part: Part) -> LatentDecodes:
-    """Tables for one number of heads."""
+    """Read the tables for one number of heads."""
     return LatentDecodes(
         part.text("kv_cache"),
         part.integer("heads"),
@@ -172,7 +172,7 @@ def latent_decodes_of(part: Part) -> LatentDecodes:
 
 
 def prompts_of(part: Part) -> Prompts:
-    """Tables for one width of heads."""
+    """Read the tables for one width of heads."""
     return Prompts(
         part.text("kv_cache"),
         part.integer("head_dim") if "head_dim" in part.data else LATENT_HEAD_DIM,
@@ -184,7 +184,7 @@ def prompts_of(part: Part) -> Prompts:
 
 
 def mixture_of(line: str) -> Mixture:
-    """A line: type, shape, times."""
+    """Parse a line: type, shape, times."""
     shape, _, times = line.partition(":")
     kind, *sizes = shape.split()
     hidden, intermediate, experts, top_k, split = map(int, sizes)

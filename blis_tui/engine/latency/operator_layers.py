@@ -1,4 +1,4 @@
-"""What one GPU computes in a step, as operators: which products a model's layers are, and how many of each."""
+"""The operators that one GPU computes in a step: a model's matrix products and how many of each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", 0.5: "int4"}
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A dense product of the tokens with a matrix of ``k`` times ``n`` weights, so many times in a step."""
+    """A dense product of the tokens with a matrix of ``k`` times ``n`` weights, with its number per step."""
 
     times: int
     n: int
     k: int
     weights: str
-    """Type of the weights; routers and the head are never quantised."""
+    """Type of the weights; routers and the head are never quantized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,36 +30,36 @@ class Layers:
 
     expert_weights: str
     expert_scales: str
-    """Of FP8 experts: ``block``, or ``channel``; empty for others."""
+    """Scaling of FP8 experts: ``block`` or ``channel``; empty for others."""
     products: tuple[Product, ...]
     head: Product
     expert_layers: int
     attention_layers: int
-    """With full attention."""
+    """Number of layers with full attention."""
     window_layers: int
-    """With attention to the last ``window`` tokens only."""
+    """Number of layers with attention to the last ``window`` tokens only."""
     window: int
     heads: int
     kv_heads: int
     head_dim: int
     cache_dim: int
-    """Half the elements of the KV cache that a token has in a layer per KV head: keys and values are equally wide."""
+    """Half the KV-cache elements of a token per layer and KV head; keys and values are equally wide."""
     kv_cache: str
     sums: int
-    """All-reduces in a step."""
+    """Number of all-reduces in a step."""
     norm_sums: int
-    """Those of four bytes a token: sums of squares over heads that are spread over the GPUs."""
+    """Number of all-reduces of four bytes a token: sums of squares over heads that are split over the GPUs."""
     moved_bytes: float
-    """What a token reads and writes between the operators, in all layers: norms, activations, rotations."""
+    """Bytes that a token reads and writes between the operators in all layers: norms, activations, rotations."""
 
 
 def weight_type(bytes_: float) -> str:
-    """The type of weights of so many bytes; of others the next wider one."""
+    """Return the type of weights of that size; for other sizes the next wider type."""
     return next(name for size, name in sorted(_TYPES.items()) if bytes_ <= size or size == 2.0)
 
 
 def layers_of(model: Model, split: int) -> Layers:
-    """Take a model apart as vLLM does: fused QKV and gate-up products, columns or rows split over the GPUs."""
+    """Decompose a model as vLLM does: fused QKV and gate-up products, columns or rows split over the GPUs."""
     hidden, layers, act = model.hidden_size, model.num_hidden_layers, model.activation_bytes
     query = model.num_attention_heads * model.head_dim
     kv_heads = max(1, model.num_key_value_heads // split)
@@ -109,7 +109,7 @@ def layers_of(model: Model, split: int) -> Layers:
 def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
     """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output.
 
-    A query that is compressed first is compressed on every GPU.
+    If queries are compressed, every GPU computes the compression.
     """
     heads = max(1, model.num_attention_heads // split)
     rank, rope, wide = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim

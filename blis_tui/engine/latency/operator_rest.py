@@ -1,9 +1,9 @@
-"""What no table shows of a step: few coefficients, one fit for all models, GPUs and tensor parallelism.
+"""The part of a step that no table covers: a few coefficients, one fit for all models, GPUs and tensor parallelism.
 
 Fitted on 146 measured decode steps of vLLM 0.15 on H100 (Llama 2 7B and 70B, Code Llama 34B, Mixtral 8x7B; TP 1, 2, 4)
 and on 138 measured servers of Llama 3.3 70B in FP8 (H100, H200, B200; TP 1 and 4; vLLM 0.10 and TensorRT-LLM 1.1);
 sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B; MXFP4 experts and their spread on measured servers of
-gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/operators.md`` shows what remains.
+gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/operators.md`` shows the remaining errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAMPLING: Final = ("plain", "top-p", "penalties")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """The coefficients of an engine."""
+    """The fitted coefficients of an engine."""
 
     products: float = 1.0
     products_fp8: float = 1.0
@@ -45,7 +45,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Which tables, and the fitted rest."""
+    """Which tables to use, and the fitted rest."""
 
     tables: str | None = setting(
         "Name of the tables in `specs/latency/operators/`. Default: those that were measured on the hardware.",
@@ -206,20 +206,20 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
 
 
 _ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0, "experts_layer_us": 6.0})
-"""There all-reduces include the norms beside them."""
+"""On Blackwell, all-reduces include the adjacent norms."""
 _SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.0})
-"""The sum of the experts is one of a layer's two all-reduces, and is no part of such a kernel."""
+"""The sum over experts is one of a layer's two all-reduces, and is not fused that way."""
 _VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0, "attention_16_bit": True})
 _TENSORRT_LLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.95})
 _TENSORRT_LLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.88})
-"""Where vLLM's FP8 products reach 64 % of the memory's bandwidth, those of 16 bits 83 % (Hopper: 75 and 86 %)."""
+"""vLLM's FP8 products reach 64 % of the memory bandwidth, where those of 16 bits reach 83 % (Hopper: 75 and 86 %)."""
 
 
 def rest_of(settings: Settings, capability: float, *, sparse: bool = False) -> Rest:
-    """The coefficients that count: what is said of them, else those of the engine on that GPU.
+    """Return the coefficients in force: those set explicitly, otherwise those of the engine on that GPU.
 
     Args:
-        settings: what is said.
+        settings: the settings.
         capability: the GPU's compute capability.
         sparse: whether the model has experts.
     """

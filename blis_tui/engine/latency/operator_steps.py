@@ -1,4 +1,4 @@
-"""The step times of ``operators``: worked out once, into tables over tokens and over batch and context."""
+"""The step times of ``operators``, precomputed as tables over tokens and over batch and context."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 _LISTED: Final = 65536
-"""Steps of up to so many tokens are listed one by one; longer ones are worked out when they come."""
+"""Steps of up to this many tokens are tabulated one by one; longer ones are computed on demand."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class _Decodes(Kept):
-    """Steps of a number of decodes and nothing else: straight lines over their summed contexts.
+    """Steps of a number of decodes only: straight lines over their summed contexts.
 
-    ``other_us`` is what of ``base_us`` is no attention; ``grow`` says that no line falls.
+    ``other_us`` is the part of ``base_us`` other than attention; ``grow`` tells whether no line falls.
     """
 
     __slots__ = ("base_us", "contexts", "grow", "other_us", "slope_us")
@@ -44,7 +44,7 @@ class _Decodes(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class _Line(Kept):
-    """The same as a curve, to be asked in every step: what lies between its points is worked out once."""
+    """A curve with precomputed slopes, for use in every step."""
 
     __slots__ = ("_last", "_sizes", "_slopes", "_times_us")
 
@@ -56,7 +56,7 @@ class _Line(Kept):
         self._last = len(sizes) - 1
 
     def at(self, size: float) -> float:
-        """Time of a size, never less than that of the smallest."""
+        """Return the time at a size, never less than that of the smallest."""
         sizes = self._sizes
         if size <= sizes[0] or not self._last:
             return self._times_us[0]
@@ -68,8 +68,8 @@ class _Line(Kept):
 class _PromptAttention(Kept):
     """Attention of the chunks of a step.
 
-    A chunk computes as many pairs of tokens as some whole prompt does, in the time of that prompt; and it reads the
-    cache of what comes before it, which takes as long as for one decode. Several chunks fill the GPU together.
+    A chunk takes the time of the whole prompt that computes as many pairs of tokens. It also reads the cache of the
+    tokens before it, which takes as long as for one decode. Several chunks fill the GPU together.
     """
 
     __slots__ = ("_alone", "_layers", "_one_decode", "_shared", "_start_us", "_window", "_window_layers")
@@ -84,7 +84,7 @@ class _PromptAttention(Kept):
         self._window = costs.layers.window
 
     def time_us(self, chunks: Sequence[Chunk], *, beside_decodes: bool) -> float:
-        """In all layers; beside decodes chunks are part of the same kernels, whose start is counted there."""
+        """Time in all layers; beside decodes, chunks are part of the same kernels, whose launch is counted there."""
         longest = shared = 0.0
         several = len(chunks) > 1
         for chunk in chunks:
@@ -104,7 +104,7 @@ class _PromptAttention(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OperatorModel(Overheads):
-    """Looks steps up in tables; each batch size gets its own when it first comes."""
+    """Looks up step times in tables; the table of a batch size is created when the size first occurs."""
 
     __slots__ = (
         "_decodes",
@@ -165,13 +165,13 @@ class OperatorModel(Overheads):
         return int(line.base_us[at] + context * line.slope_us[at])
 
     def least_us(self, load: StepLoad, steps: int) -> int:
-        """Contexts only grow; where one line ends and the next begins, rounding may take a microsecond."""
+        """Lower bound, as contexts only grow; at the end of each line, rounding may cost a microsecond."""
         count = load.decode_requests
         line = self._decodes.get(count) or self._decoding(count)
         return max(0, steps * self.step_time_us(load) - len(line.contexts)) if line.grow else 0
 
     def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Line by line: the same as one by one, in a third of the time."""
+        """Compute durations line by line: the same result as one by one, in a third of the time."""
         count, context, times = load.decode_requests, load.decode_context_tokens, []
         line = self._decodes.get(count) or self._decoding(count)
         end = context + steps * count
@@ -179,13 +179,13 @@ class OperatorModel(Overheads):
             at = bisect_right(line.contexts, context)
             base, slope, bound = line.base_us[at], line.slope_us[at], end
             if at < len(line.contexts) and line.contexts[at] < end:
-                bound = context - int((context - line.contexts[at]) // count) * count  # the first beyond it
+                bound = context - int((context - line.contexts[at]) // count) * count  # the first context beyond it
             times += [int(base + total * slope) for total in range(context, bound, count)]
             context = bound
         return times
 
     def _mixed_us(self, load: StepLoad) -> int:
-        """A step with prefill in it."""
+        """Time of a step with prefill."""
         count, chunks = load.decode_requests, load.chunks
         tokens = count * self._width
         rows, heads = count + len(chunks), tokens + len(chunks)
@@ -201,13 +201,13 @@ class OperatorModel(Overheads):
         return max(1, int(time_us))
 
     def _of_tokens(self, tokens: int) -> float:
-        """Everything that is computed token by token, and what every step takes."""
+        """Time of everything computed token by token, plus the constant time of a step."""
         if tokens <= self._longest:
             return self._tokens_us[tokens]
         return self._step_us + self.costs.tokens_us(tokens) + tokens * self._moved_us
 
     def _decoding(self, count: int) -> _Decodes:
-        """The lines of steps of so many decodes, kept for the next one."""
+        """Create and keep the lines of steps of ``count`` decodes."""
         width = self._width
         other = self._of_tokens(count * width) + self._head.at(count * width) + count * self._request_us
         curve = self.costs.decode_attention(count)
@@ -215,21 +215,21 @@ class OperatorModel(Overheads):
         contexts = tuple(count * size for size in sizes)
         slopes = [(times[at] - times[at - 1]) / (contexts[at] - contexts[at - 1]) for at in range(1, len(sizes))]
         bases = [time + other - context * slope for time, context, slope in zip(times, contexts, slopes, strict=False)]
-        # Shorter contexts than measured take no less; longer ones follow the last line.
+        # Contexts shorter than measured take no less; longer ones follow the last line.
         line = _Decodes(contexts[:-1], [times[0] + other, *bases], [0.0, *slopes], other)
         self._decodes[count] = line
         return line
 
 
 def _wide_of(pool: Pool) -> Wide:
-    from blis_tui.engine.latency.wide import wide_of  # noqa: PLC0415  (few runs have it)
+    from blis_tui.engine.latency.wide import wide_of  # noqa: PLC0415  (few runs use it)
 
     return wide_of(pool.engine, pool.model, pool.tensor_parallel)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ScaledOperatorModel(OperatorModel):
-    """One whose steps all take as many times as long."""
+    """An ``OperatorModel`` with all step times scaled by a factor."""
 
     __slots__ = ("_times",)
 
@@ -242,13 +242,13 @@ class ScaledOperatorModel(OperatorModel):
         return max(1, int(self._times * super().step_time_us(load)))
 
     def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Each so many times as long."""
+        """Return the scaled durations."""
         return [max(1, int(self._times * one)) for one in super().decode_times_us(load, steps)]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WideOperatorModel(OperatorModel):
-    """A rank of a replica whose experts all ranks share; all of its steps take ``times`` as long."""
+    """A rank of a replica whose experts all ranks share; all step times are scaled by ``times``."""
 
     __slots__ = ("_times",)
 
@@ -257,7 +257,7 @@ class WideOperatorModel(OperatorModel):
         self._times = times
 
     def step_time_us(self, load: StepLoad) -> int:
-        """Duration of a step with this load, at least 1 us; experts have the tokens of the other ranks, too."""
+        """Duration of a step with this load, at least 1 us; experts also process the tokens of the other ranks."""
         tokens = load.decode_requests
         for chunk in load.chunks:
             tokens += chunk.new
@@ -268,5 +268,5 @@ class WideOperatorModel(OperatorModel):
         return max(1, int(self._times * (super().step_time_us(load) + shared)))
 
     def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """One by one: each depends on what the other ranks compute."""
+        """Compute durations one by one, as each depends on what the other ranks compute."""
         return Timed.decode_times_us(self, load, steps)

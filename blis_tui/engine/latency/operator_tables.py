@@ -1,8 +1,8 @@
 """Measured operator times of one GPU, and times between and beyond the measured points.
 
-Between measured sizes a point is interpolated in the logarithms of the sizes; what is interpolated there is not the
-time but its ratio to the roofline, which hardly changes where the time does by orders of magnitude. Beyond them the
-last ratio stays: the time scales as the work does.
+Between measured sizes, values are interpolated over the logarithms of the sizes. The interpolated value is not the time
+but its ratio to the roofline, which hardly changes while the time changes by orders of magnitude. Beyond the measured
+sizes the last ratio is kept: the time scales with the work.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ Known: TypeAlias = Literal["measured", "interpolated", "extrapolated"]
 
 KNOWN: Final[tuple[Known, ...]] = ("measured", "interpolated", "extrapolated")
 _LAUNCH_US: Final = 2.0
-"""Added to rooflines: no kernel takes less."""
+"""Added to rooflines, as no kernel takes less."""
 _EXPERTS_LAUNCH_US: Final = 30.0
-"""The same for routing, sorting and both products of a layer's experts."""
+"""Added to rooflines of experts: routing, sorting and both products of a layer."""
 
 
 SPREAD_EXPERTS: Final = 128
-"""The spread of experts' popularity is given for so many; see :func:`chosen_experts`."""
+"""Number of experts for which the spread of popularity is given; see :func:`chosen_experts`."""
 
 
 def worst(*known: Known) -> Known:
-    """The least known of several."""
+    """Return the least reliable of several."""
     return max(known, key=KNOWN.index, default="measured")
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Times at growing sizes, straight lines between them, and the last line beyond."""
+    """Times at increasing sizes, interpolated linearly and extrapolated with the last line."""
 
     sizes: tuple[float, ...]
     times_us: tuple[float, ...]
     known: Known = "measured"
-    """The best that can be said of any of its points."""
+    """Upper bound on the quality of all its points."""
     measured_up_to: float = float("inf")
 
     def at(self, size: float) -> float:
-        """Time of a size, never less than that of the smallest."""
+        """Return the time at a size, never less than that of the smallest."""
         sizes, times = self.sizes, self.times_us
         if size <= sizes[0] or len(sizes) == 1:
             return times[0]
@@ -68,21 +68,21 @@ class Curve:
         return times[at - 1] + (size - sizes[at - 1]) * slope
 
     def known_at(self, size: float) -> Known:
-        """How well that time is known."""
+        """Return how well that time is known."""
         if size > self.measured_up_to:
             return "extrapolated"
         return self.known if size in self.sizes else worst(self.known, "interpolated")
 
 
 def _from_there_on(grid: Grid, other: Grid) -> Grid:
-    """A grid whose batches are those of another one from its smallest on; both have the same sizes of weights."""
+    """Replace a grid's batches from another grid's smallest on by the other's; both have the same weight sizes."""
     kept = [at for at, m in enumerate(grid.m) if m < other.m[0]]
     rows = tuple((*(row[at] for at in kept), *further) for row, further in zip(grid.rows, other.rows, strict=True))
     return replace(grid, m=(*(grid.m[at] for at in kept), *other.m), rows=rows)
 
 
 def touched_experts(experts: int, top_k: float, tokens: float) -> float:
-    """Experts that so many tokens use when each picks its own: ``N (1 - (1 - k/N) ** tokens)``, by squaring."""
+    """Expected number of experts used by ``tokens`` tokens that choose evenly: ``N (1 - (1 - k/N) ** tokens)``."""
     idle, factor, exponent = 1.0, 1.0 - top_k / experts, int(tokens)
     while exponent:
         if exponent & 1:
@@ -93,10 +93,10 @@ def touched_experts(experts: int, top_k: float, tokens: float) -> float:
 
 
 def chosen_experts(experts: int, top_k: float, tokens: float, spread: float) -> float:
-    """Experts that so many tokens use when some are chosen more often than others.
+    """Expected number of experts used by ``tokens`` tokens when some experts are more popular.
 
-    Their popularity is taken as gamma-distributed with a squared coefficient of variation ``spread``, which leaves
-    ``(1 + spread tokens k/N) ** (-1/spread)`` of them idle; without spread that is :func:`touched_experts`.
+    Popularity is assumed gamma-distributed with a squared coefficient of variation ``spread``, which leaves ``(1 +
+    spread tokens k/N) ** (-1/spread)`` of the experts idle; without spread the result is :func:`touched_experts`.
     """
     even = touched_experts(experts, top_k, tokens)
     if not spread:
@@ -108,8 +108,8 @@ class OperatorTables:
     """The tables of one GPU.
 
     Args:
-        document: as ``docs/make_operators.py`` writes it.
-        engine: whose kernels, where they were measured apart; vLLM's elsewhere.
+        document: as written by ``docs/make_operators.py``.
+        engine: the engine whose kernels to use where they were measured separately; otherwise vLLM's.
     """
 
     def __init__(self, document: Mapping[str, object], engine: str = "vllm") -> None:
@@ -145,14 +145,14 @@ class OperatorTables:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types of weights with tables of dense products."""
+        """Weight types with tables of dense products."""
         return tuple(self._grids)
 
     def gemm(self, kind: str, n: int, k: int) -> Curve:
-        """Dense product of ``[m, k]`` and ``[k, n]`` over m, weights of a type.
+        """Dense product of ``[m, k]`` and ``[k, n]`` over m, with weights of a type.
 
-        Types without a table (such as INT4) count as in kernels that widen them first: their bytes are read, and 16-bit
-        units multiply.
+        Types without a table (such as INT4) are treated as in kernels that widen weights first: their bytes are read,
+        and 16-bit units multiply.
         """
         table = kind if kind in self._grids else "bfloat16"
         grid = self._grids[table]
@@ -190,7 +190,7 @@ class OperatorTables:
         return Curve(tuple(map(float, grid.m)), _rising(times), known, float(grid.m[-1]))
 
     def _product_us(self, table: str, bytes_: float, m: int, n: int, k: int) -> float:
-        """Roofline of a product."""
+        """Roofline time of a product."""
         compute = 2.0 * m * n * k / self._peak_per_us[table]
         traffic = ((1.0 * n * k + m * k * min(bytes_, 2.0)) * bytes_ + 2.0 * m * n) / self.bytes_per_us
         return max(compute, traffic) + _LAUNCH_US
@@ -215,7 +215,7 @@ class OperatorTables:
         nearest = min(self._decodes, key=distance)
         far = distance(nearest)
         exact = far == (False, 0.0, 0.0)
-        # More KV heads than measured are as many more sequences: each head of each is a block of work of its own.
+        # More KV heads than measured count as more sequences: each head of each is a block of work of its own.
         split = far[:2] == (False, 0.0)
         return nearest, "measured" if exact else "interpolated" if split else "extrapolated"
 
@@ -224,7 +224,7 @@ class OperatorTables:
         return self._prompts_attention(self._prompts, kv_cache, head_dim, heads)
 
     def latent_decodes(self, kv_cache: str, heads: int, cached: int) -> DecodeAttention | None:
-        """Latent attention of decodes in one layer, ``cached`` elements a token; None = there are no tables of it."""
+        """Latent attention of decodes in one layer, ``cached`` elements a token; None = there are no tables for it."""
         if not self._latent_decodes:
             return None
 
@@ -243,7 +243,7 @@ class OperatorTables:
         )
 
     def latent_prefill(self, kv_cache: str, head_dim: int, heads: int) -> PrefillAttention | None:
-        """Latent attention of prompts in one layer; None = there are no tables of it."""
+        """Latent attention of prompts in one layer; None = there are no tables for it."""
         if not self._latent_prompts:
             return None
         return self._prompts_attention(self._latent_prompts, kv_cache, head_dim, heads)
@@ -277,10 +277,10 @@ class OperatorTables:
     def experts(
         self, kind: str, hidden: int, intermediate: int, experts: int, top_k: float, split: int, spread: float = 0.0
     ) -> Curve | None:
-        """The expert part of a layer over tokens; None = the tables have no experts at all.
+        """Time of a layer's experts over tokens; None = the tables have no experts at all.
 
-        Tables are of tokens that choose each expert as often. With a ``spread`` they choose fewer. Of some of the
-        experts, tokens choose a part of one in the mean.
+        Tables were measured with tokens that choose all experts equally often. With a ``spread``, fewer experts are
+        used. If a GPU has only some of the experts, ``top_k`` is the mean number chosen there and may be below one.
         """
 
         def distance(one: Mixture) -> tuple[bool, float]:
@@ -311,20 +311,20 @@ class OperatorTables:
         return Curve(row.sizes, _rising(times), "measured" if exact else "extrapolated", row.measured_up_to)
 
     def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: float) -> float:
-        """Roofline of a layer's experts, of which so many are used."""
+        """Roofline time of a layer's experts, ``used`` of which are used."""
         peak = self._peak_per_us.get(kind if kind in self._peak_per_us else "bfloat16", 0.0)
         compute = 6.0 * tokens * top_k * hidden * width / peak
         traffic = 3.0 * used * hidden * width * WEIGHT_BYTES[kind] / self.bytes_per_us
         return max(compute, traffic) + _EXPERTS_LAUNCH_US
 
     def all_reduce(self, gpus: int, engine: str = "vllm", *, peer_to_peer: bool = False) -> Curve:
-        """Sum over GPUs, over the message's bytes.
+        """All-reduce over GPUs, over the message's bytes.
 
         Args:
-            gpus: how many.
-            engine: whose kernels.
-            peer_to_peer: whether GPUs without NVLink read each other's memory; else, as far as that was measured, sums
-                go through the host's memory.
+            gpus: number of GPUs.
+            engine: the engine whose kernels to use.
+            peer_to_peer: whether GPUs without NVLink access each other's memory; otherwise, as far as measured,
+                all-reduces go through host memory.
         """
         measured = self._all_reduce[engine] | ({} if peer_to_peer else self._all_reduce.get("through_host", {}))
         if gpus in measured:
@@ -337,14 +337,14 @@ class OperatorTables:
 
 
 LATENT_ELEMENTS: Final = 512 + 64
-"""What a token has in the compressed KV cache of the measured latent attention."""
+"""Elements per token in the compressed KV cache of the measured latent attention."""
 
 WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
 """Bytes of a weight; MXFP4 has a scale of a byte for every 32."""
 
 
 def tables_in(document: Mapping[str, object], engine: str) -> OperatorTables:
-    """The tables of a document, read once for all who ask for them: nobody changes either."""
+    """Return the tables of a document, parsed once for all callers; neither is ever modified."""
     for one, kernels, tables in _READ:
         if one is document and kernels == engine:
             return tables
@@ -354,7 +354,7 @@ def tables_in(document: Mapping[str, object], engine: str) -> OperatorTables:
 
 
 _READ: Final[deque[tuple[Mapping[str, object], str, OperatorTables]]] = deque(maxlen=8)
-"""Those that were read last: the document, whose kernels, and its tables."""
+"""The latest parsed tables: the document, the engine, and its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,19 +394,19 @@ class PrefillAttention:
     """Attention of prompts in one layer, over the pairs of tokens that see each other."""
 
     alone: Curve
-    """A prompt that has the GPU to itself."""
+    """Time of a prompt alone on the GPU."""
     shared: Curve
-    """Its share where prompts fill the GPU."""
+    """Its share when prompts fill the GPU."""
 
 
 def _over_area(points: Sequence[tuple[int, float]], known: Known) -> Curve:
-    """Times of whole prompts over what a prompt of that length computes: n (n + 1) / 2 pairs."""
+    """Times of whole prompts over the number of pairs they compute: n (n + 1) / 2."""
     areas = tuple(length * (length + 1) / 2.0 for length, _ in points)
     return Curve(areas, _rising([time for _, time in points]), known, areas[-1])
 
 
 def _rising(times: Sequence[float]) -> tuple[float, ...]:
-    """The same, but never falling."""
+    """Make times monotonic."""
     highest = 0.0
     found = []
     for time in times:
@@ -416,7 +416,7 @@ def _rising(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _growing(curves: Sequence[Curve]) -> tuple[Curve, ...]:
-    """The same, but none below the one before it."""
+    """Raise each curve so that it is nowhere below the previous one."""
     found: list[Curve] = []
     for curve in curves:
         if found:
@@ -429,13 +429,13 @@ def _growing(curves: Sequence[Curve]) -> tuple[Curve, ...]:
 
 
 def _filled(sizes: Sequence[int], row: Sequence[float | None]) -> Curve:
-    """A curve through the points there are."""
+    """Create a curve through the measured points."""
     points = [(float(size), time) for size, time in zip(sizes, row, strict=True) if time is not None]
     return Curve(tuple(size for size, _ in points), _rising([time for _, time in points]), "measured", points[-1][0])
 
 
 def _between(sizes: Sequence[int], size: float) -> tuple[int, int, float, bool]:
-    """The neighbours of a size, its weight between them in logarithms, and whether it lies within all sizes."""
+    """Return the neighbours of a size, its logarithmic weight between them, and whether it lies within all sizes."""
     if size <= sizes[0]:
         return 0, 0, 0.0, size == sizes[0]
     if size >= sizes[-1]:
@@ -446,6 +446,6 @@ def _between(sizes: Sequence[int], size: float) -> tuple[int, int, float, bool]:
 
 
 def _between_linear(sizes: Sequence[int], size: float) -> tuple[int, int, float, bool]:
-    """The same with a linear weight."""
+    """Do the same with a linear weight."""
     at, after, _, inside = _between(sizes, size)
     return at, after, 0.0 if at == after else (size - sizes[at]) / (sizes[after] - sizes[at]), inside

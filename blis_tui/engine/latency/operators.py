@@ -1,8 +1,9 @@
 """The step as the sum of its operators, each as measured on the GPU, and a small fitted rest.
 
 ``products + decode attention + prefill attention + experts + all-reduces + head`` come from the tables in
-``specs/latency/operators/``; what no operator shows (norms and activations, gaps between kernels, preparing a batch and
-sampling) is the rest. All is worked out once, into tables over tokens and over batch and context: a step looks it up.
+``specs/latency/operators/``. The rest is what no operator covers: norms and activations, gaps between kernels, batch
+preparation and sampling. Everything is precomputed as tables over tokens and over batch and context, which each step
+looks up.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     "operators", "The sum of operators measured on the GPU and a small fitted rest; for GPUs with tables.", Settings
 )
 def operators(settings: Settings, pool: Pool) -> OperatorModel:
-    """Build the model from the tables of the pool's GPU.
+    """Create the model from the tables of the pool's GPU.
 
     Raises:
         PolicyError: there are none, or they lack what the model needs.

@@ -1,6 +1,6 @@
-"""Step times as they were measured, one after the other: what is left to be wrong is the schedule.
+"""Step times replayed from measurements, so that only the schedule can differ.
 
-The first step of the instance takes as long as the first that was measured, and so on, whatever is in it.
+The n-th step of the instance takes as long as the n-th measured one, whatever its load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What was measured."""
+    """The measured durations."""
 
     durations_us: tuple[float, ...] = setting(
         "How long each step took, in microseconds, until the next one could begin. Later steps take the mean.",
@@ -38,11 +38,11 @@ class Settings:
 
 @LATENCY.plugin("recorded", "Measured steps by their number, whatever is in them; of one instance.", Settings)
 class RecordedSteps(Overheads):
-    """The n-th step of an instance takes what the n-th measured one took."""
+    """Gives the n-th step of an instance the duration of the n-th measured one."""
 
     __slots__ = ("_durations_us", "_mean_us", "_tallies")
 
-    def __init__(self, settings: Settings, pool: Pool) -> None:  # noqa: ARG002  (they are of one, whichever it is)
+    def __init__(self, settings: Settings, pool: Pool) -> None:  # noqa: ARG002  (any pool will do)
         super().__init__(
             queue_us=settings.queue_us,
             queue_per_token_us=settings.queue_per_token_us,
@@ -57,10 +57,10 @@ class RecordedSteps(Overheads):
         self._tallies: Tallies | None = None
 
     def follow(self, tallies: Tallies) -> None:
-        """Whose steps these are: from then on, how many there were tells which comes next.
+        """Attach the model to an instance's tallies, whose step count selects the next duration.
 
         Raises:
-            PolicyError: they are another instance's already.
+            PolicyError: it is attached to another instance already.
         """
         if self._tallies is not None:
             raise PolicyError("`recorded` step times are those of one instance", help="instances must not be added")
@@ -68,10 +68,10 @@ class RecordedSteps(Overheads):
 
     @property
     def pure(self) -> bool:
-        """They are the next one's, whatever is in it."""
+        """False: durations depend on the number of steps, not on the load."""
         return False
 
-    def step_time_us(self, load: StepLoad) -> int:  # noqa: ARG002  (whatever is in it)
+    def step_time_us(self, load: StepLoad) -> int:  # noqa: ARG002  (does not depend on the load)
         """Duration of the next step."""
         number = 0 if self._tallies is None else self._tallies.steps
         return self._durations_us[number] if number < len(self._durations_us) else self._mean_us

@@ -1,8 +1,8 @@
 """Step time as the larger of arithmetic and memory traffic (the roofline model, with BLIS's terms).
 
-One forward pass per step: FLOPs of all requests, each phase at its measured utilisation, against the bytes of
-the weights (read once), of the KV cache and of the activations. No communication, no overheads. Two matrices
-per MLP are counted, not three: the utilisation figures were measured against that count.
+One forward pass per step: FLOPs of all requests, each phase at its measured utilization, against the bytes of the
+weights (read once), of the KV cache and of the activations. There is no communication and no overhead. Each MLP counts
+as two matrices, not three, because the utilization figures were measured that way.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RooflineModel(Overheads):
         )
 
     def _set_arithmetic(self, model: Model, hardware: Hardware, tensor_parallel: int, width: int) -> None:
-        """FLOPs of a token: affine in the tokens before it; a decode computes ``width`` of them."""
+        """Set the FLOPs of a token, affine in the tokens before it; a decode computes ``width`` tokens."""
         shape = shape_of(model)
         projections = 2.0 * (2.0 * shape.hidden * shape.query + 2.0 * shape.hidden * shape.key_value)
         rotary = 2.0 * shape.hidden
@@ -88,8 +88,7 @@ class RooflineModel(Overheads):
         self._flops_per_token = (
             shape.layers * (projections + rotary) + shape.moe_layers * expert_mlp + shape.dense_layers * dense_mlp
         )
-        # Scores and weighted values are matrix products (4 per element); softmax and masking take 5 vector
-        # ops more.
+        # Scores and weighted values are matrix products (4 per element); softmax and masking take 5 more vector ops.
         self._flops_per_context = shape.layers * (4.0 * shape.heads * shape.head_dim + 5.0 * shape.heads)
         peak = peak_tflops(model, hardware) * 1e12
         self._prefill_us_per_flop = 1e6 / tensor_parallel / (peak * hardware.mfu_prefill)
@@ -98,7 +97,7 @@ class RooflineModel(Overheads):
         self._decode_us_per_context = self._flops_per_context * decode_us_per_flop
 
     def _set_traffic(self, model: Model, hardware: Hardware, tensor_parallel: int, width: int) -> None:
-        """Bytes of a step: weights once, then affine in new tokens and in the tokens before them."""
+        """Set the bytes of a step: weights once, then affine in new tokens and in the tokens before them."""
         shape = shape_of(model)
         attention = shape.hidden * (shape.query + 2.0 * shape.key_value) + shape.query * shape.hidden
         dense_mlp = _MLP_MATRICES * shape.hidden * shape.dense_ffn
@@ -134,18 +133,18 @@ class RooflineModel(Overheads):
         return int(time_us) if count and time_us >= 1.0 else 1
 
     def least_us(self, load: StepLoad, steps: int) -> int:
-        """Contexts only grow, and with them what is computed and read."""
+        """Lower bound: contexts only grow, and with them what is computed and read."""
         return steps * self.step_time_us(load)
 
     def _mixed_us(self, load: StepLoad) -> int:
-        """A step with prefill in it."""
+        """Time of a step with prefill."""
         tokens = 0
         context = 0
         attended = 0.0
         for chunk in load.chunks:
             new = chunk.new
             tokens += new
-            # What was found in the cache a moment ago counts as context only from the next step on, as in BLIS.
+            # As in BLIS, tokens just found in the cache count as context only from the next step on.
             before = chunk.computed - chunk.cached
             context += before
             # A token of the chunk attends to those before the chunk and, on average, to half of the others in it.
@@ -168,8 +167,8 @@ class RooflineModel(Overheads):
     def _moe_weight_bytes(self, tokens: int) -> float:
         """Bytes of the experts that ``tokens`` tokens use, in all layers together.
 
-        When each token picks k of N experts independently, ``N * (1 - ((N - k) / N) ** tokens)`` of them are
-        expected to be read. The power is computed by squaring: libm's differs between machines.
+        When each token picks k of N experts independently, the expected number read is ``N * (1 - ((N - k) / N) **
+        tokens)``. The power is computed by squaring, as libm's differs between machines.
         """
         idle = 1.0
         factor = self._idle_share

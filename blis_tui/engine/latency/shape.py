@@ -35,8 +35,8 @@ class Shape:
 def shape_of(model: Model) -> Shape:
     """Derive the shape; a model with one expert is dense.
 
-    Interleaved models follow BLIS: every ``(step + 1)``-th layer holds experts. A dense prefix
-    (``first_k_dense_replace``) is not split off here: the formulas were fitted without.
+    Interleaved models follow BLIS: every ``(step + 1)``-th layer has experts. A dense prefix
+    (``first_k_dense_replace``) is ignored here, as in the fits of the formulas.
     """
     layers = model.num_hidden_layers
     if model.num_experts <= 1:
@@ -72,9 +72,9 @@ def expert_layers(model: Model) -> int:
 
 
 def shared_expert_width(model: Model) -> int:
-    """Width of what each layer with experts applies to all tokens.
+    """Width of the shared experts, which each layer with experts applies to all tokens.
 
-    A model of Llama 4's kind has one beside its experts, as wide as they are, that its configuration does not mention.
+    Llama 4 models have one shared expert, as wide as the others, that their configuration does not mention.
     """
     if model.num_experts > 1 and model.interleave_moe_layer_step > 0:
         return model.shared_expert_intermediate_size or model.intermediate_size
@@ -82,7 +82,7 @@ def shared_expert_width(model: Model) -> int:
 
 
 def check_heads(kind: str, pool: Pool) -> None:
-    """For formulas that give each accelerator its share of the heads.
+    """Check that heads can be split, for formulas that give each accelerator its share of them.
 
     Raises:
         PolicyError: they do not divide evenly.
@@ -97,10 +97,10 @@ def check_heads(kind: str, pool: Pool) -> None:
 
 
 def check_heads_or_copies(kind: str, pool: Pool) -> None:
-    """Like :func:`check_heads`, for formulas that let several accelerators keep a copy of a KV head.
+    """Check heads like :func:`check_heads`, but let several accelerators hold copies of a KV head.
 
     Raises:
-        PolicyError: the heads do not divide evenly, or the copies.
+        PolicyError: neither the heads nor their copies divide evenly.
     """
     heads, split = pool.model.num_key_value_heads, pool.tensor_parallel
     if pool.model.kv_lora_rank or not split % heads:
@@ -109,7 +109,7 @@ def check_heads_or_copies(kind: str, pool: Pool) -> None:
 
 
 def check_expert_parallel(model: Model, split: int, apart: int) -> None:
-    """For experts that are spread over ``apart`` of an instance's ``split`` accelerators, each whole.
+    """Check that whole experts can be spread over ``apart`` of an instance's ``split`` accelerators.
 
     Raises:
         PolicyError: there are no experts, or they or the accelerators do not divide evenly.
@@ -128,10 +128,10 @@ def check_expert_parallel(model: Model, split: int, apart: int) -> None:
 
 
 def kv_cache_share(model: Model) -> float:
-    """Bytes of a KV-cache element in units of what they are with ``kv_cache_dtype: auto``.
+    """Bytes of a KV-cache element relative to those with ``kv_cache_dtype: auto``.
 
-    The trained formulas count every element as the same few bytes, whatever the model's type; so the fit is kept, and
-    a narrower KV cache scales its traffic.
+    The trained formulas count every element with the same number of bytes, whatever the model's type. This preserves
+    the fit, and a narrower KV cache scales its traffic.
     """
     return model.kv_cache_bytes / model.activation_bytes
 

@@ -1,7 +1,7 @@
 """Roofline terms for every kind of traffic, weighted by learned coefficients (BLIS's ``trained-physics``).
 
-Unlike ``trained-roofline`` it splits dense from expert layers, knows narrow weights and the FP8 units, counts
-shared experts and the all-reduces of tensor parallelism, and reads all experts of a layer in every step.
+Unlike ``trained-roofline``, it separates dense from expert layers, supports narrow weights and FP8 units, counts shared
+experts and the all-reduces of tensor parallelism, and reads all experts of a layer in every step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Settings:
     Settings,
 )
 def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
-    """Build the model; heads and KV heads divide by ``tensor_parallel``."""
+    """Create the model; heads and KV heads must divide by ``tensor_parallel``."""
     check_heads("trained-physics", pool)
     alpha, beta, model, hardware = settings.alpha, settings.beta, pool.model, pool.hardware
     tensor_parallel = pool.tensor_parallel
@@ -58,7 +58,7 @@ def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
     prefill, decode = _phases(shape, model, hardware, tensor_parallel)
     weights_us = _weight_bytes(shape, model, tensor_parallel) / bytes_per_us
-    # A ring all-reduce moves each byte twice past all but one member; one after attention, one after the MLP.
+    # A ring all-reduce moves each byte twice past all but one member; there is one after attention, one after the MLP.
     units = shape.layers + shape.dense_layers + shape.moe_layers
     ring = 2.0 * (tensor_parallel - 1) / tensor_parallel
     all_reduce_us = units * shape.hidden * model.activation_bytes * ring / bytes_per_us
@@ -76,7 +76,7 @@ def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
 
 
 def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int) -> tuple[Phase, Phase]:
-    """Unweighted prefill and decode."""
+    """Return the unweighted prefill and decode phases."""
     flops_per_us = peak_tflops(model, hardware) * 1e6
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
     experts_per_token = float(max(1, model.num_experts_per_tok))
@@ -92,7 +92,7 @@ def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int
 
 
 def _weight_bytes(shape: Shape, model: Model, tensor_parallel: int) -> float:
-    """Bytes of weights one accelerator reads per step."""
+    """Bytes of weights that one accelerator reads per step."""
     attention = shape.layers * shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
     routed = shape.moe_layers * model.num_experts * 3.0 * shape.hidden * shape.expert_ffn
     shared = shape.moe_layers * 3.0 * shape.hidden * shape.shared_ffn

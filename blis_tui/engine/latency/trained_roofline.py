@@ -1,8 +1,7 @@
 """A roofline corrected by coefficients learned from traces (BLIS's ``trained-roofline``).
 
-Peak rates without utilisation factors (the coefficients are those), three matrices per MLP, 16-bit weights
-and KV
-elements: the fit assumed all three.
+It uses peak rates without utilization factors (the coefficients take their place), three matrices per MLP, and 16-bit
+weights and KV elements; the fit assumed all three.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Settings:
     "trained-roofline", "A roofline whose seven terms are weighted by trained coefficients.", Settings, of_blis=True
 )
 def trained_roofline(settings: Settings, pool: Pool) -> TwoPhaseModel:
-    """Build the model; heads and KV heads divide by ``tensor_parallel``."""
+    """Create the model; heads and KV heads must divide by ``tensor_parallel``."""
     check_heads("trained-roofline", pool)
     alpha, beta, model, hardware = settings.alpha, settings.beta, pool.model, pool.hardware
     tensor_parallel = pool.tensor_parallel

@@ -1,19 +1,19 @@
-"""Experts that are spread over all accelerators of a model replica, and the way of tokens to them and back.
+"""Experts spread over all accelerators of a model replica, and the time to send tokens there and back.
 
-In each layer with experts every token goes to the accelerators that have its experts (dispatch), and the results come
-back (combine). Kernels of low latency send it to each of its experts by itself: within the node over NVLink and, at the
-same time, to others over the network. Of ``tokens * experts per token`` vectors
+In each layer with experts, every token goes to the accelerators that hold its experts (dispatch), and the results come
+back (combine). Low-latency kernels send it to each of its experts separately: within the node over NVLink and, at the
+same time, to others over the network. For ``tokens * experts per token`` vectors
 
     time = latency + max(bytes * (near - 1) / all / NVLink, bytes * (all - near) / all / network)
 
-Kernels of high throughput send it once to each other node, from where it goes on over NVLink, once to each accelerator.
-When experts are chosen evenly, a token has some on ``n (1 - (1 - 1/n) ** k)`` of n nodes (or accelerators), and
+High-throughput kernels send it once to each other node, from where NVLink forwards it once to each accelerator. When
+experts are chosen evenly, a token has some on ``n (1 - (1 - 1/n) ** k)`` of n nodes (or accelerators), and
 
     time = latency + max(tokens * accelerators / NVLink, tokens * nodes * (n - 1) / n / network)
 
-The accelerator with the most tokens receives ``expert_imbalance`` times as many, and the others wait for it; what it
-has more by chance (``latency/busiest.py``) is in the constants, for DeepEP measures tokens that go to random experts.
-``docs/wide.md`` compares this with what its kernels take.
+The accelerator with the most tokens receives ``expert_imbalance`` times the mean, and the others wait for it. Its
+random excess (``latency/busiest.py``) is part of the constants, because DeepEP measures with tokens that go to random
+experts. ``docs/wide.md`` compares the results with measurements of its kernels.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ class Wide:
     """How experts are spread."""
 
     gpus: int
-    """Over how many accelerators: all of a replica."""
+    """Number of accelerators that experts are spread over: all of a replica."""
     ranks: int
-    """Attention ranks of the replica; 1 = its accelerators sum up results by all-reduces, as without experts."""
+    """Attention ranks of the replica; 1 = its accelerators all-reduce results, as without experts."""
     imbalance: float
-    """Tokens of the accelerator with the most, relative to the mean, when there are many."""
+    """Load of the accelerator with the most tokens, relative to the mean, when there are many tokens."""
     exchange_us: float = 0.0
-    """What dispatch and combine of a layer take beside their bytes."""
+    """Constant time of dispatch and combine in a layer."""
     each_us_per_token: float = 0.0
-    """The same, more for each token of an accelerator that goes to each of its experts by itself."""
+    """Additional time for each token of an accelerator that is sent to each of its experts separately."""
     once_us_per_token: float = 0.0
-    """The same of one that goes to each node and accelerator once."""
+    """Additional time for each token that is sent once to each node and accelerator."""
     backend: str = "auto"
-    """Which of the two: see ``AllToAll``."""
+    """Which of the two kernels is used: see ``AllToAll``."""
 
     def exchange_of(self, tokens: float, *, prompts: bool) -> float:
-        """What dispatch and combine of a layer take for so many tokens of each accelerator; ``prompts``: or of any."""
+        """Time of a layer's dispatch and combine for ``tokens`` per accelerator; ``prompts``: some are of prompts."""
         once = prompts if self.backend == "auto" else self.backend == "deepep_high_throughput"
         return self.exchange_us + tokens * (self.once_us_per_token if once else self.each_us_per_token)
 
 
 def wide_of(engine: Engine, model: Model, tensor_parallel: int) -> Wide:
-    """How the experts of a rank's model are spread, where ``expert_parallel`` does so."""
+    """Return how the experts of a rank's model are spread with ``expert_parallel``."""
     ranks, gpus, imbalance = engine.data_parallel, engine.data_parallel * tensor_parallel, engine.expert_imbalance
     if ranks == 1:
         return Wide(gpus=gpus, ranks=1, imbalance=imbalance)

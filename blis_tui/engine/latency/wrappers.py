@@ -1,4 +1,4 @@
-"""Step-time models around another: slowed down while an instance warms up, looked at, captured, with adapters."""
+"""Wrappers around step-time models: validation, warm-up, callbacks, captured CUDA graphs, LoRA adapters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Answering(Around):
-    """A plug-in's model whose answers are looked at.
+    """Validates the answers of a plug-in's model.
 
     Args:
-        model: it.
-        kind: what documents call it.
+        model: the plug-in's model.
+        kind: its name in documents.
 
     Raises:
-        PolicyError: its overheads are no whole numbers from 0 on.
+        PolicyError: its overheads are not whole numbers of at least 0.
     """
 
     __slots__ = ("_kind",)
@@ -38,16 +38,16 @@ class Answering(Around):
         self._kind = kind
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the plug-in says.
+        """Return the plug-in's answer.
 
         Raises:
-            SimulationError: it is no whole number from 1 on.
+            SimulationError: it is not a whole number of at least 1.
         """
         answer = self.model.step_time_us(load)
         return answer if type(answer) is int and answer > 0 else self._looked_at("step_time_us", answer, 1)
 
     def queueing_time_us(self, request: Request) -> int:
-        """The same, from 0 on."""
+        """Return the plug-in's answer, which must be at least 0."""
         answer = self.model.queueing_time_us(request)
         return answer if type(answer) is int and answer >= 0 else self._looked_at("queueing_time_us", answer, 0)
 
@@ -59,12 +59,12 @@ class Answering(Around):
 
 
 def looked_at(model: StepTimeModel, kind: str) -> StepTimeModel:
-    """A step-time model; if it is a plug-in's, what it answers is looked at."""
+    """Wrap a step-time model in validation if it is a plug-in's."""
     return model if is_ours(type(model)) else Answering(model, kind)
 
 
 def _whole(answer: object) -> int:
-    """A whole number as Python has it; -1 = it is none."""
+    """Convert to a Python integer; -1 = not a whole number."""
     try:
         return index(cast("int", answer))
     except TypeError:
@@ -72,7 +72,7 @@ def _whole(answer: object) -> int:
 
 
 class Warming(Around):
-    """Steps take ``factor`` times as long as another model says, rounded down."""
+    """Multiplies the step times of another model by ``factor``, rounded down."""
 
     __slots__ = ("_factor",)
 
@@ -81,12 +81,12 @@ class Warming(Around):
         self._factor = factor
 
     def step_time_us(self, load: StepLoad) -> int:
-        """The multiple of what the other model says."""
+        """Return the multiple of the wrapped model's answer."""
         return int(self.model.step_time_us(load) * self._factor)
 
 
 def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
-    """The same model, but with steps that take so many times as long as it says when it is warm; 1 = as long."""
+    """Return the model with its warm step times multiplied by ``factor``; 1 = unchanged."""
     outer = model if isinstance(model, Pausing) else None
     warm = model if outer is None else outer.model
     warm = warm.model if isinstance(warm, Warming) else warm
@@ -97,11 +97,11 @@ def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
     return outer
 
 
-# A step-time model that calls back just before each step is computed.
+# A step-time model with a callback just before each step is computed.
 
 
 class Pausing(Around):
-    """Asks another model, after a call to ``look``: then the batch is formed, and nothing of it is computed yet."""
+    """Calls ``look`` before asking another model: at that point the batch is formed, but none of it is computed yet."""
 
     __slots__ = ("_look",)
 
@@ -111,19 +111,19 @@ class Pausing(Around):
 
     @property
     def pure(self) -> bool:
-        """Each step is looked at."""
+        """False: the callback must happen in each step."""
         return False
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the other model says, after the call."""
+        """Return the wrapped model's answer, after the callback."""
         self._look()
         return self.model.step_time_us(load)
 
 
-# Steps of an engine that replays captured CUDA graphs: a batch takes as long as the next larger captured one.
+# Engines that replay captured CUDA graphs: a batch takes as long as the next larger captured one.
 
 _SMALL: Final = 8
-"""Up to here powers of two are captured, above it multiples of ``_EVERY``."""
+"""Powers of two are captured up to this size, multiples of ``_EVERY`` above it."""
 _EVERY: Final = 16
 
 
@@ -137,13 +137,13 @@ def captured_size(requests: int, max_num_seqs: int) -> int:
 
 
 class CapturedSizes(Around):
-    """Asks another model; steps that only decode count as many requests as the captured graph has places.
+    """Pads decode-only steps to the number of requests of the captured graph, then asks another model.
 
     An empty place has no context.
 
     Args:
-        model: the other model.
-        max_num_seqs: the largest batch there is a graph for.
+        model: the wrapped model.
+        max_num_seqs: size of the largest captured graph.
     """
 
     __slots__ = ("_load", "_max_num_seqs")
@@ -154,7 +154,7 @@ class CapturedSizes(Around):
         self._load = StepLoad()
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the other model says of the padded batch."""
+        """Return the wrapped model's answer for the padded batch."""
         if load.chunks or not load.decode_requests:
             return self.model.step_time_us(load)
         padded = self._load
@@ -163,13 +163,13 @@ class CapturedSizes(Around):
         return self.model.step_time_us(padded)
 
 
-# A step-time model of batches with LoRA adapters: each different one adds its share.
+# Batches with LoRA adapters: each different adapter adds its share.
 
 
 class Adapted(Around):
-    """Steps take (1 + ``overhead`` x different adapters) times as long as another model says, rounded down.
+    """Multiplies the step times of another model by (1 + ``overhead`` x different adapters), rounded down.
 
-    Source: BLIS (its LoRA factor); vLLM's kernels go through the adapters of a batch one by one, too.
+    Source: BLIS (its LoRA factor); vLLM's kernels also process the adapters of a batch one by one.
     """
 
     __slots__ = ("_overhead",)
@@ -179,6 +179,6 @@ class Adapted(Around):
         self._overhead = overhead
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the other model says, and what adapters add."""
+        """Return the wrapped model's answer plus what adapters add."""
         duration = self.model.step_time_us(load)
         return int(duration * (1.0 + self._overhead * load.adapters)) if load.adapters else duration

@@ -1,1 +1,1 @@
-"""Whom a full KV cache preempts, and how a victim comes back."""
+"""Which requests are preempted when the KV cache is full, and how victims come back."""

@@ -1,4 +1,4 @@
-"""What is told of victims that may be swapped out."""
+"""Records about victims and their return."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from blis_tui.engine.records import Description, Record
 
 @dataclass(frozen=True, slots=True)
 class RestoreChosen(Record):
-    """What becomes of a preempted request: ``choice`` is ``swap`` or ``recompute``.
+    """How a preempted request will come back: ``choice`` is ``swap`` or ``recompute``.
 
-    Only where victims may be swapped. The costs are estimates of that moment: ``swap_us`` to the host and back,
-    ``recompute_us`` by how much steps grow that compute its tokens again beside the decodes of the batch.
+    Emitted only where victims may be swapped. The costs are estimates made at that moment: ``swap_us`` for both
+    transfers, ``recompute_us`` for the extra time of steps that recompute its tokens beside the decodes of the batch.
     """
 
     shown = Description(
@@ -34,16 +34,16 @@ class RestoreChosen(Record):
     blocks: int
     """KV blocks that swapping moves to the host."""
     swap_us: int
-    """What moving them there and back takes, as estimated."""
+    """Estimated time to move them there and back."""
     recompute_us: int
-    """By how much computing its tokens again makes steps longer, as estimated."""
+    """Estimated extra time of the steps that recompute its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwappedBack(Record):
-    """A preempted request is scheduled again with ``tokens`` from the host.
+    """A preempted request was scheduled again, with ``tokens`` from the host.
 
-    ``blocks`` of them were moved in ``transfer_us``; the others were still on the GPU.
+    ``blocks`` were moved in ``transfer_us``; the others were still on the GPU.
     """
 
     shown = Description(
@@ -66,12 +66,12 @@ class SwappedBack(Record):
     blocks: int
     """KV blocks that were moved; the GPU still had the others."""
     transfer_us: int
-    """How long that takes."""
+    """Duration of the transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptedByPriority(Record):
-    """A running request was put back, and a more urgent one takes its place (``sglang`` batching).
+    """A running request was put back so that a more urgent one takes its place (``sglang`` batching).
 
     Their priorities differ by more than ``threshold``.
     """
@@ -97,17 +97,17 @@ class PreemptedByPriority(Record):
     priority: int
     """The victim's priority."""
     beneficiary_priority: int
-    """The priority of the other one."""
+    """The priority of the more urgent request."""
     threshold: int
-    """By how much priorities have to differ."""
+    """The difference in priority must exceed this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retracted(Record):
-    """Running requests were put back (``sglang`` batching): their next tokens needed more KV blocks than could be had.
+    """Running requests were put back (``sglang`` batching), as their next tokens needed more KV blocks than there were.
 
-    ``kept`` go on. ``ratio`` is the share of their declared answers that running requests are expected to generate, as
-    those who go on tell it; ``ratio_before`` what it was until then.
+    ``kept`` requests go on. ``ratio`` is the share of their declared output that running requests are expected to
+    generate, estimated from those that go on; ``ratio_before`` is its previous value.
     """
 
     shown = Description(
@@ -129,20 +129,21 @@ class Retracted(Record):
     kept: int
     """Requests that go on."""
     needed_blocks: int
-    """KV blocks that the next tokens of all needed."""
+    """KV blocks that the next tokens of all running requests needed."""
     free_blocks: int
-    """KV blocks that could be had, by eviction, too."""
+    """KV blocks that were available, including by eviction."""
     ratio_before: float
-    """The share (0 to 1) of their declared answers that requests were expected to generate."""
+    """The previous share (0 to 1) of their declared output that requests were expected to generate."""
     ratio: float
-    """The same from now on."""
+    """The new share."""
 
 
 @dataclass(frozen=True, slots=True)
 class TiersLoaded(Record):
-    """KV blocks of a request's prompt came back from tiers (``tiers``: how many from which).
+    """KV blocks of a request's prompt came back from tiers (``tiers``: how many from each).
 
-    ``thrashing`` of them had gone there at most a millisecond before. The transfer belongs to the step that is planned.
+    ``thrashing`` of them had been evicted at most a millisecond before. The transfer belongs to the step that is
+    planned.
     """
 
     shown = Description(
@@ -163,8 +164,8 @@ class TiersLoaded(Record):
     blocks: int
     """KV blocks that came back."""
     tiers: tuple[str, ...]
-    """How many from which tier: ``name: count``."""
+    """Number of blocks from each tier: ``name: count``."""
     thrashing: int
-    """KV blocks of these that had gone there at most a millisecond before."""
+    """Number of these KV blocks that had been evicted at most a millisecond before."""
     transfer_us: int
-    """How long the transfer takes."""
+    """Duration of the transfer."""

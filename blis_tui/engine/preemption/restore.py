@@ -1,4 +1,4 @@
-"""How a victim comes back: what becomes of its KV blocks."""
+"""How a victim comes back: whether its KV blocks are swapped or recomputed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Costs(NamedTuple):
-    """Estimated costs of both ways back for a victim, in microseconds, made when it is preempted."""
+    """Estimated costs of swapping and recomputing a victim when it is preempted, in microseconds."""
 
     swap_us: int
-    """Moving its KV blocks to the host and back."""
+    """Time to move its KV blocks to the host and back."""
     recompute_us: int
-    """By how much the steps grow that compute it again."""
+    """Extra time of the steps that recompute it."""
 
 
 class RestoreRule(Protocol):
@@ -73,7 +73,7 @@ def looked_at(rule: RestoreRule, kind: str) -> RestoreRule:
 
 @RESTORE.plugin("recompute", "The victim loses its KV blocks and prefills again.")
 class Recompute:
-    """Nothing is kept."""
+    """Recomputes every victim."""
 
     rule = "A victim loses its KV blocks and prefills again"
     uses_host = False
@@ -88,7 +88,7 @@ class Recompute:
 
 @RESTORE.plugin("swap", "The victim's KV blocks move to the host and back; recompute where it is full.")
 class Swap:
-    """Everything is kept, as far as the host has room."""
+    """Swaps every victim for which the host has room."""
 
     rule = "A victim's KV blocks move to the host and back, as far as there is room"
     uses_host = True
@@ -103,7 +103,7 @@ class Swap:
 
 @RESTORE.plugin("auto", "For each victim the cheaper of the two, by the step-time model and the link to the host.")
 class Cheaper:
-    """Recompute where both cost the same."""
+    """Chooses the cheaper way; at equal costs it recomputes."""
 
     rule = "For each victim the cheaper of swapping and recomputing"
     uses_host = True
@@ -117,14 +117,14 @@ class Cheaper:
 
 
 def recompute_us(latency: StepTimeModel, victim: Request, tokens: int, computed: int, decodes: tuple[int, int]) -> int:
-    """By how much a step beside these decodes grows if it computes ``tokens`` of a victim again.
+    """Return the extra time of a step with these decodes if it also recomputes ``tokens`` of a victim.
 
     Args:
         latency: the step-time model.
-        victim: whose tokens.
-        tokens: how many; the others are still there.
-        computed: how many it had in all.
-        decodes: the decoding requests of the batch and their contexts, summed.
+        victim: the victim.
+        tokens: number of its tokens to recompute; the others are still there.
+        computed: total number of its computed tokens.
+        decodes: number of decoding requests of the batch, and the sum of their contexts.
     """
     if tokens <= 0:
         return 0

@@ -1,4 +1,4 @@
-"""Victims whose KV blocks go to the host instead of being computed again."""
+"""Swapping: victims whose KV blocks go to the host instead of being recomputed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Swapping(StepPart):
-    """What is moved to the host and back, and how long steps wait for that.
+    """Transfers to the host and back, and how they lengthen steps.
 
     Args:
-        host: the memory there.
-        restore: which victims are swapped out.
+        host: the host memory.
+        restore: decides which victims are swapped out.
         pool: the KV blocks.
         load: the step load, as far as the decode cohort determines it.
-        stalled: those that decode, but got no token in the latest step.
-        latency: what computing a victim's tokens again takes.
+        stalled: decoding requests that got no token in the latest step.
+        latency: the step-time model that estimates recomputation.
     """
 
     __slots__ = ("_beside", "_latency", "_load", "_pool", "_stalled", "host", "restore")
@@ -48,22 +48,22 @@ class Swapping(StepPart):
         self._stalled = stalled
         self._latency = latency
         self._beside = (0, 0)
-        """The decodes of the batch, and their contexts summed, when the latest plan began."""
+        """Number of decodes in the batch, and the sum of their contexts, when the latest plan began."""
 
-    def begin_plan(self, now: int) -> None:  # noqa: ARG002  (whenever it is)
-        """A step is to be planned."""
+    def begin_plan(self, now: int) -> None:  # noqa: ARG002  (does not depend on time)
+        """Prepare for the planning of a step."""
         decodes, context = self._load.decode_requests, self._load.decode_context_tokens
         for request in self._stalled.values():
             decodes += 1
             context += request.computed_tokens
         self._beside = (decodes, context)
 
-    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (transfers begin with a step)
-        """Transfers are part of a step."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (transfers start with a step)
+        """Return the step's duration including its transfers."""
         return self.host.step_us(duration_us, plan.transfer_us) if plan.transfer_us else duration_us
 
     def swap_out(self, plan: Plan, victim: Request) -> None:
-        """Move what a victim has computed to the host, where the rule says so and there is room."""
+        """Move a victim's computed content to the host, if the rule says so and there is room."""
         host, pool = self.host, self._pool
         computed, size = victim.computed_tokens, pool.block_size_tokens
         blocks = -(-computed // size)
@@ -81,7 +81,7 @@ class Swapping(StepPart):
         plan.restored.append(Restored(victim, swaps, blocks, costs))
 
     def bring_back(self, plan: Plan, request: Request, cached: int, swapped: int) -> int:
-        """Swap a request in that holds its cached blocks; returns how many tokens it has then."""
+        """Swap in a request that holds its cached blocks; return how many tokens it has then."""
         host, pool = self.host, self._pool
         if swapped <= cached:
             host.discard(request.index)

@@ -1,6 +1,6 @@
-"""Whom a full KV cache preempts.
+"""Rules that choose which request a full KV cache preempts.
 
-Each rule spares one request until no other is left, and that one goes on until it ends: this is why a full KV cache
+Each rule spares one request until no other is left, and that request continues until it ends. Therefore a full KV cache
 never stops an instance (``docs/semantics.md``, "Progress").
 """
 
@@ -23,14 +23,14 @@ class VictimRule(Protocol):
     """Chooses which request to preempt."""
 
     rule: str
-    """Whom it chooses, such as "the youngest running request"."""
+    """Which request it chooses, such as "the youngest running request"."""
     serves_on: bool
-    """Whether requests behind one that is its own victim still get their tokens."""
+    """Whether requests behind one that preempts itself still get their tokens."""
 
     def choose(self, seats: Seats) -> Request:
-        """The next victim: a request that runs, or waits for its last token.
+        """Return the next victim: a request that runs, or waits for its last token.
 
-        It is called once per victim, so a rule that walks the batch costs time in proportion to the running requests.
+        It is called once per victim, so a rule that walks the batch takes time in proportion to the running requests.
         """
 
 
@@ -39,7 +39,7 @@ VICTIM: Final = PlugPoint[[], VictimRule]("policy.preemption.victim", "preemptio
 
 @VICTIM.plugin("tail", "The youngest running request.")
 class Tail:
-    """The one that was scheduled last."""
+    """Chooses the request that was scheduled last."""
 
     rule = "the youngest running request (the one scheduled last)"
     serves_on = False
@@ -48,7 +48,7 @@ class Tail:
         del settings
 
     def choose(self, seats: Seats) -> Request:
-        """The last one in the batch."""
+        """Return the last request in the batch."""
         if not seats.running:
             return max(seats.ending.values(), key=_slot)
         youngest = next(reversed(seats.running.values()))
@@ -57,7 +57,10 @@ class Tail:
 
 @VICTIM.plugin("priority", "The least urgent running request, then the youngest.")
 class LeastUrgent:
-    """By priority; of equals the latest to come: if another went, they could take each other's blocks for ever."""
+    """Chooses by priority, then the latest arrival.
+
+    With other ties, two requests could take each other's blocks for ever.
+    """
 
     rule = "the least urgent running request (the youngest of equals)"
     serves_on = False
@@ -70,7 +73,7 @@ class LeastUrgent:
         return {"_index": None}
 
     def choose(self, seats: Seats) -> Request:
-        """The largest (priority, arrival)."""
+        """Return the request with the largest (priority, arrival)."""
         if not seats.running:
             return max(seats.ending.values(), key=_urgency)
         index = self._index
@@ -82,11 +85,11 @@ class LeastUrgent:
 
 @VICTIM.plugin("cheapest-recompute", "The running request with the least to recompute, the younger the sooner.")
 class CheapestRecompute:
-    """By the tokens that it would have to compute again, times two more than there are younger ones in the batch.
+    """Chooses by the tokens to recompute, multiplied by the number of younger requests in the batch plus two.
 
-    Blocks that others hold, too, need not be computed again; whose last token is being computed loses nothing. Without
-    the weight, old requests with short prompts are picked again and again, and lose what they have just won back. The
-    oldest one is spared until it is alone, so one request always goes on.
+    Blocks that others hold, too, need not be recomputed; a request whose last token is being computed loses nothing.
+    Without the weight, old requests with short prompts would be chosen again and again, and lose what they have just
+    regained. The oldest request is spared until it is alone, so one request always continues.
     """
 
     rule = "the running request with the least to recompute, weighted by its seniority (the oldest one is spared)"
@@ -100,7 +103,7 @@ class CheapestRecompute:
         return {"_index": None}
 
     def choose(self, seats: Seats) -> Request:
-        """The least (tokens to recompute x (younger ones + 2)); of equals the youngest."""
+        """Return the request with the least (tokens to recompute x (younger ones + 2)); among equals the youngest."""
         if seats.ending:
             return max(seats.ending.values(), key=_slot)
         if seats.stalled or not seats.cohort.lockstep:
@@ -112,7 +115,7 @@ class CheapestRecompute:
 
 
 def _cheapest(seats: Seats) -> Request:
-    """Walk over the batch, of which some member does not advance with the others."""
+    """Search the whole batch, because some member does not advance with the others."""
     context_tokens, pool = seats.cohort.context_tokens, seats.pool
     youngest_first = [*reversed(seats.running.values())]
     victim, least = youngest_first[0], -1
@@ -132,17 +135,16 @@ def _urgency(request: Request) -> tuple[int, int, int]:
     return (request.priority, request.arrival_us, request.index)
 
 
-# What rules of victims remember so that they need not look at the whole batch.
+# Indices that spare victim rules a search of the whole batch.
 #
-# Nothing here decides anything: an index answers as a walk over the batch would. It finds out what it needs while it
-# is asked, from the batch itself (batch slots only grow, so a later request has a larger one than all before), so a
-# run that is never short of KV blocks pays nothing for it; and it is left out of checkpoints, to be made again when
-# needed.
+# They decide nothing: an index answers as a search of the batch would. It updates itself from the batch when it is
+# asked (batch slots only grow, so a later request has a larger one than all before), so a run that is never short of KV
+# blocks pays nothing for it. Checkpoints leave it out; it is rebuilt when needed.
 
 _SPARE: Final = 64
-"""Entries of requests that have gone which an index may have in any case."""
+"""Entries of departed requests that an index may keep in any case."""
 _YOUNGEST: Final = 8
-"""So many of the youngest are always looked at one by one."""
+"""Number of youngest requests that are always examined one by one."""
 
 
 class UrgencyHeap:
@@ -156,11 +158,11 @@ class UrgencyHeap:
         self._seen = -1
 
     def fits(self, seats: Seats) -> bool:
-        """Whether it is about this batch."""
+        """Whether it is an index of this batch."""
         return self._running is seats.running
 
     def largest(self) -> Request:
-        """Which request has the largest; there is one that runs."""
+        """Return the running request with the largest key; there must be one."""
         running, heap = self._running, self._heap
         if next(reversed(running)) != self._seen:
             self._catch_up()
@@ -169,7 +171,7 @@ class UrgencyHeap:
         return running[-heap[0][3]]
 
     def _catch_up(self) -> None:
-        """Take in who has come since; forget those who have gone when they are too many."""
+        """Add new requests, and remove departed ones if there are too many."""
         running, heap, seen = self._running, self._heap, self._seen
         self._seen = next(reversed(running))
         for slot, request in reversed(running.items()):
@@ -182,26 +184,26 @@ class UrgencyHeap:
 
 
 class _Group(NamedTuple):
-    """Neighbours in the batch, all of which decode."""
+    """Adjacent requests in the batch, all of which decode."""
 
     last_slot: int
-    """Of the youngest."""
+    """Slot of the youngest."""
     floor: int
-    """No request's tokens to recompute are fewer than this and the cohort's clock."""
+    """Lower bound on each member's tokens to recompute minus the cohort's clock."""
     members: int
-    """How many they were when the group was made; some may have gone."""
+    """Number of members when the group was created; some may have left."""
 
 
 class RecomputeIndex:
-    """Finds the least (tokens to recompute) x (younger ones + 2) without looking at all requests.
+    """Finds the least (tokens to recompute) x (younger ones + 2) without examining all requests.
 
-    All decodes have a token more with each advance of the cohort, so the tokens of each, less the cohort's clock, stay
-    the same; and at most those of its blocks can be held by others that others can find. So a group of decodes has a
-    floor under its tokens, and as many younger ones at least as stand behind it. The youngest are looked at one by
-    one; groups only if these bounds do not tell that none in them can win. The farther back in the batch, the larger
-    are the groups: their weights grow with that, too.
+    All decodes gain a token with each advance of the cohort, so each one's tokens minus the cohort's clock stay
+    constant. Only findable blocks can be shared with others. A group of decodes therefore has a lower bound on its
+    tokens, and at least as many younger requests as come after it. The youngest requests are examined one by one, and
+    groups only if these bounds do not rule them out. Groups get larger towards the front of the batch, as the weights
+    do.
 
-    Who stalls falls behind the clock; then all floors are void (``Seats.stalls``).
+    A stalled request falls behind the clock, which invalidates all bounds (``Seats.stalls``).
     """
 
     __slots__ = ("_grouped", "_groups", "_running", "_stalls")
@@ -209,15 +211,15 @@ class RecomputeIndex:
     def __init__(self, seats: Seats) -> None:
         self._running = seats.running
         self._stalls = seats.stalls
-        self._groups: list[_Group] = []  # the oldest first; requests younger than the last one are in none
+        self._groups: list[_Group] = []  # the oldest first; requests younger than the last group are in none
         self._grouped = 0
 
     def fits(self, seats: Seats) -> bool:
-        """Whether it is about this batch, and no request has stalled since it was made."""
+        """Whether it is an index of this batch, and no request has stalled since it was created."""
         return self._running is seats.running and self._stalls == seats.stalls
 
     def cheapest(self, seats: Seats) -> Request:
-        """Which has the least, of equals the youngest; the oldest only if it is alone. None is stalled."""
+        """Return the cheapest request, among equals the youngest; the oldest only if alone. None may be stalled."""
         pool, clock, groups = seats.pool, seats.cohort.clock, self._groups
         size = pool.block_size_tokens
         running = self._running
@@ -247,7 +249,7 @@ class RecomputeIndex:
         return victim
 
     def _settled(self, younger: int, least: int, clock: int) -> bool:
-        """Whether no request in a group has less than the least of the others, who are so many, all of them younger."""
+        """Whether no grouped request can cost less than ``least``, the minimum over all ``younger`` ungrouped ones."""
         gone = self._grouped + younger - len(self._running)
         if least < 0 or gone > _SPARE + len(self._running) // 4:
             return False
@@ -263,18 +265,18 @@ class RecomputeIndex:
         return True
 
     def _give_up_youngest(self) -> int:
-        """The members of the youngest group are in none any more; returns the last slot of what is left."""
+        """Dissolve the youngest group; return the last slot of the remaining groups."""
         groups = self._groups
         self._grouped -= groups.pop().members
         return groups[-1].last_slot if groups else -1
 
     def _group(self, walked: list[Request], size: int) -> None:
-        """Put those who are in no group, the youngest first, into groups, but for the youngest of them."""
+        """Group the ungrouped requests (given youngest first) except for the youngest few."""
         groups = self._groups
         floor = count = 0
         for request in reversed(walked[_YOUNGEST:]):
             if request.joined_clock < 0:
-                break  # its tokens may wait while the clock goes on
+                break  # its tokens may stay the same while the clock advances
             own = request.computed_tokens - request.joined_clock - request.shared_blocks * size
             floor = min(floor, own) if count else own
             count += 1
@@ -285,7 +287,7 @@ class RecomputeIndex:
         self._put_together()
 
     def _put_together(self) -> None:
-        """Make one of two groups where they are no more than twice as many as the younger ones behind them."""
+        """Merge two groups if together they are at most twice as large as the number of younger requests."""
         groups = self._groups
         behind = _YOUNGEST
         for at in range(len(groups) - 1, 0, -1):
@@ -297,7 +299,7 @@ class RecomputeIndex:
                 behind += younger.members
 
 
-# What rules of victims see of a batch.
+# What victim rules see of a batch.
 
 
 class Seats(Protocol):
@@ -308,9 +310,9 @@ class Seats(Protocol):
     ending: dict[int, Request]
     """Requests whose last token is being computed; they hold their blocks until then."""
     stalled: dict[int, Request]
-    """Decoding requests of ``running`` that are out of step with the others."""
+    """Decoding requests of ``running`` that do not advance with the cohort."""
     stalls: int
-    """How often decodes have left the others' step."""
+    """How often decodes have left the cohort's lock-step."""
     cohort: DecodeCohort
     """The other decoding requests."""
     pool: BlockPool

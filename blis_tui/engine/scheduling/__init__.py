@@ -1,1 +1,1 @@
-"""In which order an instance's waiting requests are served."""
+"""The orders in which an instance's waiting requests are served."""

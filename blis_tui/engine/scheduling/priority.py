@@ -1,7 +1,7 @@
-"""Priorities: one number a request, computed when it is queued; lower is more urgent (vLLM's convention).
+"""Priorities: one number per request, computed when it is queued; lower is more urgent (vLLM's convention).
 
-Each rule's order never changes with time, so nothing is recomputed while a request waits: an age-based priority
-grows at the same rate for all, and who is older stays older.
+No rule's order changes with time, so nothing is recomputed while a request waits: an age-based priority grows at the
+same rate for all requests.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class PriorityRule(Protocol):
     """Computes a request's priority. It must not read the output length."""
 
     def priority(self, request: Request) -> int:
-        """The request's priority; lower is more urgent."""
+        """Return the request's priority; lower is more urgent."""
 
     def state(self) -> tuple[object, ...]:
-        """Everything it remembers, as plain values (for digests)."""
+        """Return everything it remembers, as plain values (for digests)."""
 
 
 PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule", PriorityRule)
@@ -68,19 +68,19 @@ def looked_at(rule: PriorityRule, kind: str) -> PriorityRule:
 
 
 class _Stateless:
-    """The part all rules here share: no settings, nothing to remember."""
+    """Base of all rules here, which have no settings and no memory."""
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
     def state(self) -> tuple[object, ...]:
-        """Nothing."""
+        """Return nothing, as it has no memory."""
         return ()
 
 
 @PRIORITY.plugin("constant", "All requests have the same priority.")
 class ConstantPriority(_Stateless):
-    """All requests are equal."""
+    """Gives all requests the same priority."""
 
     def priority(self, request: Request) -> int:  # noqa: ARG002  (the protocol's signature)
         """Always 0."""
@@ -89,26 +89,26 @@ class ConstantPriority(_Stateless):
 
 @PRIORITY.plugin("slo-based", "Priority grows with age, whatever the class.")
 class AgePriority(_Stateless):
-    """``slo-based`` as BLIS (Go) has it: the older the more urgent. It ignores the SLO class."""
+    """``slo-based`` as in BLIS (Go): older requests are more urgent. It ignores the SLO class."""
 
     def priority(self, request: Request) -> int:
-        """The arrival time."""
+        """Return the arrival time."""
         return request.arrival_us
 
 
 @PRIORITY.plugin("inverted-slo", "Priority falls with age: a deliberately bad baseline.", of_blis=True)
 class InvertedAgePriority(_Stateless):
-    """``inverted-slo``: the younger the more urgent; a deliberately unfair rule to study starvation with."""
+    """``inverted-slo``: younger requests are more urgent; a deliberately unfair rule to study starvation with."""
 
     def priority(self, request: Request) -> int:
-        """The negated arrival time."""
+        """Return the negated arrival time."""
         return -request.arrival_us
 
 
 @PRIORITY.plugin("slo-class", "Priority follows the request's service class.")
 class SloClassPriority(_Stateless):
-    """``slo-class``: by service class, critical first."""
+    """``slo-class``: by SLO class, critical first."""
 
     def priority(self, request: Request) -> int:
-        """Position of the class in ``SLO_CLASSES``."""
+        """Return the position of the class in ``SLO_CLASSES``."""
         return SLO_CLASSES.index(request.slo_class)

@@ -1,4 +1,4 @@
-"""Waiting queues: who is at the head. ``items`` is empty exactly when the queue is."""
+"""Waiting queues in scheduling order. ``items`` is empty exactly when the queue is."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SortKey = tuple[int, int, str, int]
 _Entry = tuple[SortKey, "Request"]
 
 _CHUNK: Final = 512
-"""Entries of a chunk when it is cut; it may grow to twice as many."""
+"""Number of entries of a new chunk, which may grow to twice as many."""
 _FIRST: Final = itemgetter(0)
 
 
 class WaitingQueue(Protocol):
     """The requests that an instance has not scheduled yet, in scheduling order.
 
-    ``head``, ``ordered`` and ``first`` are also called by those who only look, so they must not change anything.
+    Observers also call ``head``, ``ordered`` and ``first``, so these must not change anything.
     """
 
     @property
     def order(self) -> str:
-        """Who goes first, as a sentence without a full stop."""
+        """The order, as a sentence without a full stop."""
 
     @property
     def items(self) -> Collection[object]:
@@ -47,19 +47,19 @@ class WaitingQueue(Protocol):
         """Put back a preempted request: at the head, if the order allows it."""
 
     def head(self) -> Request:
-        """The next request; the queue must not be empty."""
+        """Return the next request; the queue must not be empty."""
 
     def remove(self, request: Request) -> None:
         """Remove a request, which must be in the queue."""
 
     def position(self, request: Request) -> int:
-        """How many requests are ahead of ``request``, which was pushed last."""
+        """Number of requests ahead of ``request``, which was pushed last."""
 
     def ordered(self) -> list[Request]:
-        """All waiting requests, head first."""
+        """Return all waiting requests, head first."""
 
     def first(self, count: int | None) -> list[Request]:
-        """The first ``count`` waiting requests; None = all."""
+        """Return the first ``count`` waiting requests; None = all."""
 
 
 SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler", WaitingQueue)
@@ -67,7 +67,7 @@ SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FcfsQueue(Kept):
-    """First come, first served; preempted requests come back to the head."""
+    """First come, first served; preempted requests return to the head."""
 
     __slots__ = ("items",)
 
@@ -76,7 +76,7 @@ class FcfsQueue(Kept):
 
     @property
     def order(self) -> str:
-        """Who goes first."""
+        """The order as a sentence."""
         return "First come, first served"
 
     def push(self, request: Request) -> None:
@@ -84,7 +84,7 @@ class FcfsQueue(Kept):
         self.items[request.index] = request
 
     def position(self, request: Request) -> int:  # noqa: ARG002  (the protocol's signature)
-        """The tail."""
+        """Return the tail's position."""
         return len(self.items) - 1
 
     def push_front(self, request: Request) -> None:
@@ -93,23 +93,23 @@ class FcfsQueue(Kept):
         self.items.move_to_end(request.index, last=False)
 
     def head(self) -> Request:
-        """The first in line."""
+        """Return the first request."""
         return next(iter(self.items.values()))
 
     def remove(self, request: Request) -> None:
-        """Take out a request from anywhere."""
+        """Remove a request from anywhere in the queue."""
         del self.items[request.index]
 
     def ordered(self) -> list[Request]:
-        """All waiting requests, head first."""
+        """Return all waiting requests, head first."""
         return list(self.items.values())
 
     def first(self, count: int | None) -> list[Request]:
-        """The first ``count`` waiting requests; None = all."""
+        """Return the first ``count`` waiting requests; None = all."""
         return list(islice(self.items.values(), count))
 
     def by_priority(self, sign: int) -> ByPriority:
-        """The same order among those of one priority; the queue must be empty."""
+        """Return this order within each priority; the queue must be empty."""
         return ByPriority(_alike, self.order, sign)
 
 
@@ -140,12 +140,12 @@ class _Rank(Kept):
 class SortedQueue:
     """Served by a fixed sort key; a preempted request takes the place its key gives it.
 
-    Equal keys fall back to arrival time, then to the request's name compared as text, as in BLIS (Go), or to the order
-    in which requests came, as in vLLM. The entries stand in chunks of bounded length, so that a change moves a few
-    hundred of them however many wait.
+    Ties are broken by arrival time, then by the request's name compared as text, as in BLIS (Go), or by insertion
+    order, as in vLLM. The entries are kept in chunks of bounded length, so a change moves only a few hundred of them
+    however many wait.
 
     Attributes:
-        by_name: whether names decide where everything else is equal.
+        by_name: whether the last ties are broken by name.
     """
 
     __slots__ = ("_chunks", "_rank", "by_name", "items", "order")
@@ -155,11 +155,11 @@ class SortedQueue:
         self.order = order
         self.by_name = by_name
         self.items: dict[int, Request] = {}
-        # In order, none empty. Keys are unique (they end in the index), so requests themselves are never compared.
+        # Sorted, none empty. Keys are unique (they end in the index), so requests themselves are never compared.
         self._chunks: list[list[_Entry]] = []
 
     def __getstate__(self) -> tuple[Callable[[Request], int], str, bool, list[Request], dict[str, object]]:
-        # How the chunks are cut is left out. The order is that of the keys, whatever a subclass says of it.
+        # The division into chunks is left out. The order is that of the keys, even if a subclass reports another.
         return (self._rank, self.order, self.by_name, SortedQueue.first(self, None), own_attributes(self))
 
     def __setstate__(self, state: tuple[Callable[[Request], int], str, bool, list[Request], dict[str, object]]) -> None:
@@ -175,7 +175,7 @@ class SortedQueue:
         return (self._rank(request), request.arrival_us, name, request.index)
 
     def push(self, request: Request) -> None:
-        """Add where the key says."""
+        """Insert at the position of its key."""
         self.items[request.index] = request
         entry = (self._key(request), request)
         chunks = self._chunks
@@ -190,11 +190,11 @@ class SortedQueue:
             del chunk[_CHUNK:]
 
     def push_front(self, request: Request) -> None:
-        """Add where the key says; the order has no privileged front."""
+        """Insert at the position of its key; this order has no privileged front."""
         self.push(request)
 
     def position(self, request: Request) -> int:
-        """How many stand before a request, which waits."""
+        """Number of requests ahead of a waiting request."""
         entry = (self._key(request), request)
         place = self._place(entry)
         before = bisect_left(self._chunks[place], entry)
@@ -203,12 +203,12 @@ class SortedQueue:
         return before
 
     def head(self) -> Request:
-        """The entry with the smallest key."""
+        """Return the request with the smallest key."""
         return self._chunks[0][0][1]
 
     def remove(self, request: Request) -> None:
-        """Take out a request from anywhere."""
-        if request is self._chunks[0][0][1]:  # as nearly always
+        """Remove a request from anywhere in the queue."""
+        if request is self._chunks[0][0][1]:  # the usual case
             self._take(0, 0)
             return
         entry = (self._key(request), request)
@@ -216,15 +216,15 @@ class SortedQueue:
         self._take(place, bisect_left(self._chunks[place], entry))
 
     def ordered(self) -> list[Request]:
-        """All waiting requests, head first."""
+        """Return all waiting requests, head first."""
         return self.first(None)
 
     def first(self, count: int | None) -> list[Request]:
-        """The first ``count`` waiting requests; None = all."""
+        """Return the first ``count`` waiting requests; None = all."""
         return [request for _, request in islice(chain.from_iterable(self._chunks), count)]
 
     def _place(self, entry: _Entry) -> int:
-        """The chunk in which an entry stands or belongs."""
+        """Return the chunk in which an entry is or belongs."""
         return max(0, bisect_right(self._chunks, entry, key=_FIRST) - 1)
 
     def _take(self, place: int, position: int) -> None:
@@ -235,20 +235,20 @@ class SortedQueue:
         del self.items[request.index]
 
     def by_turn(self) -> ByTurn:
-        """The same order with ties by turn; the queue must be empty.
+        """Return this order with ties broken by turn; the queue must be empty.
 
-        Not asked of a class that changes who goes first.
+        Not called for a class that overrides the order.
         """
         return ByTurn(self._rank, self.order)
 
     def by_priority(self, sign: int) -> ByPriority:
-        """The same order among those of one priority; the queue must be empty."""
+        """Return this order within each priority; the queue must be empty."""
         return ByPriority(self._rank, self.order, sign)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ByTurn(SortedQueue):
-    """Served by a fixed sort key; of equals, the one that has waited longest: one that is put back is last of them."""
+    """Served by a fixed sort key, then by insertion order: a request that is put back comes after its equals."""
 
     __slots__ = ("_turn", "_turns")
 
@@ -270,28 +270,28 @@ class ByTurn(SortedQueue):
         return (self._rank(request), self._turns[request.index], "", request.index)
 
     def push(self, request: Request) -> None:
-        """Add behind all with the same key."""
+        """Insert behind all requests with the same key."""
         self._turn += 1
         self._turns[request.index] = self._turn
         super().push(request)
 
     def remove(self, request: Request) -> None:
-        """Take out a request from anywhere."""
+        """Remove a request from anywhere in the queue."""
         super().remove(request)
         del self._turns[request.index]
 
     def turn(self, request: Request) -> int:
-        """A number that grows with each that comes; the request must wait."""
+        """Return the insertion number of a waiting request, which increases with each insertion."""
         return self._turns[request.index]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ByPriority(ByTurn):
-    """Served by priority, then by a fixed sort key; of equals, the one that has waited longest.
+    """Served by priority, then by a fixed sort key, then by insertion order.
 
     Args:
         rank: the sort key.
-        order: who goes first by it, as a sentence without its full stop.
+        order: its order, as a sentence without its full stop.
         sign: 1: the smallest priority goes first; -1: the largest.
     """
 
@@ -318,10 +318,10 @@ _WHO_GOES_FIRST: Final = ("push", "push_front", "head", "remove", "position", "o
 
 
 def orders_itself(queue: SortedQueue) -> bool:
-    """Whether a plug-in's class has a say in who goes first: another queue of the same rank would be another order."""
+    """Whether a plug-in's class overrides the order, so that another queue with the same rank would differ."""
     base = next(kind for kind in type(queue).__mro__ if is_ours(kind))
     return any(getattr(type(queue), name) is not getattr(base, name) for name in _WHO_GOES_FIRST)
 
 
-def _alike(request: Request) -> int:  # noqa: ARG001  (a rank)
+def _alike(request: Request) -> int:  # noqa: ARG001  (a rank's signature)
     return 0

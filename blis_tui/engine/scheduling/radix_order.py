@@ -1,4 +1,4 @@
-"""Orders of the queue that SGLang knows beside the order of arrival.
+"""SGLang's queue orders other than the order of arrival.
 
 Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``SchedulePolicy``).
 """
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from blis_tui.registry import NoSettings
 
 _MOST_MATCHED: Final = 128
-"""``WAITING_QUEUE_PREFIX_MATCH_MAX``: with more in the queue none is looked up."""
+"""``WAITING_QUEUE_PREFIX_MATCH_MAX``: if more requests wait, no prefixes are looked up."""
 _LITTLE: Final = 32
-"""``IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD``: who finds no more is compared with the others of the queue."""
+"""``IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD``: a request with no longer hit is compared with others in the queue."""
 _MUCH: Final = 32
-"""``IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD``: who shares as much with one of them waits for that one."""
+"""``IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD``: a request waits for another with which it shares as much."""
 
 
 @SCHEDULING.plugin("lof", "Longest declared output first (SGLang's lof).")
 def lof(settings: NoSettings) -> WaitingQueue:
-    """By declared output, then as they came; who comes back, comes last."""
+    """Sort by declared output, then by insertion; a request that comes back goes last."""
     del settings
     return ByTurn(_by_output, "The request with the longest declared answer goes first")
 
 
 @SCHEDULING.plugin("lpm", "Longest prefix in the radix tree first (SGLang's lpm; sglang batching only).")
 def lpm(settings: NoSettings) -> WaitingQueue:
-    """By what is found in the cache, which the batching rule looks up before it computes prompts."""
+    """Sort by the cached prefix, which the batching rule looks up before it computes prompts."""
     del settings
     return LongestPrefix()
 
@@ -47,23 +47,24 @@ def _by_output(request: Request) -> int:
 
 
 class LongestPrefix(FcfsQueue):
-    """The request goes first that finds most of its prompt in the cache, as it was when prompts were last computed.
+    """Serves the longest cached prefix first, as of the latest time prompts were computed.
 
-    Requests that find little and share much with one before them wait for that one: then they find it.
+    A request with a short hit that shares a long prefix with one ahead of it waits for that one, and then hits its
+    content.
     """
 
     @property
     def order(self) -> str:
-        """Who goes first."""
+        """The order as a sentence."""
         return "The request that finds most of its prompt in the cache goes first"
 
     __slots__ = ()
 
     def arrange(self, known: Sequence[Request], pool: RadixPool) -> bool:
-        """Look up all requests and sort the queue; returns whether that is done, for it is not where many wait.
+        """Look up all requests and sort the queue; return False, doing nothing, if too many wait.
 
         Args:
-            known: those that the scheduler knows of; all others stay behind them.
+            known: requests that the scheduler has received; all others stay behind them.
             pool: the KV blocks.
         """
         if len(known) > _MOST_MATCHED:
@@ -74,7 +75,7 @@ class LongestPrefix(FcfsQueue):
             tokens = request.target_tokens
             node, blocks = pool.match(request, tokens)
             found[request.index] = -min(blocks * pool.block_size_tokens, tokens - 1)
-            blocks -= pool.split_hit(node)[1]  # what the host alone has does not count here
+            blocks -= pool.split_hit(node)[1]  # content that only the host has does not count here
             if blocks * pool.block_size_tokens <= _LITTLE:
                 content = _content(keys, request)
                 if beside.length(content) >= _MUCH:
@@ -88,7 +89,7 @@ class LongestPrefix(FcfsQueue):
 
 
 def _content(keys: PromptKeys, request: Request) -> tuple[range, ...]:
-    """What a request has, token by token."""
+    """Return the content of a request, token by token."""
     tokens = request.target_tokens
     shared = keys.stretches(request.content)
     parts, left = [], tokens

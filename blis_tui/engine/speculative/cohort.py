@@ -1,7 +1,7 @@
-"""The decoding requests of an instance with speculative decoding: each advances by what was accepted of its drafts.
+"""The decoding requests of an instance with speculative decoding; each advances by its accepted drafts plus one.
 
-How far a member gets differs from step to step and from member to member, so that nothing can be derived from a clock:
-all of a request's fields are exact at any time, and an advance costs O(members).
+How far a member gets differs from step to step and from member to member, so nothing can be derived from a clock: all
+fields of a request are exact at any time, and an advance costs O(members).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Decode(Kept):
-    """A request that decodes, with what is not known of it while steps of it are under way.
+    """A decoding request, with what is unknown about it while steps of it are in flight.
 
     Attributes:
-        request: which.
-        runs: by the tokens generated so far, how many drafts are accepted.
+        request: the request.
+        runs: number of accepted drafts, by the number of tokens generated so far.
         before: its computed tokens before its latest step.
         before_us: when these were known.
-        excess: drafted tokens of its latest step that were not accepted, or were not wanted any more.
+        excess: drafted tokens of its latest step that were rejected or no longer wanted.
         noted: how many of its tokens had content in the cache when it was last granted any.
         void: whether its next drafts are mere placeholders.
     """
@@ -51,27 +51,27 @@ class Decode(Kept):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SpeculativeCohort(DecodeCohort):
-    """The requests of one instance that decode, with their drafts.
+    """The decoding requests of one instance, with their drafts.
 
     Args:
         load: the step load whose decode aggregates it keeps.
         block_size_tokens: tokens of a KV block.
-        luck: which drafts are accepted.
-        max_model_len: what bounds prompt and answer together.
+        luck: determines which drafts are accepted.
+        max_model_len: limit on prompt and answer together.
         lookahead_tokens: KV slots beyond what a step computes, for the drafter.
-        drops_last_hit: whether the last block that the cache has of a prompt is computed again, for the drafter.
-        notes_late: whether content is noted when tokens are granted, and not when they are accepted.
-        overlaps: whether steps are planned before the results of others have come. Then those under way count as if
-            all their drafts were accepted, and content is noted when results come, too.
+        drops_last_hit: whether the last cached block of a prompt is recomputed for the drafter.
+        notes_late: whether content is recorded when tokens are granted, not when they are accepted.
+        overlaps: whether steps are planned before the results of earlier ones have come. Then drafts in flight count as
+            accepted, and content is also recorded when results come.
 
     Attributes:
-        now: when the latest step was planned.
-        luck: which drafts are accepted.
-        drafts: how many tokens of each member the next advance verifies beside the one that is due, by its index.
-        first: those that got their first token in the latest advance.
-        tallies: what all advances add up to.
-        noting: whether what an advance verifies is kept, for subscribers.
-        latest: what the latest one verified, if so: batch slot, and the fields of ``DraftDone``.
+        now: time at which the latest step was planned.
+        luck: determines which drafts are accepted.
+        drafts: member index -> number of draft tokens that the next advance verifies besides the due token.
+        first: requests that got their first token in the latest advance.
+        tallies: totals over all advances.
+        noting: whether verification results are kept for subscribers.
+        latest: if so, results of the latest advance: batch slot, and the fields of ``DraftDone``.
     """
 
     __slots__ = (
@@ -119,11 +119,11 @@ class SpeculativeCohort(DecodeCohort):
         self._notes_late = notes_late
         self._overlaps = overlaps
         self._decodes: dict[int, Decode] = {}
-        """All that decode, members or not; and those whose last token is being computed."""
+        """All decoding requests, members or not, including those whose last token is being computed."""
         self._members: dict[int, Decode] = {}
 
     def join(self, request: Request, last_token_us: int) -> None:
-        """Take in a request that is not finished."""
+        """Add a request that is not finished."""
         request.joined_clock = self.clock
         request.joined_us = last_token_us
         request.finish_clock = min(request.output_tokens, request.max_output_tokens)
@@ -135,11 +135,11 @@ class SpeculativeCohort(DecodeCohort):
         self.load.decode_context_tokens += request.computed_tokens
 
     def leave(self, request: Request) -> None:
-        """Let a member go."""
+        """Remove a member."""
         self.retire(request)
 
     def retire(self, request: Request) -> None:
-        """Let a member go."""
+        """Remove a member."""
         del self._members[request.index]
         self.drafts.pop(request.index, None)
         request.joined_clock = -1
@@ -147,25 +147,25 @@ class SpeculativeCohort(DecodeCohort):
         self.load.decode_context_tokens -= request.computed_tokens
 
     def forget(self, request: Request) -> None:
-        """It decodes no more, or it has lost its blocks."""
+        """Forget a request that decodes no more or has lost its blocks."""
         self._decodes.pop(request.index, None)
 
     # ---- what plans know ----
 
     def _expected(self, request: Request) -> int:
-        """Its computed tokens, if all drafts are accepted that are being verified."""
+        """Its computed tokens, if all drafts in flight are accepted."""
         if self._overlaps and request.joined_us > self.now and (decode := self._decodes.get(request.index)) is not None:
             return request.computed_tokens + decode.excess
         return request.computed_tokens
 
     def _known(self, decode: Decode) -> int:
-        """Tokens of it that are known: those computed, and one more."""
+        """Number of its known tokens: the computed ones and one more."""
         request = decode.request
         unseen = self._overlaps and request.joined_us > self.now
         return (decode.before if unseen else request.computed_tokens) + 1
 
     def width(self, request: Request) -> int:
-        """The tokens that a decode asks for: the one that is due, and the drafts behind it; it may be none.
+        """Number of tokens that a decode asks for: the due token and its drafts; may be 0.
 
         Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` lines 703 to 723.
         """
@@ -173,7 +173,7 @@ class SpeculativeCohort(DecodeCohort):
         return min(width, self._max_model_len - self._expected(request) - 1)
 
     def slots(self, request: Request, tokens: int) -> int:
-        """The tokens that it needs KV slots for, if it computes so many more.
+        """Number of KV slots that the request needs to compute ``tokens`` more tokens.
 
         Source: vLLM 0.32.0, ``v1/core/kv_cache_manager.py`` line 542.
         """
@@ -181,17 +181,17 @@ class SpeculativeCohort(DecodeCohort):
 
     @property
     def most_excess(self) -> int:
-        """Tokens that may count as computed, and turn out not to be."""
+        """Largest number of tokens that may count as computed but turn out not to be."""
         return self.luck.draft_tokens if self._overlaps else 0
 
     def slots_for(self, tokens: int) -> int:
-        """The tokens that need KV slots where so many are computed."""
+        """Number of KV slots needed for ``tokens`` computed tokens."""
         return min(tokens + self.lookahead_tokens, max(tokens, self._max_model_len))
 
     def asks(self, threshold: int) -> tuple[int, int]:
-        """Tokens and KV blocks for the next advance of all members, or more tokens than there can be.
+        """Return the tokens and KV blocks that the next advance of all members needs, or ``UNLIMITED`` tokens.
 
-        That is so where one of them would not take part, or one that is no member would.
+        ``UNLIMITED`` means that a member would not take part, or that a request outside the cohort would.
         """
         size = self.block_size_tokens
         most = _at_most(threshold, 1 + self.luck.draft_tokens)
@@ -212,23 +212,23 @@ class SpeculativeCohort(DecodeCohort):
         return tokens, blocks
 
     def take(self, pool: BlockPool, blocks: int) -> None:
-        """Take the KV blocks that all members ask for."""
+        """Take the KV blocks that all members need."""
         for index, decode in self._members.items():
             decode.noted = self._known(decode)
             if blocks:
                 pool.hold(decode.request, self.slots(decode.request, 1 + self.drafts[index]))
 
     def note_grant(self, request: Request) -> None:
-        """It has been granted tokens: those known have content in the cache from now on."""
+        """Record a grant: the known tokens of the request have content in the cache from now on."""
         if (decode := self._decodes.get(request.index)) is not None:
             decode.noted = self._known(decode)
 
     def grant(self, tokens: Mapping[int, int]) -> None:
-        """Let members verify drafts in the next advance: tokens by index, the one that is due among them."""
+        """Set the tokens that members compute in the next advance, by index; the due token is included."""
         self.drafts = {index: granted - 1 for index, granted in tokens.items()}
 
     def pad(self, request: Request, drafts: int) -> None:
-        """A request that is outside needs one token of its prompt alone: it joins, beside so many placeholders."""
+        """Add a request that needs only one token of its prompt, padded with ``drafts`` placeholders."""
         self.join(request, request.joined_us)
         decode = self._decodes[request.index]
         decode.noted = request.computed_tokens + 1
@@ -240,7 +240,7 @@ class SpeculativeCohort(DecodeCohort):
         return request.index in self._decodes
 
     def content_tokens(self, request: Request) -> int:
-        """How many tokens of a request that decodes have content in the cache."""
+        """Number of a decoding request's tokens with content in the cache."""
         decode = self._decodes.get(request.index)
         if decode is None or not self._notes_late:
             return request.computed_tokens
@@ -250,10 +250,10 @@ class SpeculativeCohort(DecodeCohort):
             return request.computed_tokens
         return max(decode.noted, decode.before if decode.before_us <= self.now else 0)
 
-    # ---- what comes of it ----
+    # ---- results ----
 
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
-        """Every member gets the tokens that are accepted and one more; returns those that thereby have their last one.
+        """Give every member its accepted tokens and one more; return the members that got their last token.
 
         Tokens that come together count as one in ``itl_us``.
         """
@@ -316,23 +316,23 @@ class SpeculativeCohort(DecodeCohort):
         return finishing
 
     def last_token_us(self, request: Request) -> int:
-        """When a member had its latest token."""
+        """Time of a member's latest token."""
         return request.joined_us
 
     def context_tokens(self, request: Request) -> int:
-        """Computed tokens of a request, member or not."""
+        """Number of computed tokens of a request, member or not."""
         return request.computed_tokens
 
     def generated_tokens(self, request: Request) -> int:
-        """Output tokens of a request, member or not."""
+        """Number of output tokens of a request, member or not."""
         return request.generated_tokens
 
     def held_blocks(self, request: Request) -> int:
-        """KV blocks of a request, member or not; those of rejected drafts are kept for the next ones."""
+        """Number of KV blocks of a request, member or not; those of rejected drafts are kept for the next ones."""
         return request.held_blocks
 
     def members(self) -> list[Request]:
-        """All members, in the order in which they joined."""
+        """Return all members, in the order in which they joined."""
         return [decode.request for decode in self._members.values()]
 
 
@@ -341,8 +341,8 @@ def _at_most(threshold: int, tokens: int) -> int:
 
 
 def _answers(reasoning: Reasoning, generated: int, gained: int, *, begins: bool) -> bool:
-    """Whether the answer itself begins with one of the gained tokens; ``begins``: they are the first of all.
+    """Whether the answer itself begins with one of the gained tokens; ``begins``: they are the request's first.
 
-    Where nothing is thought, and they are not, it began where the prompt was computed.
+    Without reasoning, unless they are the first, the answer began where the prompt was computed.
     """
     return generated <= reasoning.tokens < generated + gained and (begins or reasoning.tokens > 0)

@@ -1,4 +1,4 @@
-"""What drafts add to a step: the time that drafting takes, and what is told of them."""
+"""What drafts add to a step: drafting time and records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Drafting(StepPart):
 
     Args:
         index: of the instance.
-        cohort: whose decodes verify them.
-        drafting_us: what drafting takes, in a step with any drafts.
-        observers: whom it tells.
+        cohort: the requests that verify the drafts.
+        drafting_us: time of drafting, in a step with any drafts.
+        observers: receive its records.
     """
 
     __slots__ = ("_cohort", "_drafting_us", "_index", "_observers")
@@ -31,8 +31,8 @@ class Drafting(StepPart):
         self._drafting_us = drafting_us
         self._observers = observers
 
-    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (whenever it is)
-        """With the time that drafting takes."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (does not depend on time)
+        """Return the step's duration including drafting."""
         cohort = self._cohort
         cohort.noting = DraftsVerified in self._observers.kinds
         cohort.latest = []
@@ -40,7 +40,7 @@ class Drafting(StepPart):
         return duration_us + self._drafting_us if drafts else duration_us
 
     def tell(self, done: Done) -> None:
-        """What became of the drafts."""
+        """Emit the outcome of the drafts."""
         cohort, observers = self._cohort, self._observers
         if not cohort.latest:
             return

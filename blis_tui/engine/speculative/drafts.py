@@ -1,4 +1,4 @@
-"""What an instance counts about its drafts."""
+"""An instance's draft counters, and which drafts are accepted."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DraftTallies:
-    """What the drafts of an instance add up to; the names are vLLM's."""
+    """Draft totals of an instance, under vLLM's names."""
 
     num_draft_tokens: int = 0
     decodes: int = 0
-    """Once for each request and step, drafts or not."""
+    """Number of decodes, one for each request and step, with drafts or without."""
     output_tokens: int = 0
-    """That came of those."""
+    """Output tokens from these decodes."""
     accepted_runs: list[int] = field(default_factory=list)
-    """By the number of tokens accepted, how often that was so: once for each request and step with any draft."""
+    """How often each number of tokens was accepted, counted once for each request and step with any draft."""
 
     @property
     def num_drafts(self) -> int:
-        """Verifications: once for each request and step with any drafted token."""
+        """Number of verifications: one for each request and step with any draft token."""
         return self.accepted_at(0)
 
     @property
     def num_accepted_tokens(self) -> int:
-        """Bonus tokens do not count; a token counts that was accepted beyond the end of its answer."""
+        """Number of accepted draft tokens: no bonus tokens, but also tokens beyond the end of an answer."""
         total = 0
         for accepted, times in enumerate(self.accepted_runs):
             total += accepted * times
         return total
 
     def accepted_at(self, position: int) -> int:
-        """How often the drafted token of that position was accepted, counted from 1."""
+        """How often the draft token at a position (from 1) was accepted."""
         total = 0
         for times in self.accepted_runs[position:]:
             total += times
         return total
 
     def add(self, other: DraftTallies) -> None:
-        """What another instance's add up to, too."""
+        """Add another instance's totals."""
         self.num_draft_tokens += other.num_draft_tokens
         self.decodes += other.decodes
         self.output_tokens += other.output_tokens
@@ -54,28 +54,28 @@ class DraftTallies:
             self.accepted_runs[accepted] += times
 
     def state(self) -> tuple[object, ...]:
-        """All of it, as plain values (for digests)."""
+        """Return all totals as plain values (for digests)."""
         return (self.num_draft_tokens, self.decodes, self.output_tokens, *self.accepted_runs)
 
 
-# Which drafted tokens are right.
+# Which draft tokens are accepted.
 
 _KEPT: Final = 4096
-"""Requests whose guesses are kept; those of others are drawn again."""
+"""Number of requests whose draws are cached; those of others are drawn again."""
 
 
 class Luck:
-    """Whether the drafter guesses a token of an answer, drawn for each request and each place in its answer.
+    """Determines whether a draft token is accepted, drawn for each request and each position in its answer.
 
-    The stream ``speculative/<request id>`` has a number for each place. So a request has the same luck under any
+    The stream ``speculative/<request id>`` has one number for each position. So a request has the same luck under any
     policy, on any instance, with any number of drafts, and when its answer is generated again.
 
     Args:
         seed: of the run.
-        chances: for each token that is drafted at a time, the probability that it is accepted if all before it are.
+        chances: for each draft position, the probability of acceptance given that all drafts before it were accepted.
 
     Attributes:
-        draft_tokens: tokens drafted at a time.
+        draft_tokens: number of tokens drafted at a time.
     """
 
     __slots__ = ("_chances", "_runs", "_seed", "draft_tokens")
@@ -90,7 +90,7 @@ class Luck:
         return Luck, (self._seed, self._chances)
 
     def runs(self, request: Request) -> bytes:
-        """By the tokens generated so far: how many drafts are accepted, of as many as are ever drafted."""
+        """Number of accepted drafts, out of the maximum, by the number of tokens generated so far."""
         runs = self._runs.get(request.index)
         if runs is None:
             if len(self._runs) == _KEPT:
@@ -103,7 +103,7 @@ class Luck:
         stream = Stream(stream_key(self._seed, f"speculative/{request.request_id}"))
         limits = [
             ceil(chance * 2.0**53) << 11 for chance in self._chances
-        ]  # what ``uniform() < chance`` says of a word
+        ]  # thresholds for words that correspond to ``uniform() < chance``
         below = limits[0]
         runs = bytearray()
         if any(limit != below for limit in limits):
@@ -115,6 +115,6 @@ class Luck:
         run = 0
         for word in reversed(stream.words(request.output_tokens + most)):
             run = run + 1 if word < below else 0
-            runs.append(run if run < most else most)  # noqa: FURB136  (min() would cost more than all else here)
+            runs.append(run if run < most else most)  # noqa: FURB136  (min() would cost more than everything else here)
         runs.reverse()
         return bytes(runs)

@@ -1,4 +1,4 @@
-"""What is told of drafts."""
+"""Records about drafts."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from blis_tui.engine.records import Description, Record
 
 @dataclass(frozen=True, slots=True)
 class DraftDone:
-    """The drafts of one request in a step; ``output_tokens``: what its answer gained."""
+    """The drafts of one request in a step; ``output_tokens`` is what its answer gained."""
 
     request_id: str
     """The request's name."""
     draft_tokens: int
-    """Drafted tokens that the step verified."""
+    """Draft tokens that the step verified."""
     accepted_tokens: int
-    """Drafted tokens that were right."""
+    """Draft tokens that were accepted."""
     output_tokens: int
     """Output tokens that its answer gained."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftsVerified(Record):
-    """A step verified drafted tokens: one record for each step with decodes, where there is speculative decoding.
+    """A step verified draft tokens; emitted for each step with decodes under speculative decoding.
 
-    ``verified`` has the decodes of the step in the order of the batch; the other figures are their sums.
+    ``verified`` lists the decodes of the step in batch order; the other figures are their sums.
     """
 
     shown = Description(
@@ -42,10 +42,10 @@ class DraftsVerified(Record):
     instance: int
     """Index of the instance."""
     draft_tokens: int
-    """Drafted tokens that the step verified, of all requests."""
+    """Draft tokens that the step verified, over all requests."""
     accepted_tokens: int
-    """Drafted tokens that were right, of all requests."""
+    """Draft tokens that were accepted, over all requests."""
     output_tokens: int
-    """Output tokens that answers gained, of all requests."""
+    """Output tokens that answers gained, over all requests."""
     verified: tuple[DraftDone, ...]
-    """The decodes of the step, in the order of the batch."""
+    """The decodes of the step, in batch order."""

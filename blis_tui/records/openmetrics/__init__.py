@@ -1,1 +1,1 @@
-"""A run as the metrics that vLLM servers would have shown."""
+"""A run's metrics as vLLM servers would have exposed them."""

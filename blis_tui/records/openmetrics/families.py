@@ -1,4 +1,4 @@
-"""vLLM's metrics: their names, texts and buckets, and what a request adds to them and when.
+"""vLLM's metrics: names, help texts and buckets, and the contribution of each request.
 
 Source of names, texts and buckets: vLLM, ``v1/metrics/loggers.py``.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 US_PER_S: Final = 1_000_000
 AT_DEADLINE: Final = -1
-"""Stands for the time of a request's deadline."""
+"""Placeholder for the time of a request's deadline."""
 
 _TO_FIRST_TOKEN_S: Final = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
@@ -35,16 +35,16 @@ _REQUEST_S: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric, and what a request adds to it.
+    """A metric, and what a request contributes to it.
 
     Attributes:
-        name: as vLLM calls it, without the endings of its samples.
-        help: vLLM's text.
-        of: when a request adds to it and what, in microseconds or tokens; None = it never does.
-        buckets_s: the upper ends of its buckets in seconds; empty = those of token counts.
-        counts: it is a counter: what is added counts, and there are no buckets.
-        labels: beside those that all have.
-        prefill: under disaggregation it is the instance's that computes the prompt.
+        name: vLLM's name, without the suffixes of its samples.
+        help: vLLM's help text.
+        of: returns when a request contributes and how much, in microseconds or tokens; None = it does not.
+        buckets_s: the upper bounds of its buckets in seconds; empty = those of token counts.
+        counts: whether it is a counter of contributions, without buckets.
+        labels: labels in addition to the common ones.
+        prefill: whether it belongs to the prefill instance under disaggregation.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Family:
     prefill: bool = False
 
     def scale(self) -> int:
-        """How many of what is added make one of the metric's unit."""
+        """Number of contributed units per unit of the metric."""
         return US_PER_S if self.buckets_s else 1
 
 
 def buckets_of_tokens(most: int) -> tuple[float, ...]:
-    """1, 2, 5, 10, 20 ... as far as they are at most ``most``."""
+    """Return 1, 2, 5, 10, 20 ... up to ``most``."""
     found: list[float] = []
     power = 1
     while power <= most:
@@ -71,7 +71,7 @@ def buckets_of_tokens(most: int) -> tuple[float, ...]:
 
 
 def longest(pool: Pool) -> int:
-    """How many tokens a request of this pool may have."""
+    """Maximum number of tokens of a request of this pool."""
     return pool.engine.max_model_len or pool.model.max_position_embeddings
 
 
@@ -80,7 +80,7 @@ def _ended(row: Row) -> bool:
 
 
 def _span(row: Row, begin_us: int, end_us: int) -> tuple[int, int] | None:
-    """What passed between two times of a completed request, told at its end."""
+    """Return the time between two events of a completed request, contributed at its end."""
     return (row.completed_us, max(end_us - begin_us, 0)) if _ended(row) else None
 
 
@@ -110,7 +110,7 @@ def _finished(reason: str) -> Family:
 
 
 PREFIX_CACHE: Final = ("vllm:prefix_cache_queries", "vllm:prefix_cache_hits")
-"""Those that stay 0 without a prefix cache."""
+"""Metrics that stay 0 without a prefix cache."""
 
 FAMILIES: Final = (
     Family("vllm:prompt_tokens", "Number of prefill tokens processed.", _prompt, counts=True, prefill=True),
@@ -190,9 +190,9 @@ FAMILIES: Final = (
         _REQUEST_S,
     ),
 )
-"""What is told from requests, in the order of the file; those of one name stand together."""
+"""Metrics derived from requests, in file order; those with the same name are adjacent."""
 
 GAPS: Final = Family(
     "vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", lambda _: None, _PER_TOKEN_S
 )
-"""Told from the instances' own counts."""
+"""Derived from the instances' own counts."""

@@ -1,10 +1,10 @@
-"""Samples of a run's metrics at fixed times, in OpenMetrics' text format.
+"""Samples of a run's metrics at fixed times, in OpenMetrics text format.
 
-Instances are looked at while the run stands still at such a time, as Prometheus would scrape them; what is told from
-requests is put together at the end. A step counts from its start: its tokens are on their way by then.
+Instances are sampled while the run is paused at such a time, as Prometheus would scrape them. Metrics derived from
+requests are computed at the end. A step counts from its start, when its tokens are on their way.
 
-A histogram is written as the series that it consists of, each with all its times, and of unknown type: Prometheus'
-parser for Python takes a histogram at one time only (it drops samples of later ones, and refuses what is left).
+A histogram is written as its component series, each with all its times, and of unknown type: Prometheus' parser for
+Python accepts a histogram at a single time only (it drops samples of later times, and rejects the rest).
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _GAP_ENDS_US: Final = tuple(round(end * US_PER_S) for end in GAPS.buckets_s)
 
 @dataclass(slots=True)
 class _Target:
-    """An instance: what it showed at each time since it is there."""
+    """An instance, with its samples since its start."""
 
     pool: Pool
     first: int
-    """The number of the first time."""
+    """The index of its first sample time."""
     running: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     kv_used: list[int] = field(default_factory=list)
     kv_blocks: int = 1
     preemptions: list[int] = field(default_factory=list)
     gaps: list[tuple[int, ...]] = field(default_factory=list)
-    """Of its tokens: how many in each bucket, and what all gaps add up to."""
+    """Gaps between its tokens at each time: the count in each bucket, and the sum of all gaps."""
 
     def look(self, instance: Instance) -> None:
-        """Note what it shows now."""
+        """Sample its current values."""
         self.running.append(len(instance.batch.running))
         self.waiting.append(len(instance.waiting.items))
         self.kv_used.append(instance.pool.used)
@@ -79,7 +79,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[_Target], Sequence[float]]], ...]
 
 
 class _Added:
-    """What requests have added to one metric of one instance, by the number of the first time that shows it."""
+    """Contributions of requests to one metric of one instance, by the index of the first time that shows them."""
 
     def __init__(self, buckets: int) -> None:
         self.buckets = buckets
@@ -87,13 +87,13 @@ class _Added:
         self.counts: dict[int, dict[int, int]] = {}
 
     def add(self, time: int, bucket: int, value: int) -> None:
-        """One more."""
+        """Add one contribution."""
         self.totals[time] = self.totals.get(time, 0) + value
         counts = self.counts.setdefault(time, {})
         counts[bucket] = counts.get(bucket, 0) + 1
 
     def over(self, times: range) -> Iterator[tuple[int, list[int]]]:
-        """For each time what has been added up to it, and how many fell into each bucket."""
+        """Iterate over times: the cumulative total, and the cumulative count in each bucket."""
         total, counts = 0, [0] * (self.buckets + 1)
         for time in times:
             total += self.totals.get(time, 0)
@@ -104,11 +104,11 @@ class _Added:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """What had been added up to a time."""
+    """Cumulative values at a time."""
 
     time_us: int
     counts: Sequence[int]
-    """How much of it fell into each bucket; the list changes with the next point."""
+    """The count in each bucket; the list changes with the next point."""
     total: int
 
 
@@ -118,7 +118,7 @@ class _Series:
 
     labels: dict[str, str]
     ends: tuple[float, ...]
-    """The upper ends of its buckets."""
+    """The upper bounds of its buckets."""
     points: Callable[[], Iterator[_Point]]
 
 
@@ -130,7 +130,7 @@ class Scrapes:
         self._targets: list[_Target] = []
 
     def take(self, cluster: Cluster, time_us: int) -> None:
-        """Look at all instances; ``time_us`` is when that is, not before the latest event."""
+        """Sample all instances; ``time_us`` is the current time, not before the latest event."""
         for index, instance in enumerate(cluster.instances):
             if index == len(self._targets):
                 self._targets.append(_Target(cluster.pools[index], len(self._times_us)))
@@ -138,7 +138,7 @@ class Scrapes:
         self._times_us.append(time_us)
 
     def text(self, cluster: Cluster, table: RequestTable) -> Iterator[str]:
-        """The file line by line; the time of the latest event is added unless it was the latest scrape."""
+        """Iterate over the file's lines; the latest event's time is added as a sample unless it is the last one."""
         if not self._times_us or self._times_us[-1] < cluster.now:
             self.take(cluster, cluster.now)
         first_tokens = [_Added(0) for _ in self._targets]
@@ -172,7 +172,7 @@ class Scrapes:
                     yield _line(f"{family.name}_total", one.labels, str(point.total), point.time_us)
         yield "# EOF\n"
 
-    # ---- from requests ----
+    # ---- metrics from requests ----
 
     def _add(self, family: Family, of_instances: list[_Added], index: int, time_us: int, value: int) -> None:
         target = self._targets[index]
@@ -183,7 +183,7 @@ class Scrapes:
         of_instances[index].add(max(self._shown(time_us), target.first), bucket, value)
 
     def _shown(self, time_us: int) -> int:
-        """The number of the first time that is not before this one."""
+        """Index of the first sample time that is not before ``time_us``."""
         return min(bisect_left(self._times_us, time_us), len(self._times_us) - 1)
 
     def _buckets(self, family: Family, target: _Target) -> tuple[float, ...]:
@@ -201,13 +201,13 @@ class Scrapes:
 
         return _Series({**self._labels(index), **dict(family.labels)}, self._buckets(family, target), points)
 
-    # ---- from instances ----
+    # ---- metrics from instances ----
 
     def _labels(self, index: int) -> dict[str, str]:
         return {"engine": str(index), "model_name": self._targets[index].pool.model.name}
 
     def _state(self) -> Iterator[str]:
-        """What is told at a moment."""
+        """Iterate over the lines of instantaneous values."""
         for name, text, shown in _GAUGES:
             yield from _about(name, text, "gauge")
             for index, one in enumerate(self._targets):
@@ -220,7 +220,7 @@ class Scrapes:
                 yield _line(name + "_total", self._labels(index), str(count), time_us)
 
     def _generation(self, first_tokens: list[_Added]) -> Iterator[str]:
-        """Every token is a first one, or comes some time after another."""
+        """Count generated tokens: each is a first token, or follows another after a gap."""
         yield from _about("vllm:generation_tokens", "Number of generation tokens processed.", "counter")
         for index, one in enumerate(self._targets):
             times = range(one.first, len(self._times_us))
@@ -245,7 +245,7 @@ def _token_buckets(pool: Pool) -> tuple[float, ...]:
 
 
 def seconds(time_us: int) -> str:
-    """Microseconds as seconds, exactly."""
+    """Format microseconds as seconds, exactly."""
     whole, rest = divmod(time_us, US_PER_S)
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
 
@@ -279,7 +279,7 @@ def _histogram(family: Family, series: Sequence[_Series]) -> Iterator[str]:
 
 
 def _end(value: float) -> str:
-    """A bucket's upper end as Prometheus' clients write it."""
+    """Format a bucket's upper bound as Prometheus clients do."""
     return repr(value) if value < US_PER_S else f"{value:g}"
 
 

@@ -1,1 +1,1 @@
-"""A run as a trace for Perfetto (https://ui.perfetto.dev)."""
+"""A run as a Perfetto trace (https://ui.perfetto.dev)."""

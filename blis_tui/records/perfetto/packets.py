@@ -1,7 +1,7 @@
-"""Packets of Perfetto's trace format, as far as a simulation needs it: tracks, slices, instants, counters, flows.
+"""The subset of Perfetto's trace packets that a simulation needs: tracks, slices, instants, counters, flows.
 
-The numbers are those of the fields in ``protos/perfetto/trace`` of Perfetto's sources; its format keeps them.
-Packets may be written in any order: Perfetto sorts them by time, those of one time in the order of the file.
+The numbers are the field numbers in ``protos/perfetto/trace`` of Perfetto's sources, which never change. Packets may be
+written in any order: Perfetto sorts them by time, keeping the file order of simultaneous ones.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 Argument: TypeAlias = int | str | tuple[str, ...]
-"""What an argument of an event may be."""
+"""Types of event arguments."""
 
 REQUEST: Final = "request"
-"""The category of events that each have a name of their own; those of the others are few."""
+"""The category of events with individual names; other categories have few different names."""
 
 _NS_PER_US: Final = 1000
 _BY_RANK: Final = 3
@@ -24,7 +24,7 @@ _BEGIN, _END, _INSTANT, _COUNTER = range(1, 5)
 
 
 def varint(value: int) -> bytes:
-    """A whole number from 0, seven bits a byte, the lowest first."""
+    """Encode a non-negative integer, seven bits per byte, lowest first."""
     if value < 0x80:
         return _BYTES[value]
     if value < 0x4000:
@@ -38,30 +38,30 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A field that is a whole number; negative ones as 64 bits of two's complement."""
+    """Encode an integer field; negative values as 64-bit two's complement."""
     return _KEYS[field][0] + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def data(field: int, value: bytes | str) -> bytes:
-    """A field that is a text or a message."""
+    """Encode a text or message field."""
     content = value.encode(errors="replace") if isinstance(value, str) else value
     return _KEYS[field][2] + varint(len(content)) + content
 
 
 def fixed64(field: int, value: int) -> bytes:
-    """A field of eight bytes."""
+    """Encode a field of eight bytes."""
     return _KEYS[field][1] + value.to_bytes(8, "little")
 
 
 _BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
 _KEYS: Final = tuple(tuple(varint(field << 3 | kind) for kind in range(3)) for field in range(64))
-"""What stands before the value of a field: its number, and whether it is a number, eight bytes, or has a length."""
+"""The encoded key of each field: its number and its wire type (integer, eight bytes, or length-delimited)."""
 _NEEDS_STATE: Final = number(13, 2)
 _ON_SEQUENCE: Final = number(10, 1)
 
 
 class _Interned:
-    """Texts that are written once and then stand for a number."""
+    """Strings that are written once and then referenced by number."""
 
     def __init__(self, field: int) -> None:
         self._field = field
@@ -69,7 +69,7 @@ class _Interned:
         self.news = b""
 
     def number(self, text: str) -> int:
-        """The number of a text; a new one is added to ``news``."""
+        """Return the number of a string; a new one is added to ``news``."""
         known = self._numbers.get(text)
         if known is None:
             known = self._numbers[text] = len(self._numbers) + 1
@@ -89,21 +89,21 @@ class Packets:
         self._tracks = 0
         self._categories, self._names, self._arguments = _Interned(1), _Interned(2), _Interned(3)
         self._tables = (self._categories, self._names, self._arguments)
-        self._write(number(13, 1))  # the interned texts begin here
+        self._write(number(13, 1))  # the interned strings begin here
 
     # ---- tracks ----
 
     def process(self, pid: int, name: str, labels: tuple[str, ...] = ()) -> int:
-        """A process, which holds tracks; returns its track."""
+        """Write a process, which holds tracks; return its track."""
         about = number(1, pid) + data(6, name) + b"".join([data(8, label) for label in labels])
         return self._track(data(3, about) + number(11, _BY_RANK))
 
     def track(self, parent: int, name: str, rank: int = 0) -> int:
-        """A track of slices in a process; those of one name are shown as one. ``rank`` orders it among the others."""
+        """Write a track of slices in a process; tracks with the same name are merged. ``rank`` orders them."""
         return self._track(data(2, name) + number(5, parent) + number(12, rank))
 
     def counter(self, parent: int, name: str, unit: str, rank: int = 0) -> int:
-        """A track of numbers in a process."""
+        """Write a counter track in a process."""
         return self._track(data(2, name) + number(5, parent) + data(8, data(6, unit)) + number(12, rank))
 
     def _track(self, description: bytes) -> int:
@@ -116,24 +116,24 @@ class Packets:
     def begin(
         self, track: int, time_us: int, category: str, name: str, arguments: Mapping[str, Argument], flow: int = 0
     ) -> None:
-        """A slice begins; it is one in whatever has begun on the track and not ended.
+        """Begin a slice, nested in any open slices of the track.
 
-        ``flow`` joins it with all others of that number by arrows, in order of time; 0 = none.
+        ``flow`` connects it by arrows with all events of that flow, in order of time; 0 = none.
         """
         self._event(_BEGIN, track, time_us, self._head(category, name, flow), arguments)
 
     def end(self, track: int, time_us: int, arguments: Mapping[str, Argument] = {}) -> None:
-        """The latest slice on the track that has not ended ends; what is known of it only now."""
+        """End the latest open slice of the track, adding arguments known only now."""
         self._event(_END, track, time_us, b"", arguments)
 
     def instant(
         self, track: int, time_us: int, category: str, name: str, arguments: Mapping[str, Argument], flow: int = 0
     ) -> None:
-        """Something happens."""
+        """Write an instant event."""
         self._event(_INSTANT, track, time_us, self._head(category, name, flow), arguments)
 
     def count(self, track: int, time_us: int, value: int) -> None:
-        """A counter has a new value."""
+        """Write a new value of a counter."""
         self._event(_COUNTER, track, time_us, number(30, value), {})
 
     def _head(self, category: str, name: str, flow: int) -> bytes:
@@ -152,7 +152,7 @@ class Packets:
                 news += table.news
                 table.news = b""
         if news:
-            packet += data(12, news)  # one field: Perfetto reads the last one of a number
+            packet += data(12, news)  # as one field, because Perfetto keeps only the last field of a number
         self._write(packet + _NEEDS_STATE)
 
     def _write(self, packet: bytes) -> None:

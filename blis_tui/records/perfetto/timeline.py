@@ -1,8 +1,8 @@
 """A run as tracks: a process for the cluster, each pool and each instance.
 
-An instance has lanes for its steps (as many as overlap) and for its requests: how long each was queued, in prefill, in
-decode, preempted. A request's whole life is a slice of the cluster, in which it may wait at the gateway or for a KV
-transfer; arrows lead from there to the router and to the instances. Memory is taken for requests under way only.
+An instance has lanes for its steps (as many as overlap) and for its requests: the times in which each was queued, in
+prefill, in decode, or preempted. A request's whole life is a slice of the cluster, with nested waits at the gateway or
+for a KV transfer; arrows lead from it to the router and to the instances. Only requests in progress take memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _GONE: Final = ("terminated", "failed")
 
 @dataclass(slots=True)
 class _Visit:
-    """A request at an instance."""
+    """A request's stay at an instance."""
 
     lane: int
     phase: str
@@ -73,15 +73,15 @@ class _Life:
     ttfat_us: int = -1
     visits: dict[int, _Visit] = field(default_factory=dict)
     inner: int = 0
-    """Slices in its own that have begun: the gateway's, a transfer's."""
+    """Number of open slices within the request's own: the gateway's, a transfer's."""
 
 
 class Timeline:
-    """Writes the trace while the run runs: every record is handed to :meth:`observe`, in order.
+    """Writes the trace while the run proceeds; :meth:`observe` must get every record, in order.
 
     Args:
         out: the file.
-        experiment: what runs.
+        experiment: the experiment that runs.
     """
 
     def __init__(self, out: BinaryIO, experiment: Experiment) -> None:
@@ -105,7 +105,7 @@ class Timeline:
         self._now = 0
         self._changed: dict[int, None] = {}
         self._kv_due: list[tuple[int, int, int, int]] = []
-        """KV blocks in use at the ends of steps: the time, the event, the instance, how many."""
+        """KV blocks in use at ends of steps: time, event, instance, number of blocks."""
         self._tell: dict[type[Record], Callable[..., None]] = {
             Arrived: self._arrive,
             Rejected: self._reject,
@@ -133,7 +133,7 @@ class Timeline:
         }
 
     def observe(self, record: Record) -> None:
-        """Write what a record says; records that no track shows are passed over."""
+        """Write what a record says; skip records that no track shows."""
         if record.time_us != self._now:
             self._write_counters(record.time_us)
             self._now = record.time_us
@@ -142,7 +142,7 @@ class Timeline:
             tell(record)
 
     def finish(self) -> None:
-        """Write what is still under way: slices that begin and do not end."""
+        """Write requests in progress as slices that begin and do not end."""
         self._write_counters(None)
         for name, life in self._lives.items():
             for visit in life.visits.values():
@@ -182,7 +182,7 @@ class Timeline:
         self._count(index, waiting=1)
 
     def _turn(self, name: str, index: int, phase: str) -> None:
-        """Another phase begins."""
+        """Begin another phase of a request."""
         visit = self._lives[name].visits[index]
         before = visit.phase
         self._end_phase(visit, name, self._now)
@@ -202,7 +202,7 @@ class Timeline:
         self._count(index, running=-ran, waiting=ran - 1)
 
     def _end_phase(self, visit: _Visit, name: str, end_us: int | None) -> None:
-        """Write the phase that a request is in, which ends now or (None) not any more."""
+        """Write the current phase of a request, which ends at ``end_us``; None = it is still open."""
         if visit.phase != _RUNNING:
             self._slice(visit.lane, visit.since_us, end_us, visit.phase, name)
             return
@@ -234,7 +234,7 @@ class Timeline:
         self._packets.begin(life.lane, self._now, REQUEST, record.request_id, arguments, life.flow)
 
     def _end(self, name: str, arguments: dict[str, Argument]) -> None:
-        # Where transfers start with the step that computes the prompt, a request can end before that step is over.
+        # If transfers start with the step that computes the prompt, a request can end before that step does.
         for index in tuple(self._lives[name].visits):
             self._leave(name, index, "prefilled")
         life = self._lives.pop(name)

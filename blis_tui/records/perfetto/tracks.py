@@ -1,4 +1,4 @@
-"""The tracks of a run: lanes, counters, and what belongs to an instance."""
+"""The tracks of a run: lanes, counters, and the tracks of an instance."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """Tracks of one name, as many as are in use at once."""
+    """Tracks with the same name, as many as are in use at once."""
 
     def __init__(self, packets: Packets, process: int, name: str, rank: int) -> None:
         self._new: Callable[[], int] = lambda: packets.track(process, name, rank)
         self._free: list[int] = []
 
     def take(self) -> int:
-        """A track that is free, or a new one."""
+        """Return a free track, or a new one."""
         return heappop(self._free) if self._free else self._new()
 
     def give_back(self, track: int) -> None:
-        """It is free again."""
+        """Mark a track as free again."""
         heappush(self._free, track)
 
 
 class Counter:
-    """A number over time, written where it changes."""
+    """A number over time, written when it changes."""
 
     def __init__(self, packets: Packets, process: int, name: str, unit: str) -> None:
         self._packets = packets
@@ -38,14 +38,14 @@ class Counter:
         self.value = 0
 
     def write(self, time_us: int) -> None:
-        """Write its value, if it is another one than before."""
+        """Write the value if it has changed."""
         if self.value != self._written:
             self._packets.count(self._track, time_us, self.value)
             self._written = self.value
 
 
 class Load:
-    """How many requests run and wait, and how many KV blocks are in use, in an instance or a pool."""
+    """Counters of running requests, waiting requests, and KV blocks in use, of an instance or a pool."""
 
     def __init__(self, packets: Packets, process: int, above: Load | None) -> None:
         self._above = above
@@ -54,24 +54,24 @@ class Load:
         self._kv = Counter(packets, process, "KV blocks used", "blocks")
 
     def add(self, *, running: int = 0, waiting: int = 0) -> None:
-        """So many more."""
+        """Change the numbers of requests."""
         self._running.value += running
         self._waiting.value += waiting
         if self._above is not None:
             self._above.add(running=running, waiting=waiting)
 
     def use(self, blocks: int, time_us: int) -> None:
-        """So many KV blocks are in use from then on."""
+        """Set the number of KV blocks in use from then on."""
         self._use_more(blocks - self._kv.value, time_us)
 
     def _use_more(self, blocks: int, time_us: int) -> None:
         self._kv.value += blocks
         self._kv.write(time_us)
         if self._above is not None:
-            self._above._use_more(blocks, time_us)  # noqa: SLF001  (another one of these)
+            self._above._use_more(blocks, time_us)  # noqa: SLF001  (an object of the same class)
 
     def write(self, time_us: int) -> None:
-        """Write who runs and waits."""
+        """Write the numbers of running and waiting requests."""
         self._running.write(time_us)
         self._waiting.write(time_us)
         if self._above is not None:
@@ -86,6 +86,6 @@ class Instance:
         self.load = Load(packets, self.process, above)
         self.requests = Lanes(packets, self.process, "requests", 2)
         self.steps: list[list[int]] = []
-        """The lanes of steps: each its track and until when it is taken."""
+        """The lanes of steps: each lane's track, and when it becomes free."""
         self.state = 0
-        """The track of its state, where instances come and go."""
+        """The track of its state, if instances come and go."""

@@ -1,1 +1,1 @@
-"""The formats of recorded workloads, one a file: each reads a file's text into columns."""
+"""Formats of recorded workloads, one per module: each reads a file's text into columns."""

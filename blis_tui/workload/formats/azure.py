@@ -1,7 +1,7 @@
 """The LLM inference traces that Azure published in 2023 and 2024.
 
 Source: https://github.com/Azure/AzurePublicDataset (AzureLLMInferenceDataset2023.md and 2024.md). The files of 2023
-have times with seven decimals, those of 2024 with up to six and a time zone.
+have times with seven decimals; those of 2024 have up to six and a time zone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ _COLUMNS: Final = {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "out
     "azure", "The public Azure LLM inference traces of 2023 and 2024: TIMESTAMP, ContextTokens, GeneratedTokens."
 )
 def azure(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """The format says what its columns are, where the workload does not."""
+    """The columns are those of the format, unless the workload names others."""
     del settings, problems
     return read(text, {**_COLUMNS, **trace.columns}, trace.time_unit, limit=trace.limit)

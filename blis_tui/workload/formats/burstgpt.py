@@ -30,7 +30,7 @@ _FAILED: Final = ("0", "0.0")
     "burstgpt", "BurstGPT: CSV with Timestamp, Request tokens, Response tokens; failed requests are left out."
 )
 def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Arrivals count from the first request; the models that served it then are not asked for."""
+    """Arrivals count from the first request; the models that originally served the requests are ignored."""
     del settings, problems
     given = {**_COLUMNS, **trace.columns}
     unit = trace.time_unit or "s"
@@ -38,7 +38,7 @@ def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
 
 
 def _answered(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
-    """The rows of requests that got an answer."""
+    """Keep the rows of requests that got an answer."""
     outputs = cells.get(_OUTPUT, ())
     if not any(one in outputs for one in _FAILED):
         return cells, lines

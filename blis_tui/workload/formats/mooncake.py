@@ -1,7 +1,7 @@
-"""The traces of Mooncake: requests with the ids of their prompts' blocks, so that what was shared is shared again.
+"""Mooncake traces: requests with the ids of their prompts' blocks, so that prompts share the same prefixes again.
 
 Source: https://github.com/kvcache-ai/Mooncake (``FAST25-release``). ``timestamp`` counts milliseconds from the start of
-the trace. Each of the ``hash_ids`` stands for 512 tokens and all that come before them; the last block may be shorter.
+the trace. Each of the ``hash_ids`` stands for 512 tokens and everything before them; the last block may be shorter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SEVERAL: Final = -2
 
 @TRACES.plugin("mooncake", "Mooncake: JSON lines with timestamp, input_length, output_length and hash_ids.")
 def mooncake(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Prompts share what their ids share; other keys are ignored."""
+    """Prompts share the blocks with common ids; other keys are ignored."""
     del settings
     csv_only(trace, problems)
     arrivals, inputs, outputs = array("q"), array("q"), array("q")
@@ -54,7 +54,7 @@ def mooncake(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
 
 
 def _ids(row: JsonRow, prompt: int | None) -> list[int] | None:
-    """The ids of a prompt's blocks."""
+    """Return the ids of a prompt's blocks."""
     key = "hash_ids"
     value = row.data.get(key)
     if not isinstance(value, list):
@@ -73,10 +73,10 @@ def _ids(row: JsonRow, prompt: int | None) -> list[int] | None:
 
 
 class _Blocks:
-    """The blocks of all prompts, from which follows what is worth a segment.
+    """The blocks of all prompts, from which shared segments are derived.
 
-    A block of one prompt only is its own affair. Blocks of which none is ever without the others are one segment: a
-    prompt of 12,000 tokens is three or four then, not 24.
+    A block that occurs in one prompt only is private. Blocks that always occur together form one segment: a prompt of
+    12,000 tokens then has three or four segments instead of 24.
     """
 
     def __init__(self) -> None:
@@ -84,10 +84,10 @@ class _Blocks:
         self._ends = array("q")
         self._uses: dict[int, int] = {}
         self._before: dict[int, int] = {}
-        """Block -> the one that always comes before it."""
+        """Block -> the block that always precedes it."""
 
     def add(self, ids: list[int]) -> None:
-        """The blocks of the next prompt."""
+        """Add the blocks of the next prompt."""
         last = _NOTHING
         for one in ids:
             self._uses[one] = self._uses.get(one, 0) + 1
@@ -98,7 +98,7 @@ class _Blocks:
         self._ends.append(len(self._ids))
 
     def segments(self, prompts: array[int]) -> Iterator[Segments]:
-        """What each prompt, of so many tokens, may share with others."""
+        """Iterate over what each prompt, given its number of tokens, may share with others."""
         uses, before = self._uses, self._before
         start = 0
         for end, tokens in zip(self._ends, prompts, strict=True):

@@ -1,8 +1,8 @@
-"""Spans of calls to models, by the semantic conventions of OpenTelemetry for generative AI.
+"""Spans of model calls, by the semantic conventions of OpenTelemetry for generative AI.
 
-Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/. The file is OTLP JSON, as one object or one
-after the other (as the Collector's file exporter writes them), or has spans alone. A span counts when it has the tokens
-of prompt and answer, and is not that of an agent, which repeats the sums of its calls.
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/. The file contains OTLP JSON, as one object or
+one after the other (as the Collector's file exporter writes them), or spans alone. A span counts as a request if it has
+the token counts of prompt and answer, and is not an agent's span, which repeats the sums of its calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
-"""Names of today, and those of before version 1.27."""
+"""Current names, and those before version 1.27."""
 _BUDGET: Final = "gen_ai.request.max_tokens"
 _OPERATION: Final = "gen_ai.operation.name"
 _CALLS: Final = frozenset(("", "chat", "text_completion", "generate_content"))
@@ -40,7 +40,7 @@ _ENDS: Final = ("endTimeUnixNano", "end_time")
     "otel", "OpenTelemetry GenAI spans (OTLP JSON or JSON lines) with gen_ai.usage.input_tokens and output_tokens."
 )
 def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """A request arrives when its span starts, counted from the earliest; calls of a conversation are a session."""
+    """Requests arrive when their spans start, counted from the earliest; the calls of a conversation form a session."""
     del settings
     csv_only(trace, problems)
     starts: list[int] = []
@@ -83,7 +83,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
 
 
 def _left_out(others: int, again: int) -> tuple[LeftOut, ...]:
-    """What is no request."""
+    """Describe the spans that are not requests."""
     found = (
         LeftOut(others, "span", "that are no calls of a model with their tokens"),
         LeftOut(again, "span", "with the ids of an earlier one"),
@@ -92,7 +92,7 @@ def _left_out(others: int, again: int) -> tuple[LeftOut, ...]:
 
 
 def _is_known(span: JsonRow, known: set[bytes]) -> bool:
-    """Whether a span of this trace has had its id; else it is known from now on."""
+    """Whether a span of this trace had the same id before; if not, record it."""
     ids = [span.text(names[0]) or span.text(names[1]) for names in (_TRACE_IDS, _SPAN_IDS)]
     if not ids[1]:
         return False
@@ -104,7 +104,7 @@ def _is_known(span: JsonRow, known: set[bytes]) -> bool:
 
 
 def _spans(line: int, value: object, problems: Problems) -> Iterator[JsonRow]:
-    """The spans of an export, or the one that stands alone."""
+    """Iterate over the spans of an export, or the single one."""
     row = JsonRow.of(line, value, problems)
     if row is None:
         return
@@ -122,7 +122,7 @@ def _spans(line: int, value: object, problems: Problems) -> Iterator[JsonRow]:
 
 
 def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
-    """The objects of a list."""
+    """Iterate over the objects in a list."""
     value = row.data.get(key, [])
     if not isinstance(value, list):
         row.note(key, f"`{key}` is {brief(value)}, not a list")
@@ -134,9 +134,9 @@ def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
 
 
 def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
-    """Start in nanoseconds, prompt, answer, conversation, duration and budget of a call; None = it is none, or broken.
+    """Return start in nanoseconds, prompt, answer, conversation, duration and budget of a call; None = no valid call.
 
-    A budget below the answer was counted otherwise: none is known then.
+    A budget below the answer was counted differently, so none is returned.
     """
     attributes = _attributes(span)
     names = [next((name for name in group if name in attributes), None) for group in (_INPUT, _OUTPUT)]
@@ -159,7 +159,7 @@ def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
 
 
 def _attributes(span: JsonRow) -> Mapping[str, object]:
-    """Of a span: OTLP lists keys and typed values, SDKs write a map."""
+    """Return a span's attributes: OTLP lists keys and typed values, SDKs write a map."""
     found = span.data.get("attributes", [])
     if isinstance(found, dict):
         return found
@@ -171,7 +171,7 @@ def _attributes(span: JsonRow) -> Mapping[str, object]:
 
 
 def _number(value: object) -> object:
-    """OTLP writes 64-bit integers as text."""
+    """Convert OTLP's 64-bit integers, which are text, to numbers."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else value
 
 

@@ -1,7 +1,7 @@
 """CSV files whose columns have known names, or are named under ``columns``, as ``workload.trace.columns`` lists them.
 
-Files of vLLM, Vidur, SplitwiseSim, GuideLLM and ``blis-tui run --requests`` are known by their columns. Arrivals that
-are dates or Unix times count from the earliest one, others from the start of the simulation.
+Files of vLLM, Vidur, SplitwiseSim, GuideLLM and ``blis-tui run --requests`` are recognized by their columns. Arrivals
+that are dates or Unix times count from the earliest one, others from the start of the simulation.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _OTHERS: Final = {
     '"resourceSpans"': "otel",
     '"gen_ai.': "otel",
 }
-"""What files of other formats have near their beginning."""
+"""Strings near the beginning of files of other formats."""
 
 
 @TRACES.plugin("requests", "CSV with a header, whose columns are known by their names or named in `columns`.")
 def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """The file says what its columns are, or the workload does."""
+    """The meaning of each column follows from its name or from the workload."""
     del settings
     head = text.head()
     if head[:1] in ("{", "["):

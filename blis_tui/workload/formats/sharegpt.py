@@ -1,9 +1,9 @@
-"""Conversations as ShareGPT has them: texts without lengths and times.
+"""ShareGPT conversations: texts without lengths and times.
 
 As in ``vllm bench serve --dataset-name sharegpt``, a conversation is one request: its first message, answered by the
 second; conversations without an answer are left out. Source: https://github.com/vllm-project/vllm
 (``vllm/benchmarks/datasets.py``). With ``pacing: answers`` it is a session with a request for each pair of messages,
-whose prompt begins with all before; what comes after a message without text or answer is left out.
+whose prompt begins with all earlier messages; everything after a message without text or answer is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.workload.trace_text import Problems, TraceText
 
 BYTES_PER_TOKEN: Final = 4
-"""Of a text in UTF-8, as tokenizers of today make of English and, with three bytes a character, of Chinese."""
+"""Bytes of UTF-8 text per token in current tokenizers, for English and, with three bytes a character, for Chinese."""
 _LISTS: Final = ("conversations", "conversation", "messages")
 _TEXTS: Final = ("value", "content")
 
@@ -34,14 +34,14 @@ _TEXTS: Final = ("value", "content")
     "sharegpt", "Conversations (JSON or JSON lines): first message and answer, four bytes a token; needs `rate_per_s`."
 )
 def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """The file does not say when requests arrive."""
+    """The file has no arrival times."""
     del settings
     csv_only(trace, problems)
     whole = trace.pacing == "answers"
     inputs, outputs, rounds = array("q"), array("q"), array("q")
     sessions = Interned[str]()
     found = silent = later = 0
-    in_list = text.head()[:1] == "["  # all of which often stands in one line
+    in_list = text.head()[:1] == "["  # all of which is often on one line
     for number, (line, value) in enumerate(json_values(text)):
         row = JsonRow.of(line, value, problems, f"[{number}]" if in_list else "")
         if row is None:
@@ -73,14 +73,14 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
 
 
 def _left_out(silent: int, later: int, *, whole: bool) -> tuple[LeftOut, ...]:
-    """What is no request."""
+    """Describe the parts that are not requests."""
     why = "without an answer, or after one" if whole else "after the first answer (see `pacing`)"
     found = (LeftOut(silent, "conversation", "without a message and its answer"), LeftOut(later, "message", why))
     return tuple(one for one in found if one.count)
 
 
 def _messages(row: JsonRow) -> Sequence[object]:
-    """The messages of a conversation; what is wrong is noted."""
+    """Return the messages of a conversation, noting problems."""
     key = next((name for name in _LISTS if name in row.data), None)
     if key is None:
         row.note("", "there is no list of messages", "it is called `conversations` or `messages`")
@@ -93,7 +93,7 @@ def _messages(row: JsonRow) -> Sequence[object]:
 
 
 def _turns(row: JsonRow, messages: Sequence[object]) -> list[tuple[int, int]]:
-    """Tokens of messages and answers, as far as both are there and not empty; what is wrong is noted."""
+    """Return token counts of messages and answers, up to the first missing or empty one, noting problems."""
     key = next((name for name in _LISTS if name in row.data), "")
     lengths: list[int] = []
     for number, message in enumerate(messages):

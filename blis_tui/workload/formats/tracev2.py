@@ -1,7 +1,7 @@
 """TraceV2, the trace of BLIS: 27 columns, as ``blis run --trace-output`` and ``blis observe`` write them.
 
-Source: https://github.com/inference-sim/inference-sim (``sim/workload/tracev2.go`` and ``replay.go``). The YAML file
-beside it tells how the trace came about; what a replay needs is in the CSV file.
+Source: https://github.com/inference-sim/inference-sim (``sim/workload/tracev2.go`` and ``replay.go``). The accompanying
+YAML file describes how the trace was made; a replay needs only the CSV file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _GROUP: Final = "prefix_group"
 _ID: Final = "request_id"
 _LAST: Final = "last_chunk_time_us"
 _LONGEST: Final = 19
-"""More digits than any time has."""
+"""No time has this many digits."""
 _ADAPTER: Final = "adapter"
-"""A column that later versions of BLIS may write behind the others."""
+"""A column that later versions of BLIS may append."""
 _SAME: Final = (
     "output_tokens",
     "prefix_length",
@@ -56,7 +56,7 @@ _COLUMNS: Final = {
 
 @TRACES.plugin("tracev2", "TraceV2 of BLIS: CSV with 27 columns, from request_id to finish_reason.")
 def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """A request arrives when it was sent; the server's count of its prompt goes before the client's."""
+    """Requests arrive when they were sent; the server's prompt length takes precedence over the client's."""
     del settings
     header = text.head().partition("\n")[0]
     if header.startswith("trace_version"):
@@ -69,7 +69,7 @@ def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Probl
 
 
 def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
-    """What BLIS replays (``injectionTime``, ``effectiveInputTokenCount``), with the ids that it gives."""
+    """Compute what BLIS replays (``injectionTime``, ``effectiveInputTokenCount``), with the ids that it assigns."""
     made = dict(cells)
     made[_ID] = [f"request_{name}" if name.isdigit() else name for name in cells[_ID]]
     if _SENT in cells:
@@ -77,7 +77,7 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
             sent if _counts(sent) else due for due, sent in zip(cells[_ARRIVAL], cells[_SENT], strict=True)
         ]
     if _LAST in cells:
-        # Read as durations; a request without an answer has none.
+        # Read as durations, which requests without an answer lack.
         times = zip(made[_ARRIVAL], cells[_LAST], strict=True)
         made[_LAST] = [str(int(last) - int(sent)) if _spans(sent, last) else "" for sent, last in times]
     if _COUNTED in cells:
@@ -87,10 +87,10 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
 
 
 def _spans(start: str, end: str) -> bool:
-    """Whether these are times in whole microseconds, one after the other."""
+    """Whether these are times in whole microseconds, in order."""
     return start.isdecimal() and end.isdecimal() and len(end) < _LONGEST and int(end) >= int(start)
 
 
 def _counts(cell: str) -> bool:
-    """Whether a number is there, and not 0 or less."""
+    """Whether the cell has a positive number."""
     return bool(cell.strip(" 0.")) and not cell.startswith("-")

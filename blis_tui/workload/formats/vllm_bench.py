@@ -1,7 +1,7 @@
-"""What ``vllm bench serve --save-result --save-detailed`` writes: one JSON object with a list for each figure.
+"""Results of ``vllm bench serve --save-result --save-detailed``: one JSON object with a list for each figure.
 
-Source: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``). ``start_times`` are seconds of a clock that
-starts anywhere; a request that failed has an entry in ``errors`` that is not empty.
+Source: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``). ``start_times`` are seconds of a clock with
+an arbitrary start; a failed request has a non-empty entry in ``errors``.
 """
 
 from __future__ import annotations
