@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 _PREEMPTED_SHARE: Final = 1
-"""Percent of all requests from which on a check speaks."""
+"""Minimum percentage of preempted requests for a warning."""
 _KV_SHARE: Final = 10
 _SEQS_SHARE: Final = 10
 _FULL_SHARE: Final = 50
-"""Percent of the time of all steps from which on a check speaks."""
+"""Minimum percentage of the step time for a warning."""
 _BUSY_SHARE: Final = 80
-"""Percent of a run that instances are busy at least that limit it."""
+"""Minimum percentage of the run in which a pool's instances are busy, if the pool is to limit it."""
 _TAIL: Final = 4
-"""Times the median inter-token latency that the 99th percentile is worth a warning from."""
+"""Minimum ratio of the 99th percentile to the median inter-token latency for a warning."""
 _BESIDE_SHARE: Final = 20
-"""Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
+"""Minimum percentage of the total inter-token latency in steps with prefill for prefill to be the cause."""
 _AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
 
@@ -42,7 +42,7 @@ def _kv_cache(pool: Group) -> Finding | str:
     arrived = pool.arrived
     if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
         return ""
-    if by_priority := pool.total("outranked"):  # for want of places
+    if by_priority := pool.total("outranked"):  # preempted for a place in the batch
         preemptions -= by_priority
         preempted = min(preempted, preemptions)
         if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
@@ -84,7 +84,7 @@ def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
 
 
 def priorities_apart(seen: Seen) -> Finding | str:
-    """SGLang preempts requests for more urgent ones, and service classes are never that far apart."""
+    """SGLang preempts requests for more urgent ones, but the priorities of the service classes never differ enough."""
     policy = seen.experiment.policy
     settings = policy.batching.settings
     threshold = settings.get("priority_scheduling_preemption_threshold")
@@ -132,7 +132,7 @@ def thrashing(seen: Seen) -> Finding | str:
 
 
 def host_link(seen: Seen) -> Finding | str:
-    """Host memory is described, and no request is ever swapped there."""
+    """A host link is configured, but no request is ever swapped to host memory."""
     cluster = seen.cluster
     described = [pool.engine.host_link for pool in cluster.pools if pool.engine.host_link is not None]
     if not described or any(instance.batch.host is not None for instance in cluster.instances):
@@ -148,7 +148,7 @@ def host_link(seen: Seen) -> Finding | str:
 
 
 def crowded_out(seen: Seen) -> Finding | str:
-    """Requests that run alone are preempted again and again because KV blocks are reserved for prompts on their way."""
+    """Requests that run alone are preempted again and again because KV blocks are reserved for incoming prompts."""
     counts = [one.batch.crowded_out for one in seen.cluster.instances]
     times = 0
     for count in counts:
@@ -180,7 +180,7 @@ def crowded_out(seen: Seen) -> Finding | str:
 def token_budget(seen: Seen) -> Finding | str:
     """In more than half of the step time of the busiest pool, steps use up the whole ``max_num_batched_tokens``.
 
-    A pool whose instances have time to spare, or whose requests wait for a busier one afterwards, limits nothing.
+    A pool limits nothing if its instances have idle time, or if its requests wait for a busier pool afterwards.
     """
     if not seen.duration_us:
         return "nothing has happened yet"
@@ -188,7 +188,7 @@ def token_budget(seen: Seen) -> Finding | str:
 
 
 def _busy_share(pool: Group, seen: Seen) -> float:
-    """Which share of the run its instances were busy, on average."""
+    """Return the share of the run in which a pool's instances were busy, on average."""
     return pool.total("busy_us") / (len(pool.instances) * seen.duration_us)
 
 
@@ -217,7 +217,7 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
 
 
 def decode_tail(seen: Seen) -> Finding | str:
-    """The 99th percentile of ITL is four times the median, and steps that carry prefill hold the decodes up."""
+    """The 99th percentile of ITL is four times the median, and steps with prefill delay the decodes."""
     gaps = seen.gaps_us
     itl = of_histogram(gaps)
     if itl.p50 is None or itl.p99 is None:
@@ -252,7 +252,7 @@ def decode_tail(seen: Seen) -> Finding | str:
 
 
 def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
-    """What lets decodes wait less for prompts: advice and keys."""
+    """Return what makes decodes wait less for prompts: advice and keys."""
     traits, budget = instance.batch.traits, budget_key(instance)
     if traits.prefills_apart and traits.step_tokens_setting:
         mix = "policy.batching.enable_mixed_chunk"
@@ -266,7 +266,7 @@ def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
 
 
 def max_num_seqs(seen: Seen) -> Finding | str:
-    """In more than 10 % of the step time, requests wait for a place in the batch though tokens are left."""
+    """In more than 10 % of the step time, requests wait for a place in the batch although tokens are left."""
     return worst(map(_max_num_seqs, seen.by_pool()))
 
 
@@ -288,7 +288,7 @@ def _max_num_seqs(pool: Group) -> Finding | str:
 
 
 def prefix_cache(seen: Seen) -> Finding | str:
-    """Prompts share prefixes, but nothing is found in the cache."""
+    """Prompts share prefixes, but no block is ever found in the prefix cache."""
     workload = seen.experiment.workload
     if workload.trace is not None:
         return "a trace does not say beforehand which requests share a prefix"
@@ -316,14 +316,14 @@ def prefix_cache(seen: Seen) -> Finding | str:
     )
 
 
-# Is there room for the LoRA adapters that requests ask for?
+# Is there enough room for the LoRA adapters that requests ask for?
 
 _MISSED: Final = 0.25
-"""A share of requests for whose adapter another one had to go that is worth a warning; likewise of those held."""
+"""Minimum share of requests whose adapter had to evict another one for a warning; also of requests that were held."""
 
 
 def adapter_places(seen: Seen) -> Finding | str:
-    """Instances load adapters again and again, or requests wait for a place for theirs."""
+    """Instances load adapters again and again, or requests wait for a place for their adapter."""
     found = [one.batch.adapters for one in seen.cluster.instances if one.batch.adapters is not None]
     scheduled = evictions = held = loads = load_us = held_us = 0
     for one in found:
@@ -357,7 +357,7 @@ def adapter_places(seen: Seen) -> Finding | str:
 
 
 def adapters_without_cost(seen: Seen) -> Finding | str:
-    """Requests name adapters, and no instance has any."""
+    """Requests name adapters, but no instance has any."""
     if any(one.batch.adapters is not None for one in seen.cluster.instances):
         return ""
     named = len([row for row in seen.table.plain() if seen.table.adapter(row)]) if seen.table.has_adapters else 0

@@ -1,4 +1,4 @@
-"""Is what the steps took known from measurements?"""
+"""Checks whether the step times rest on measurements."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.metrics.lints.finding import Group, Seen
 EXTRAPOLATED_SHARE: Final = 10
-"""Percent of a step that operators beyond the measured ones may take unmentioned."""
+"""Maximum percentage of a step for extrapolated operators without a warning."""
 
 
 def eager_without_cost(seen: Seen) -> Finding | str:
-    """Steps are no CUDA graphs (``enforce_eager``, ``cudagraph_mode``), and nothing is known of what that costs here.
+    """Steps run without CUDA graphs (``enforce_eager``, ``cudagraph_mode``), but the step-time model has no such cost.
 
-    Step times that were measured as a whole hold for a server with graphs or for one without, whichever it was.
+    Step times that were measured as a whole apply either to a server with CUDA graphs or to one without.
     """
     kinds = {
         pool.latency.kind: key
@@ -48,7 +48,7 @@ def eager_without_cost(seen: Seen) -> Finding | str:
 
 
 def extrapolated(seen: Seen) -> Finding | str:
-    """Operators that were not measured take more than 10 % of a step of the largest batch there was."""
+    """Operators outside the measured range take more than 10 % of a step of the largest batch that occurred."""
     found = (_extrapolated(seen, group) for group in seen.by_pool())
     return next((one for one in found if one is not None), "")
 
