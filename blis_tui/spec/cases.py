@@ -1,4 +1,4 @@
-"""The cases of an experiment: what ``cases`` and ``matrix`` assign, by name."""
+"""The cases of an experiment: named sets of values from ``cases`` and ``matrix``."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class NamedCase:
     """One variant of an experiment."""
 
     name: str
-    """Empty for the experiment itself."""
+    """Name of the case; empty for the experiment itself."""
     line: int
     """Line of the case in the file, from 1."""
     overrides: tuple[Override, ...]
 
     @property
     def values(self) -> dict[str, Json]:
-        """Path -> value."""
+        """The assigned values by path."""
         return coordinates_of(self.overrides)
 
 
 def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
-    """Every case combined with every point of the matrix; without either, the experiment itself, without a name."""
+    """Return every case combined with every point of the matrix; without either, the unnamed experiment itself."""
     axes = tuple(crossed(document, ("matrix",), problems))
     if (count := how_many(axes)) > MAX_POINTS:
         message = f"the matrix gives {count:,} cases, and at most {MAX_POINTS:,} are made"
@@ -61,5 +61,5 @@ def _coordinates(point: tuple[Override, ...]) -> str:
 
 
 def _word(value: Json) -> str:
-    """A value as part of a name."""
+    """Return a value as part of a name."""
     return value if isinstance(value, str) else repr(value).replace(" ", "").replace("/", "-")
