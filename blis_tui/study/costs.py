@@ -9,8 +9,8 @@ The energy model is the usual first-order one: a machine's power grows linearly 
 
     watts = idle + (busy - idle) * busy share
 
-An accelerator is busy while its instance runs a step. Its power then depends on the bottleneck: memory with few decodes,
-compute with prompts and large batches,
+An accelerator is busy while its instance runs a step. Its power then depends on the bottleneck: memory with few
+decodes, compute with prompts and large batches,
 
     busy = memory_bound + (peak - memory_bound) * min(1, MFU / peak_at_mfu)
     MFU  = 2 * active parameters * tokens computed / (busy time * 16-bit peak FLOPS)
