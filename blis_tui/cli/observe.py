@@ -254,7 +254,7 @@ def observe(
         from blis_tui.observe.kv_events import KvEvents  # noqa: PLC0415
 
         listener = KvEvents(watched.kv_events)
-    if not output:  # would mean the current folder
+    if not output:  # which would be this folder
         raise InputError("cannot write the recording: the name of the folder is empty", help="-o FOLDER")
     folder = Folder(Path(output))
     line = ProgressLine(shown.progress)

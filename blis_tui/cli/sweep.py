@@ -275,7 +275,7 @@ def store_of(given: str | None) -> Store:
 
     if given == "none":
         return MemoryStore()
-    if given == "":  # would mean the current folder
+    if given == "":  # which would be this folder
         raise InputError("cannot keep results: the name of the folder is empty", help="--store DIR, or `--store none`")
     store = FolderStore.of_user() if given is None else FolderStore(Path(given))
     try:

@@ -19,7 +19,7 @@ class Verdict:
     """One expectation, the observed value, and whether the expectation holds."""
 
     metric: str
-    """The metric that the expectation is about, as a dotted path."""
+    """The metric that the expectation is about, by its dotted path."""
     min: float | None
     """The lower bound, in the metric's unit; None = no such bound."""
     max: float | None
@@ -29,7 +29,7 @@ class Verdict:
     value: float | str | bool | None
     """The value in the report; None if it has no such metric, or nothing was observed."""
     ok: bool
-    """Whether the expectation holds; it never does for a metric that is missing or null."""
+    """Whether it holds; a metric that is missing or null never does."""
     event: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """For expectations of the course of the run: the number of the first event that broke it."""
     time_us: int | None = field(default=None, metadata=WHERE_IT_APPLIES)

@@ -71,7 +71,7 @@ class RequestCounts:
     """
 
     total: int
-    """Requests that arrived."""
+    """Requests that arrived, whatever their outcome."""
     injected: int
     """Requests that arrived and were not rejected: ``total - rejected``."""
     rejected: int
@@ -221,7 +221,7 @@ class Report(Sections):
     kv: KvCounts
     """The KV caches of all instances together, and preemptions."""
     instances: tuple[InstanceReport, ...]
-    """The figures of each instance, in order of index."""
+    """Per instance, in order of their indices."""
     slo_classes: Mapping[str, GroupReport]
     """By name: the requests of each SLO class."""
     tenants: Mapping[str, GroupReport]

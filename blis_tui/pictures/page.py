@@ -79,7 +79,7 @@ def document(data: Mapping[str, object]) -> str:
 
 
 def provenance(facts: Mapping[str, str]) -> Table:
-    """Return a table that identifies a page's figures, and what made it."""
+    """What identifies a page's figures, and what made it."""
     made_by = {"Engine": ENGINE, "blis-tui": __version__, "plotly.js, which draws the pictures": plotly_version()}
     rows = [*facts.items(), *made_by.items()]
     return Table(caption="Equal digests, seeds and engines give equal figures", head=("", ""), rows=rows, words=(1,))

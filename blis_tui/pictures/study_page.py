@@ -159,7 +159,7 @@ def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Tabl
 
 
 def _percentiles(points: Points) -> Picture | None:
-    """Return four percentiles of each latency, for the best points or the first that meet all bounds."""
+    """Four percentiles of each latency, for the best points or the first that meet all bounds."""
     done = [one for one in points.all if one.status == "done"]
     front = [one for one in done if one.point.number in points.front]
     members = (front or [one for one in done if one.ok is not False] or done)[:_CURVES]

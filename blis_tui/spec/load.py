@@ -126,7 +126,7 @@ def locate(source: str | Path) -> Path:
         return found
     if find("Study", source, Path.cwd()) is not None:
         raise InputError(f"`{source}` is a study, not an experiment", help=f"`blis-tui sweep {source}` makes its runs")
-    if isfile(source):  # noqa: PTH113  (Path.is_file may raise for a name that is too long)
+    if isfile(source):  # noqa: PTH113  (a name too long for a file is no error here)
         known = f"the file of that name is no document by its ending (.yaml, .yml, .json): `./{source}` reads it as one"
     else:
         known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")

@@ -296,7 +296,7 @@ class Throughput(Count):
 
 
 class Attainment(Bounded):
-    """The share of requests that meet their targets.
+    """The share of requests that met their targets.
 
     Args:
         wanted: its range.

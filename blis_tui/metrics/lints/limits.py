@@ -84,7 +84,7 @@ def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
 
 
 def priorities_apart(seen: Seen) -> Finding | str:
-    """SGLang preempts requests for more urgent ones, but the priorities of the service classes never differ enough."""
+    """SGLang's priority preemption is on, but the SLO classes are never far enough apart to trigger it."""
     policy = seen.experiment.policy
     settings = policy.batching.settings
     threshold = settings.get("priority_scheduling_preemption_threshold")
@@ -132,7 +132,7 @@ def thrashing(seen: Seen) -> Finding | str:
 
 
 def host_link(seen: Seen) -> Finding | str:
-    """A host link is configured, but no request is ever swapped to host memory."""
+    """``engine.host_link`` is set, but no request is ever swapped to host memory."""
     cluster = seen.cluster
     described = [pool.engine.host_link for pool in cluster.pools if pool.engine.host_link is not None]
     if not described or any(instance.batch.host is not None for instance in cluster.instances):
@@ -148,7 +148,7 @@ def host_link(seen: Seen) -> Finding | str:
 
 
 def crowded_out(seen: Seen) -> Finding | str:
-    """Requests that run alone are preempted again and again because KV blocks are reserved for incoming prompts."""
+    """Requests that run alone are preempted repeatedly because KV blocks are reserved for prompts in transfer."""
     counts = [one.batch.crowded_out for one in seen.cluster.instances]
     times = 0
     for count in counts:
@@ -180,7 +180,7 @@ def crowded_out(seen: Seen) -> Finding | str:
 def token_budget(seen: Seen) -> Finding | str:
     """In more than half of the step time of the busiest pool, steps use up the whole ``max_num_batched_tokens``.
 
-    A pool limits nothing if its instances have idle time, or if its requests wait for a busier pool afterwards.
+    A pool whose instances have time to spare, or whose requests then wait for a busier pool, is not the bottleneck.
     """
     if not seen.duration_us:
         return "nothing has happened yet"
@@ -217,7 +217,7 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
 
 
 def decode_tail(seen: Seen) -> Finding | str:
-    """The 99th percentile of ITL is four times the median, and steps with prefill delay the decodes."""
+    """The p99 of ITL is at least four times the median, and steps with prefill delay decodes."""
     gaps = seen.gaps_us
     itl = of_histogram(gaps)
     if itl.p50 is None or itl.p99 is None:
@@ -266,7 +266,7 @@ def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
 
 
 def max_num_seqs(seen: Seen) -> Finding | str:
-    """In more than 10 % of the step time, requests wait for a place in the batch although tokens are left."""
+    """For more than 10 % of the step time, requests wait for a place in the batch although token budget is left."""
     return worst(map(_max_num_seqs, seen.by_pool()))
 
 
@@ -288,7 +288,7 @@ def _max_num_seqs(pool: Group) -> Finding | str:
 
 
 def prefix_cache(seen: Seen) -> Finding | str:
-    """Prompts share prefixes, but no block is ever found in the prefix cache."""
+    """Prompts share prefixes, but the prefix cache has no hits."""
     workload = seen.experiment.workload
     if workload.trace is not None:
         return "a trace does not say beforehand which requests share a prefix"
@@ -323,7 +323,7 @@ _MISSED: Final = 0.25
 
 
 def adapter_places(seen: Seen) -> Finding | str:
-    """Instances load adapters again and again, or requests wait for a place for their adapter."""
+    """Instances keep reloading LoRA adapters, or requests wait for a slot for theirs."""
     found = [one.batch.adapters for one in seen.cluster.instances if one.batch.adapters is not None]
     scheduled = evictions = held = loads = load_us = held_us = 0
     for one in found:
@@ -357,7 +357,7 @@ def adapter_places(seen: Seen) -> Finding | str:
 
 
 def adapters_without_cost(seen: Seen) -> Finding | str:
-    """Requests name adapters, but no instance has any."""
+    """Requests name LoRA adapters, but no instance has any."""
     if any(one.batch.adapters is not None for one in seen.cluster.instances):
         return ""
     named = len([row for row in seen.table.plain() if seen.table.adapter(row)]) if seen.table.has_adapters else 0

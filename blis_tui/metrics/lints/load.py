@@ -91,7 +91,7 @@ def _left_alone(seen: Seen) -> str:
 
 
 def few_requests(seen: Seen) -> Finding | str:
-    """Fewer than 100 requests completed, so p99 is that of the slowest one or two."""
+    """Fewer than 100 requests completed, so the p99 comes from the slowest one or two."""
     if not seen.done:
         return "the run has not ended yet"
     completed = seen.flow.states[RequestState.COMPLETED]
@@ -108,9 +108,9 @@ def few_requests(seen: Seen) -> Finding | str:
 
 
 def edges(seen: Seen) -> Finding | str:
-    """The ramp-up (the batch fills) and the drain (no more arrivals) take more than a third of the run.
+    """Ramp-up (the batch fills) and drain (no more arrivals) are more than a third of the run.
 
-    The ramp-up ends when requests leave the batch as fast as they enter, after about the duration of one request.
+    A batch has filled when requests leave it as fast as they enter it, which takes about as long as a request runs.
     """
     if not seen.done:
         return "the run has not ended yet"
@@ -144,7 +144,7 @@ def edges(seen: Seen) -> Finding | str:
 def users_in_step(seen: Seen) -> Finding | str:
     """Users of a closed loop ask for answers of one length, and most answers end at the same moment as others.
 
-    Their next prompts then arrive together and wait for each other, again and again.
+    Their next prompts then arrive together as well and wait for each other, over and over.
     """
     clients = [one for one in seen.experiment.workload.clients if _stays_in_step(one)]
     users = max((int(str(one.arrivals.settings["users"])) for one in clients), default=0)

@@ -124,7 +124,7 @@ def unfinished(seen: Seen) -> Finding | str:
 
 
 def stranded(seen: Seen) -> Finding | str:
-    """The run ended with requests that waited for an instance which never came up."""
+    """The run ended with requests for which no instance ever became available."""
     cluster = seen.cluster
     if not seen.done:
         return "the run has not ended yet"

@@ -19,9 +19,9 @@ EXTRAPOLATED_SHARE: Final = 10
 
 
 def eager_without_cost(seen: Seen) -> Finding | str:
-    """Steps run without CUDA graphs (``enforce_eager``, ``cudagraph_mode``), but the step-time model has no such cost.
+    """CUDA graphs are off (``enforce_eager``, ``cudagraph_mode``), but the cost of that is not known here.
 
-    Step times that were measured as a whole apply either to a server with CUDA graphs or to one without.
+    Step times that were measured as a whole apply to servers with graphs or without, whichever was measured.
     """
     kinds = {
         pool.latency.kind: key
@@ -48,7 +48,7 @@ def eager_without_cost(seen: Seen) -> Finding | str:
 
 
 def extrapolated(seen: Seen) -> Finding | str:
-    """Operators outside the measured range take more than 10 % of a step of the largest batch that occurred."""
+    """Operators that were not measured take more than 10 % of a step of the run's largest batch."""
     found = (_extrapolated(seen, group) for group in seen.by_pool())
     return next((one for one in found if one is not None), "")
 

@@ -23,13 +23,12 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 
 
 def unread_keys(seen: Seen) -> Finding | str:
-    """Keys are set that have no effect.
+    """Keys are set, but nothing uses them.
 
-    Among the policy's keys: priorities, priorities of classes, and a gateway that never holds a request. Among the
-    engine's: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) if ``kv_blocks`` is a
-    number, and the steps' token budget if the batching rule has one of its own. Keys at their defaults are not
-    reported, because the normal form of an experiment contains them all. Experiments with plug-ins are not checked,
-    because plug-ins may read any key.
+    In the policy: priorities, the values of SLO classes, a gateway that holds nothing. In the engine: the share of
+    memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token
+    budget of steps where the batching rule has one of its own. Keys at their default are not reported: the normal form
+    of an experiment has them all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""

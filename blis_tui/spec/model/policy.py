@@ -84,7 +84,7 @@ class Gateway:
         default={"kind": "on-completion"},
     )
     tick_us: int
-    """Interval of tick dispatch."""
+    """Time between two dispatches by tick."""
     max_depth: int = key("Requests it holds at most; 0 = unlimited.", default=0, minimum=0, maximum=10**9)
     when_full: str = choice(
         "What happens when it is full.",

@@ -211,7 +211,7 @@ def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
 
 
 def slower_text(known: Slower) -> str:
-    """Return a slower server in words."""
+    """A slower server in words."""
     later = f", and first tokens {known.later:.3g} times as late beside that" if known.later > 1.0 else ""
     return f"step times {100 * known.times - 100:.3g} % longer{later}"
 

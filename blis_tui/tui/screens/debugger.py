@@ -397,7 +397,7 @@ class DebuggerScreen(Asking):
             shell(self.app).reopen_experiment(self.source, at=str(self.session.debugger.event))
 
     def action_compare_open(self) -> None:
-        """Compare with the same experiment with a value changed."""
+        """Compare with the same experiment, one value changed."""
         about = "The other side is this experiment with a value changed, as for --set: cluster.instances=2"
         loaded: list[Experiment] = []
 

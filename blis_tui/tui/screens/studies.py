@@ -194,7 +194,7 @@ class StudyScreen(Screen[None]):
             self.notify(said, title="Results are not kept", severity="warning", timeout=_LONG_S, markup=False)
 
     def action_study_run(self) -> None:
-        """Start the missing runs, or stop them."""
+        """Make the missing runs, or stop."""
         if self._work.doing == "running":
             self._work.stop()
         elif self._work.doing:  # known results are being looked up, which the sweep also does

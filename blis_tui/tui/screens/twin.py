@@ -187,7 +187,7 @@ class TwinScreen(BesideScreen):
             self._clock.resume()
 
     def action_twin_times(self) -> None:
-        """Replace more modelled parts by measured ones."""
+        """Simulate with more of the measured times."""
         self._halt()
         self.rung = (self.rung + 1) % len(self._twin.rungs)
         if len(self._twin.rungs) == 1:
