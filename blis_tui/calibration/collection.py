@@ -94,7 +94,7 @@ def remains(found: Plan) -> list[str]:
 
 
 def told(settles: Sequence[str], duration_us: float) -> list[str]:
-    """Return sentences on what a load determines."""
+    """What a load is for, in sentences."""
     what = f"settles {in_words(list(settles))}" if settles else "makes what is known surer"
     return [f"About {duration_us / 1e6:,.0f} s; {what}."]
 

@@ -21,9 +21,9 @@ class Verdict:
     metric: str
     """The metric that the expectation is about, by its dotted path."""
     min: float | None
-    """The lower bound, in the metric's unit; None = no such bound."""
+    """The lower bound, in the figure's unit; None = no such bound."""
     max: float | None
-    """The upper bound, in the metric's unit; None = no such bound."""
+    """The upper bound, in the figure's unit; None = no such bound."""
     equals: float | str | bool | None
     """The exact value required; None = no such requirement."""
     value: float | str | bool | None

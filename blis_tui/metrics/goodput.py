@@ -77,7 +77,7 @@ class FitnessReport:
     """The run's score by the experiment's weights."""
 
     score: float
-    """Sum of weight * component; dimensionless."""
+    """Sum of weight * component; without unit."""
     components: Mapping[str, float]
     """Each between 0 and 1, larger is better; 0 if nothing was observed."""
 

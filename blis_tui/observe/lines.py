@@ -136,7 +136,7 @@ def server_document(server: Server) -> dict[str, object]:
 def read_server(document: object) -> Server:
     """Parse the result of :func:`server_document`. Raises ValueError if it is invalid."""
     if not isinstance(document, dict):
-        raise ValueError("`server` is no map")  # noqa: TRY004  (the file is wrong, not the caller)
+        raise ValueError("`server` is no map")  # noqa: TRY004  (a file is wrong, not the caller)
     caching = document.get("prefix_caching")
     return Server(
         version=_text(document, "version", ""),
