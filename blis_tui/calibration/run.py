@@ -54,7 +54,7 @@ def require_extra() -> None:
     """Raise InputError if the extra is not installed."""
     try:
         import numpy as np  # noqa: F401, PLC0415  (an extra)
-        import scipy.optimize  # noqa: F401, PLC0415  (likewise)
+        import scipy.optimize  # noqa: F401, PLC0415  (an extra)
     except ImportError as error:
         message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
         raise InputError(message, help=install_command("calibrate")) from error

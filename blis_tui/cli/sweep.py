@@ -129,7 +129,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """Where runs are made, and where results are kept: see the options of the same names."""
+    """Where simulations run, and where results are kept: see the options of the same names."""
 
     jobs: int | None
     dask: str | None

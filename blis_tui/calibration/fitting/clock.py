@@ -34,16 +34,16 @@ _LEAST_SHARE: Final = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Standard deviations of measurements."""
+    """Standard deviations of measurement errors."""
 
     step: float = 0.05
-    """Of a step, relative to its duration."""
+    """Error of a step's duration, relative to it."""
     stamp_us: float = 1000.0
-    """Of a client's clock, for an arrival or a token, in microseconds."""
+    """Error of a client's clock, for an arrival or a token, in microseconds."""
     first: float = 0.02
-    """Of a TTFT, relative to it."""
+    """Error of a TTFT, relative to it."""
     answer: float = 0.01
-    """Of the time from the first to the last token, relative to it."""
+    """Error of the time from the first to the last token, relative to it."""
 
     @property
     def arrival(self) -> float:
