@@ -1,4 +1,4 @@
-"""Explains report figures, columns of request files and fields of records, as text or as plain data."""
+"""What a metric of reports, a column of request files or a field of records is, as text or as plain data."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class KvCounts:
     """KV blocks in use at the peak: the sum over the instances, each at its own peak. Blocks that only hold a cached
     prefix, with no request using them, count as free."""
     hit_rate: float
-    """Block hit rate, from 0 to 1: KV blocks that requests found in the prefix cache when they were scheduled, divided
+    """Hits per block, from 0 to 1: KV blocks that requests found in the prefix cache when they were scheduled, divided
     by those and all newly allocated blocks, including those for decodes. It differs from the cached share of prompt
     tokens, which is ``tokens.cached / tokens.input``."""
     preemptions: int
